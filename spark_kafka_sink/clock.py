@@ -1,0 +1,22 @@
+"""The one place that asks for the time. Everything else is told what time it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Monotonic milliseconds: for deadlines."""
+
+    def epoch_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC: for record timestamps."""
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.monotonic() * 1000.0
+
+    def epoch_ms(self) -> int:
+        return time.time_ns() // 1_000_000
