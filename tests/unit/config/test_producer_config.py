@@ -1,0 +1,292 @@
+"""What a mapping of Kafka's producer options means, and what is said about one that cannot work."""
+
+import dataclasses
+import pickle
+import warnings
+
+import pytest
+
+from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.errors import ConfigError
+
+SERVERS = {"bootstrap.servers": "broker:9092"}
+
+
+def parse(prefix="", **options):
+    """Options with underscores for dots, on top of one bootstrap server; a warning is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return ProducerConfig.parse({**SERVERS, **{name.replace("_", "."): v for name, v in options.items()}}, prefix)
+
+
+def faults(mapping, prefix=""):
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**SERVERS, **mapping}, prefix)
+    return raised.value.faults
+
+
+def test_fields_are_the_supported_options():
+    supported = {option.name for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED}
+    assert {field.name.replace("_", ".") for field in dataclasses.fields(ProducerConfig)} == supported
+    assert len(OPTIONS_BY_NAME) == len(PRODUCER_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("field", "default"),
+    {
+        "acks": -1, "enable_idempotence": True, "batch_size": 16384, "linger_ms": 5, "buffer_memory": 33554432,
+        "max_block_ms": 60000, "max_request_size": 1048576, "delivery_timeout_ms": 120000, "request_timeout_ms": 30000,
+        "retries": 2147483647, "retry_backoff_ms": 100, "retry_backoff_max_ms": 1000,
+        "max_in_flight_requests_per_connection": 5, "compression_type": "none", "compression_gzip_level": -1,
+        "compression_lz4_level": 9, "compression_zstd_level": 3, "metadata_max_age_ms": 300000,
+        "connections_max_idle_ms": 540000, "partitioner_adaptive_partitioning_enable": True,
+        "partitioner_ignore_keys": False, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
+        "send_buffer_bytes": 131072, "receive_buffer_bytes": 32768, "metadata_recovery_strategy": "rebootstrap",
+        "partitioner_class": "default", "security_protocol": "PLAINTEXT", "client_id": "",
+    }.items(),
+)  # fmt: skip
+def test_defaults_are_those_of_the_java_producer(field, default):
+    assert getattr(parse(), field) == default
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "meant"),
+    [
+        ("batch.size", " 5 ", 5),
+        ("batch.size", "+5", 5),
+        ("batch.size", 5, 5),
+        ("enable.idempotence", " TRUE ", True),
+        ("enable.idempotence", False, False),
+        ("acks", "-1", -1),
+        ("acks", -1, -1),
+        ("client.id", " spark ", "spark"),
+        ("client.id", 7, "7"),
+        ("metadata.recovery.strategy", "NONE", "none"),
+        ("security.protocol", "plaintext", "PLAINTEXT"),
+        ("compression.gzip.level", "-1", -1),
+        ("partitioner.class", "default", "default"),
+        ("linger.ms", None, 5),
+    ],
+)
+def test_values_come_native_or_as_text(option, given, meant):
+    assert getattr(ProducerConfig.parse({**SERVERS, option: given}), option.replace(".", "_")) == meant
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "allowed"),
+    [
+        ("batch.size", "abc", "a whole number of at least 0"),
+        ("batch.size", "1e3", "a whole number of at least 0"),
+        ("batch.size", "1_000", "a whole number of at least 0"),
+        ("batch.size", -1, "a whole number of at least 0"),
+        ("batch.size", 2**31, "a whole number of at least 0"),
+        ("batch.size", 1.5, "a whole number of at least 0"),
+        ("batch.size", True, "a whole number of at least 0"),
+        ("batch.size", "", "a whole number of at least 0"),
+        ("linger.ms", 2**63, "a whole number of at least 0"),
+        ("max.in.flight.requests.per.connection", 0, "a whole number of at least 1"),
+        ("metadata.max.idle.ms", 4999, "a whole number of at least 5000"),
+        ("compression.gzip.level", 0, "a whole number from 1 to 9, or -1"),
+        ("compression.lz4.level", 18, "a whole number from 1 to 17"),
+        ("compression.zstd.level", 23, "a whole number from -131072 to 22"),
+        ("compression.type", "GZIP", "one of none, gzip, snappy, lz4, zstd"),
+        ("acks", "ALL", "one of all, -1, 0, 1"),
+        ("acks", True, "one of all, -1, 0, 1"),
+        ("enable.idempotence", "yes", "true or false"),
+        ("enable.metrics.push", 1, "true or false"),
+        ("client.id", b"x", "a text"),
+        ("bootstrap.servers", 9092, "a list separated by commas"),
+    ],
+)
+def test_a_bad_value_is_answered_with_option_value_and_what_is_allowed(option, given, allowed):
+    assert faults({option: given}) == (f"{option} must be {allowed}, but is {given!r}.",)
+
+
+def test_largest_values_of_a_type_are_taken():
+    config = parse(batch_size=2**31 - 1, linger_ms=2**63 - 1)
+    assert (config.batch_size, config.linger_ms, config.delivery_timeout_ms) == (2**31 - 1, 2**63 - 1, 2**31 - 1)
+
+
+def test_all_faults_come_in_one_error_with_the_prefix():
+    said = faults({"batch.size": "x", "lingerms": 1, "metric.reporters": "a.B", "retries": -1}, "kafka.")
+    assert said == (
+        "kafka.batch.size must be a whole number of at least 0, but is 'x'.",
+        "kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?",
+        "kafka.metric.reporters can only be honoured by a JVM: "
+        "leave it out; each commit logs counts, bytes and offsets.",
+        "kafka.retries must be a whole number of at least 0, but is -1.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("compresion.type", "; did you mean compression.type?"),
+        ("batch_size", "; did you mean batch.size?"),
+        ("linger", "; did you mean linger.ms?"),
+        ("Acks", "; did you mean acks?"),
+        ("schema.registry.url", "."),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_closest_known(name, answer):
+    assert faults({name: 1}) == (f"{name} is not an option of Kafka's producer{answer}",)
+
+
+def test_an_option_of_the_consumer_is_named_as_such():
+    assert faults({"group.id": "g"}) == (
+        "group.id is an option of Kafka's consumer, not of its producer; leave it out here.",
+    )
+
+
+def test_tls_and_sasl_are_refused_in_one_sentence_without_their_values():
+    given = {"security.protocol": "sasl_ssl", "sasl.jaas.config": "kafkashaded.X required;", "ssl.key.password": "pw"}
+    assert faults(given, "kafka.") == (
+        "kafka.security.protocol=SASL_SSL, kafka.ssl.key.password, kafka.sasl.jaas.config: "
+        "TLS and SASL are not built yet; this version speaks PLAINTEXT only.",
+    )
+
+
+@pytest.mark.parametrize("name", ["sasl.login.class", "key.serializer", "config.providers", "interceptor.classes"])
+def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
+    (fault,) = faults({name: "org.example.X"})
+    assert fault == f"{name} can only be honoured by a JVM: {OPTIONS_BY_NAME[name].instead}."
+
+
+def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
+    (fault,) = faults({"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
+    assert "RoundRobinPartitioner" in fault
+    assert "a column named partition" in fault
+
+
+def test_transactional_id_is_refused():
+    assert faults({"transactional.id": "t"}) == (
+        "transactional.id is refused: transactions are not built yet; leave it out to write at least once.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "state"), [("acks", "1", "is 1"), ("acks", 0, "is 0"), ("retries", 0, "is 0")]
+)
+def test_idempotence_on_by_default_gives_way_with_one_warning(option, value, state):
+    with pytest.warns(ConfigWarning) as shown:
+        config = ProducerConfig.parse({**SERVERS, option: value}, "kafka.")
+    assert not config.enable_idempotence
+    assert [str(warning.message) for warning in shown] == [
+        f"kafka.{option} {state}, so idempotence, on by default, is off: retries may write records twice."
+    ]
+
+
+@pytest.mark.parametrize(("option", "value", "needed"), [("acks", "1", "all"), ("retries", "0", "1 or more")])
+def test_idempotence_set_by_hand_and_at_odds_is_an_error(option, value, needed):
+    assert faults({option: value, "enable.idempotence": "true"}) == (
+        f"{option} is {value}, but enable.idempotence=true needs {needed}; change one of them.",
+    )
+
+
+@pytest.mark.parametrize("others", [{}, {"acks": "1"}, {"enable.idempotence": True}])
+def test_more_than_5_in_flight_with_idempotence_is_an_error_as_in_java_4(others):
+    said = faults({"max.in.flight.requests.per.connection": 6, **others})
+    assert said[0] == (
+        "max.in.flight.requests.per.connection must be at most 5 to use the idempotent producer, but is 6; "
+        "lower it or set enable.idempotence=false."
+    )
+
+
+def test_without_idempotence_any_number_may_be_in_flight():
+    config = parse(enable_idempotence="false", acks=0, **{"max.in.flight.requests.per.connection": 6})
+    assert (config.enable_idempotence, config.acks, config.max_in_flight_requests_per_connection) == (False, 0, 6)
+
+
+def test_delivery_timeout_is_raised_unless_it_was_given():
+    assert parse(linger_ms=200000).delivery_timeout_ms == 230000
+    assert parse(delivery_timeout_ms=30005).delivery_timeout_ms == 30005
+    assert faults({"delivery.timeout.ms": 30004}) == (
+        "delivery.timeout.ms is 30004; it must be at least linger.ms + request.timeout.ms (5 + 30000).",
+    )
+
+
+def test_a_rule_is_silent_about_options_already_at_fault():
+    assert len(faults({"delivery.timeout.ms": 1, "linger.ms": "x"})) == 1
+
+
+def test_a_lone_reconnect_backoff_does_not_grow():
+    config = parse(reconnect_backoff_ms=5000)
+    assert (config.reconnect_backoff_ms, config.reconnect_backoff_max_ms) == (5000, 5000)
+
+
+@pytest.mark.parametrize(
+    ("first", "longest", "value"),
+    [
+        ("retry.backoff.ms", "retry.backoff.max.ms", 5000),
+        ("reconnect.backoff.ms", "reconnect.backoff.max.ms", 5000),
+        ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms", 50000),
+    ],
+)
+def test_a_first_wait_above_the_longest_is_lowered_with_a_warning(first, longest, value):
+    with pytest.warns(ConfigWarning, match=f"{first} .{value}. is above {longest} .10."):
+        config = ProducerConfig.parse({**SERVERS, first: value, longest: 10})
+    assert getattr(config, first.replace(".", "_")) == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [
+        ("a:1", (("a", 1),)),
+        (" a:1 , b_c.d-e:65535 ", (("a", 1), ("b_c.d-e", 65535))),
+        ("[::1]:9092", (("::1", 9092),)),
+        ("::1:9092", (("::1", 9092),)),
+        ("[fe80::1%eth0]:9092", (("fe80::1%eth0", 9092),)),
+        ("PLAINTEXT://a:1,plaintext://[::1]:2", (("a", 1), ("::1", 2))),
+        (["a:1", "b:2"], (("a", 1), ("b", 2))),
+    ],
+)
+def test_bootstrap_servers_are_host_and_port(given, addresses):
+    assert parse(bootstrap_servers=given).bootstrap_servers == addresses
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("a:1,", "has an empty entry."),
+        ("a:1,,b:2", "has an empty entry."),
+        ("a", "entry 'a' is not host:port (an IPv6 address is written [::1]:9092)."),
+        ("a:", "entry 'a:' is not host:port (an IPv6 address is written [::1]:9092)."),
+        ("a b:1", "entry 'a b:1' is not host:port (an IPv6 address is written [::1]:9092)."),
+        (":1", "entry ':1' is not host:port (an IPv6 address is written [::1]:9092)."),
+        ("a:0", "entry 'a:0' has port 0; ports go from 1 to 65535."),
+        ("a:65536", "entry 'a:65536' has port 65536; ports go from 1 to 65535."),
+        ("SSL://a:1", "entry 'SSL://a:1' asks for SSL; this version speaks PLAINTEXT only."),
+        ("", "is required: host:port of one or more brokers, separated by commas."),
+        ([], "is required: host:port of one or more brokers, separated by commas."),
+    ],
+)
+def test_a_bad_bootstrap_entry_is_named(given, wrong):
+    assert faults({"bootstrap.servers": given}) == (f"bootstrap.servers {wrong}",)
+
+
+def test_missing_bootstrap_servers_are_asked_for():
+    with pytest.raises(ConfigError, match=r"^kafka\.bootstrap\.servers is required"):
+        ProducerConfig.parse({}, "kafka.")
+
+
+def test_a_server_listed_twice_is_used_once_with_a_warning():
+    with pytest.warns(ConfigWarning, match="lists a:1 more than once"):
+        config = ProducerConfig.parse({"bootstrap.servers": "a:1,b:2,a:1"})
+    assert config.bootstrap_servers == (("a", 1), ("b", 2))
+
+
+def test_equal_configurations_are_one_key_and_survive_pickling():
+    config = parse(batch_size="1", linger_ms=0)
+    same = pickle.loads(pickle.dumps(parse(batch_size=1, linger_ms="0")))
+    assert {config: 1}[same] == 1
+    assert config != parse(batch_size=2, linger_ms=0)
+
+
+def test_the_error_survives_pickling_with_its_faults():
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({"acks": "x", "nonsense": 1})
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert copy.faults == raised.value.faults
+    assert str(copy).count("\n- ") == 2
