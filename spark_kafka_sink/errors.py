@@ -39,6 +39,10 @@ class RecordTooLargeError(InvalidRecordError):
     """A record over ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
 
 
+class CorruptRecordError(KafkaError, ValueError):
+    """Bytes that are no intact record batch: wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
+
+
 class NetworkError(KafkaError):
     """No broker could be reached, or what answered is not a Kafka listener."""
 

@@ -1,0 +1,68 @@
+"""Zigzag varints (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` / ``writeVarlong``) over columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+
+TABLE_SIZE = 1 << 16
+
+
+def encode_varint(value: int) -> bytes:
+    """The varint of one int64: 1 to 10 bytes."""
+    rest = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def varint_size(value: int) -> int:
+    """Bytes that ``encode_varint(value)`` takes."""
+    return len(encode_varint(value))
+
+
+def zigzag(values: Int64Array) -> UInt64Array:
+    """0, -1, 1, -2, … become 0, 1, 2, 3, …: what the varint then holds in groups of 7 bits."""
+    numbers = values << 1
+    numbers ^= values >> 63
+    return numbers.view(np.uint64)
+
+
+def varint_sizes(values: Int64Array) -> Int64Array:
+    """Bytes that the varint of each value takes, shape as given."""
+    return _sizes(zigzag(values))
+
+
+def encode_zigzagged(numbers: UInt64Array) -> pa.BinaryArray:
+    """The varint of each number that went through ``zigzag``, one slot each."""
+    sizes = _sizes(numbers)
+    places = np.arange(10)
+    groups = (numbers[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
+    groups[places < sizes[:, None] - 1] |= 0x80
+    offsets = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    data = groups[places < sizes[:, None]]
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(data)], null_count=0
+    )
+
+
+def _sizes(numbers: UInt64Array) -> Int64Array:
+    sizes = np.ones(len(numbers), np.int64)
+    largest = int(numbers.max(initial=0))
+    for bits in range(7, 64, 7):
+        if not largest >> bits:
+            break
+        sizes += numbers >= np.uint64(1 << bits)
+    return sizes
+
+
+TABLE = encode_zigzagged(np.arange(TABLE_SIZE, dtype=np.uint64))
+"""Slot ``z`` is the varint whose zigzagged value is ``z``."""
