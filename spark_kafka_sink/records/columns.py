@@ -121,7 +121,7 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     if millis.min(initial=0) < 0:
         row = int(np.argmax(millis < 0))
         raise InvalidRecordError(
-            f"Invalid timestamp: {millis[row]} (row {row}). Timestamp should always be non-negative or null."
+            f"Invalid timestamp: {millis[row]}. Timestamp should always be non-negative or null.", row
         )
     return millis
 
@@ -141,7 +141,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     if keys.null_count:
         place = int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False)))
         row = int(np.searchsorted(np.cumsum(counts), place, side="right"))
-        raise InvalidRecordError(f"Invalid null header key found in headers (row {row})")
+        raise InvalidRecordError("Invalid null header key found in headers", row)
     values = binary_column(headers[1])
     flat = RowJoin(len(keys))
     flat.varints(slot_lengths(keys))
