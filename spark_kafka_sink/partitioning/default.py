@@ -1,0 +1,132 @@
+"""Kafka's built-in partitioning over columns: key hash, or adaptive sticky (KIP-480, KIP-794)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.partitioning.murmur2 import murmur2
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int64Array, PartitionLoad
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import RecordColumns
+
+_TO_POSITIVE = np.uint32(0x7FFFFFFF)
+
+
+def hash_partitions(keys: pa.BinaryArray, count: int) -> Int32Array:
+    """The partition of each key (Java: ``BuiltInPartitioner.partitionForKey``). A null slot gets some partition."""
+    return ((murmur2(keys) & _TO_POSITIVE) % np.uint32(count)).astype(np.int32)
+
+
+@dataclass(slots=True)
+class _Sticky:
+    """The partition that unkeyed rows of a topic go to now, and the bytes it has had since it was chosen."""
+
+    partition: int
+    bytes: int = 0
+
+
+class BuiltInPartitioner:
+    """The default partitioner. Belongs to one thread at a time: the caller holds its own lock around each call.
+
+    ``batch_size``: ``batch.size``; ``adaptive``: ``partitioner.adaptive.partitioning.enable``; ``ignore_keys``:
+    ``partitioner.ignore.keys``.
+    """
+
+    def __init__(self, batch_size: int, adaptive: bool, random: Random, ignore_keys: bool = False) -> None:
+        self._room = max(1, batch_size - HEADER_SIZE)
+        self._adaptive = adaptive
+        self._random = random
+        self._ignore_keys = ignore_keys
+        self._sticky: dict[str, _Sticky] = {}
+
+    def partition(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        sizes: Int64Array,
+        count: int,
+        load: PartitionLoad,
+    ) -> Int32Array:
+        """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
+        keys = None if self._ignore_keys else columns.key
+        hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else hash_partitions(keys, count)
+        if keys is not None and keys.null_count:
+            hashed[keys.is_null().to_numpy(zero_copy_only=False)] = NOT_GIVEN
+        partitions = hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
+        unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
+        if len(unkeyed):
+            partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
+        return partitions
+
+    def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
+        """Partitions for unkeyed rows of these sizes in bytes: runs that fill one batch each.
+
+        A run ends before the row that would overflow ``batch.size``. Java ends it behind that row, but then goes on to
+        the end of a full batch, which comes to the same. The run under way goes on in the topic's next call, unless its
+        partition is no longer available.
+        """
+        choice = _Choice(load, count, self._room, self._adaptive, self._random)
+        sticky = self._sticky.get(topic)
+        if sticky is None or not choice.offers(sticky.partition):
+            sticky = self._sticky[topic] = _Sticky(choice.next())
+        ends = np.cumsum(sizes)
+        partitions: list[int] = []
+        lengths: list[int] = []
+        start = done = 0
+        while start < len(sizes):
+            end = int(ends.searchsorted(done + self._room - sticky.bytes, side="right"))
+            if end == start and sticky.bytes == 0:
+                end += 1
+            if end > start:
+                taken = int(ends[end - 1]) - done
+                partitions.append(sticky.partition)
+                lengths.append(end - start)
+                choice.add(sticky.partition, taken)
+                sticky.bytes += taken
+                start, done = end, done + taken
+            if start < len(sizes):
+                sticky = self._sticky[topic] = _Sticky(choice.next())
+        return np.repeat(np.array(partitions, np.int32), lengths)
+
+
+class _Choice:
+    """Picks partitions at random: the fewer bytes wait for one, the more often.
+
+    The weights are those of Java's table of cumulative frequencies (the longest queue and one batch, less the
+    partition's own queue), counted in bytes; what this slice adds counts too. Picking by rejection needs no table that
+    would have to be summed up anew for every run.
+    """
+
+    __slots__ = ("_available", "_batch", "_longest", "_queued", "_random", "_shortest")
+
+    def __init__(self, load: PartitionLoad, count: int, batch: int, adaptive: bool, random: Random) -> None:
+        self._available = load.available or tuple(range(count))
+        weighted = adaptive and len(load.available) > 1
+        self._queued = dict(zip(load.available, load.queued_bytes, strict=True)) if weighted else {}
+        self._batch = batch
+        self._random = random
+        self._longest = max(self._queued.values(), default=0)
+        self._shortest = min(self._queued.values(), default=0)
+
+    def offers(self, partition: int) -> bool:
+        return partition in self._available
+
+    def add(self, partition: int, taken: int) -> None:
+        if self._queued:
+            self._queued[partition] += taken
+            self._longest = max(self._longest, self._queued[partition])
+
+    def next(self) -> int:
+        while True:
+            partition = self._available[self._random.randrange(len(self._available))]
+            if not self._queued:
+                return partition
+            # The shortest queue may have grown since: then every weight is less than the bound, none is wrong.
+            bound = self._longest + self._batch - self._shortest
+            if self._random.random() * bound < self._longest + self._batch - self._queued[partition]:
+                return partition

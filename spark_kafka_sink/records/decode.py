@@ -1,0 +1,201 @@
+"""The plain reader of record batches v2: slow, byte by byte, for tests, the TestBroker and the ledger.
+
+It is the referee of ``encode``, so it shares no code with it. It believes nothing: CRC, lengths, counts and offsets are
+checked, and whatever does not add up is a CorruptRecordError.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.records.compression import MAX_DECOMPRESSED_SIZE, decompress
+
+_FIXED_PART = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_LENGTH_ENDS = 12
+_BEFORE_ATTRIBUTES = 21
+_MIN_VARINT32, _MAX_VARINT32 = -(1 << 31), (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """A batch's header, field by field, and where the batch lies: ``data[position:position + size]``."""
+
+    position: int
+    size: int
+    base_offset: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def codec_id(self) -> int:
+        return self.attributes & 0b111
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & 0b1000)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & 0b1_0000)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & 0b10_0000)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRecord:
+    """One record; ``timestamp`` in epoch ms, ``headers`` in their order."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """A whole batch: its header and its records."""
+
+    header: BatchView
+    records: tuple[DecodedRecord, ...]
+
+
+def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> list[BatchView]:
+    """The headers of the batches that lie one after the other in ``data``; neither CRC nor records are looked at.
+
+    ``partial_tail``: leave out a last batch that is cut short, as the answer to a Fetch may hold one.
+    """
+    views: list[BatchView] = []
+    position = 0
+    while position < len(data):
+        left = len(data) - position
+        if left < _FIXED_PART.size:
+            if partial_tail:
+                break
+            raise CorruptRecordError(f"byte {position}: {left} bytes are left, a batch header takes {_FIXED_PART.size}")
+        base_offset, length, *fields = _FIXED_PART.unpack_from(data, position)
+        view = BatchView(position, length + _BEFORE_LENGTH_ENDS, base_offset, *fields)
+        if view.magic != 2:
+            raise CorruptRecordError(f"byte {position}: magic {view.magic} instead of 2")
+        if view.size < _FIXED_PART.size:
+            raise CorruptRecordError(f"byte {position}: a batch cannot be {view.size} bytes long")
+        if view.size > left:
+            if partial_tail:
+                break
+            raise CorruptRecordError(f"byte {position}: the batch takes {view.size} bytes, {left} are left")
+        views.append(view)
+        position += view.size
+    return views
+
+
+def decode_batches(
+    data: bytes | memoryview, *, partial_tail: bool = False, max_size: int = MAX_DECOMPRESSED_SIZE
+) -> list[DecodedBatch]:
+    """All batches in ``data`` with their records.
+
+    ``partial_tail``: as in ``batch_headers``. ``max_size``: bytes one batch's records may take when decompressed.
+    """
+    views = batch_headers(data, partial_tail=partial_tail)
+    return [DecodedBatch(view, _records(bytes(data[view.position :][: view.size]), view, max_size)) for view in views]
+
+
+def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecord, ...]:
+    where = f"batch at byte {view.position}"
+    if crc32c(batch[_BEFORE_ATTRIBUTES:]) != view.crc:
+        raise CorruptRecordError(f"{where}: stored crc {view.crc:#x}, computed {crc32c(batch[_BEFORE_ATTRIBUTES:]):#x}")
+    payload = batch[_FIXED_PART.size :]
+    reader = _Reader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
+    records: list[DecodedRecord] = []
+    try:
+        for _ in range(view.record_count):
+            records.append(_record(reader, view))
+    except IndexError:
+        raise CorruptRecordError(f"{where}: record {len(records)} of {view.record_count} ends early") from None
+    if reader.position != len(reader.data):
+        raise CorruptRecordError(f"{where}: bytes are left behind {view.record_count} records")
+    offsets = [record.offset for record in records]
+    if any(after <= before for before, after in zip(offsets, offsets[1:], strict=False)):
+        raise CorruptRecordError(f"{where}: offsets do not grow")
+    if offsets and not view.base_offset <= offsets[0] <= offsets[-1] <= view.last_offset:
+        raise CorruptRecordError(f"{where}: offsets outside {view.base_offset} to {view.last_offset}")
+    return tuple(records)
+
+
+def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
+    length = reader.varint()
+    start = reader.position
+    reader.take(1)
+    timestamp = view.base_timestamp + reader.varlong()
+    offset = view.base_offset + reader.varint()
+    key = reader.nullable_bytes()
+    value = reader.nullable_bytes()
+    headers: list[tuple[bytes, bytes | None]] = []
+    count = reader.varint()
+    if count < 0:
+        raise CorruptRecordError(f"offset {offset}: {count} headers")
+    for _ in range(count):
+        name = reader.nullable_bytes()
+        if name is None:
+            raise CorruptRecordError(f"offset {offset}: null header key")
+        headers.append((name, reader.nullable_bytes()))
+    if reader.position - start != length:
+        raise CorruptRecordError(f"offset {offset}: the record says {length} bytes and has {reader.position - start}")
+    return DecodedRecord(
+        offset, view.max_timestamp if view.is_log_append_time else timestamp, key, value, tuple(headers)
+    )
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.position + count
+        if end > len(self.data):
+            raise IndexError
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def varlong(self) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise CorruptRecordError(f"a varint of more than 10 bytes before byte {self.position} of the records")
+        return -(number >> 1) - 1 if number & 1 else number >> 1
+
+    def varint(self) -> int:
+        number = self.varlong()
+        if not _MIN_VARINT32 <= number <= _MAX_VARINT32:
+            raise CorruptRecordError(f"a varint beyond 32 bits before byte {self.position} of the records")
+        return number
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self.varint()
+        if length < -1:
+            raise CorruptRecordError(f"a length of {length} before byte {self.position} of the records")
+        return None if length == -1 else self.take(length)
