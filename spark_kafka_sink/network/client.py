@@ -1,0 +1,281 @@
+"""Requests to many brokers: connects, keeps what is in flight, and tells every request how it ended.
+
+Owned by the sender thread. No clock and no I/O of its own: every call is told what time it is (monotonic ms), and
+bytes go through the ``Transport``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.connection import Connection, ConnectionConfig, InFlight, Stage
+from spark_kafka_sink.network.handshake import Handshake, negotiate_api_versions
+from spark_kafka_sink.network.node_state import NodeState
+from spark_kafka_sink.network.requests import Request, Response, throttle_time_ms
+from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Transport, Written
+
+_log = logging.getLogger("spark_kafka_sink.network")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """The options of the network client, in ms where they are times; the defaults are Kafka's."""
+
+    client_id: str = ""
+    request_timeout_ms: float = 30_000
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1_000
+    connections_max_idle_ms: float = 540_000
+    max_in_flight: int = 5
+    socket_connection_setup_timeout_ms: float = 10_000
+    socket_connection_setup_timeout_max_ms: float = 30_000
+
+
+class NetworkClient:
+    """``ready`` until it says True, then ``send``; ``handle`` what the transport brings; ``expire`` what is late.
+
+    ``on_complete`` of a request is called in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        transport: Transport,
+        random: Random,
+        handshake: Callable[[str], Handshake] = negotiate_api_versions,
+    ) -> None:
+        self._config = config
+        self._connection_config = ConnectionConfig(config.client_id, config.request_timeout_ms)
+        idle = config.connections_max_idle_ms
+        self._max_idle_ms = idle if idle >= 0 else math.inf
+        self._transport = transport
+        self._random = random
+        self._handshake = handshake
+        self._reconnect_backoff = ExponentialBackoff(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
+        )
+        self._setup_backoff = ExponentialBackoff(
+            config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
+        )
+        self._states: dict[int, NodeState] = {}
+        self._by_connection: dict[int, NodeState] = {}
+        self._last_connection_id = 0
+        self._completed: deque[tuple[Request, Response]] = deque()
+        self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
+        # What `close` and `close_node`, which are told no time, take for it.
+        self._now = 0.0
+
+    def ready(self, node: Node, now: float) -> bool:
+        """Whether ``send`` may be called for ``node``; starts a connection where none is and the backoff allows one."""
+        self._now = now
+        state = self._state(node)
+        if state.connection is None and now >= state.next_attempt_at:
+            self._connect(state)
+        return state.can_send(self._config.max_in_flight, now)
+
+    def ready_delay(self, node: Node, now: float) -> float:
+        """Milliseconds until it is worth asking ``ready`` again; ``inf`` when an event will tell, 0 for now."""
+        state = self._states.get(node.id)
+        if state is None or state.can_send(self._config.max_in_flight, now):
+            return 0.0
+        return state.ready_delay(now)
+
+    def send(self, node_id: int, request: Request, now: float) -> None:
+        """Sends to a node that was ``ready``. The broker may speak no version of it: then it completes with that."""
+        self._now = now
+        state = self._states.get(node_id)
+        if state is None or state.connection is None or not state.can_send(self._config.max_in_flight, now):
+            raise IllegalStateError(f"node {node_id} is not ready for a request")
+        connection = state.connection
+        try:
+            buffers = connection.send(request, now)
+        except KafkaError as error:
+            self._completed.append((request, Response(node_id, -1, None, error, 0.0, now)))
+            return
+        connection.stalled = not self._transport.send(connection.id, buffers)
+        self._complete_unacknowledged(connection)
+
+    def handle(self, events: Sequence[Event], now: float) -> None:
+        """Takes in what the transport brought and completes the requests that it ends."""
+        self._now = now
+        for event in events:
+            state = self._by_connection.get(event.connection_id)
+            if state is None or state.connection is None:
+                continue
+            connection = state.connection
+            match event:
+                case Received(_, data):
+                    self._received(state, connection, data)
+                case Written():
+                    connection.stalled = False
+                    self._complete_unacknowledged(connection)
+                case Connected():
+                    state.setup_failures = 0
+                    self._transport.send(connection.id, (connection.connected(now),))
+                case Closed(_, reason):
+                    self._failed(state, connection.closed_error(reason))
+        self._run_completions()
+
+    def expire(self, now: float) -> None:
+        """Ends what took too long: connecting, requests, and connections that nobody used."""
+        self._now = now
+        for state in tuple(self._by_connection.values()):
+            connection = state.connection
+            if connection is None or now < connection.next_deadline(self._max_idle_ms):
+                continue
+            if connection.stage is Stage.CONNECTING:
+                state.setup_failures += 1
+                waited = now - state.last_attempt_at
+                reason = f"no answer within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
+                self._failed(state, connection.closed_error(reason))
+            elif connection.in_flight or connection.unacknowledged:
+                self._failed(state, connection.timeout_error(now))
+            else:
+                _log.debug("Closing the connection to %s, unused for %.0f ms", connection.node, self._max_idle_ms)
+                self._drop(state, NetworkError("unused"))
+        self._run_completions()
+
+    def next_deadline(self, now: float) -> float:
+        """The moment (ms) at which ``expire`` has something to do, ``inf`` when nothing can become late."""
+        if self._completed:
+            return now
+        connections = [state.connection for state in self._by_connection.values() if state.connection is not None]
+        return min((connection.next_deadline(self._max_idle_ms) for connection in connections), default=math.inf)
+
+    def throttle(self, node_id: int, until_ms: float) -> None:
+        """The broker asked to be left alone until then (KIP-219)."""
+        state = self._states.get(node_id)
+        if state is not None:
+            state.throttled_until = max(state.throttled_until, until_ms)
+
+    def least_loaded_node(self, nodes: Iterable[Node], now: float) -> Node | None:
+        """A node that can be sent to, with the fewest requests in flight; else one that is being connected to; else
+        the one whose last attempt is longest ago. None while all are full or in backoff (Java: ``leastLoadedNode``).
+        """
+        candidates = list(nodes)
+        self._random.shuffle(candidates)
+        ranked = [(rank, node) for node in candidates if (rank := self._rank(node, now)) is not None]
+        return min(ranked, key=lambda each: each[0])[1] if ranked else None
+
+    def in_flight(self, node_id: int) -> int:
+        """Requests sent to this node that neither ended nor were answered."""
+        state = self._states.get(node_id)
+        return state.connection.load if state is not None and state.connection is not None else 0
+
+    def has_in_flight(self) -> bool:
+        """Whether any request has not completed."""
+        return bool(self._completed) or any(self.in_flight(node_id) for node_id in self._states)
+
+    def last_error(self, node_id: int) -> str | None:
+        """Why this node cannot be reached; None once it has answered a request."""
+        state = self._states.get(node_id)
+        return state.last_error if state is not None else None
+
+    def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
+        """The nodes whose connection failed since the last call, each with its last error."""
+        drained = list(self._disconnects.values())
+        self._disconnects.clear()
+        return drained
+
+    def close_node(self, node_id: int) -> None:
+        """Closes the connection; what is in flight on it completes as disconnected at the next ``handle``."""
+        state = self._states.get(node_id)
+        if state is not None:
+            self._drop(state, NetworkError(f"The connection to {state.node} was closed"))
+
+    def close(self) -> None:
+        """Closes everything; every request in flight completes with ``ProducerClosedError``. The transport stays."""
+        for state in tuple(self._by_connection.values()):
+            self._drop(state, ProducerClosedError(f"The client was closed before {state.node} answered"))
+        self._run_completions()
+
+    def _state(self, node: Node) -> NodeState:
+        state = self._states.get(node.id)
+        if state is None:
+            state = self._states[node.id] = NodeState(node)
+        elif (state.node.host, state.node.port) != (node.host, node.port):
+            self._drop(state, NetworkError(f"Node {state.node} has moved to {node.host}:{node.port}"))
+            state.moved_to(node)
+        return state
+
+    def _rank(self, node: Node, now: float) -> tuple[int, float] | None:
+        state = self._states.get(node.id)
+        if state is None:
+            return 2, -math.inf
+        if state.connection is None:
+            return (2, state.last_attempt_at) if now >= state.next_attempt_at else None
+        if state.connection.stage is not Stage.READY:
+            return 1, 0
+        return (0, state.connection.load) if state.can_send(self._config.max_in_flight, now) else None
+
+    def _connect(self, state: NodeState) -> None:
+        self._last_connection_id += 1
+        node = state.node
+        setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
+        handshake = self._handshake(f"{node.host}:{node.port} (id: {node.id})")
+        connection = Connection(self._last_connection_id, node, self._connection_config, handshake, setup_deadline)
+        state.connection = connection
+        state.last_attempt_at = self._now
+        self._by_connection[connection.id] = state
+        self._transport.connect(connection.id, node.host, node.port)
+
+    def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
+        try:
+            for sent, body in connection.receive(data, self._now):
+                self._answered(state, sent, body)
+        except KafkaError as error:
+            self._failed(state, error)
+            return
+        if connection.to_send:
+            self._transport.send(connection.id, connection.to_send)
+            connection.to_send = []
+
+    def _answered(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
+        try:
+            parsed = sent.parse(body)
+        except KafkaError as error:
+            self._complete(sent, None, error)
+            raise
+        state.failed_series_ended()
+        self.throttle(state.node.id, self._now + throttle_time_ms(parsed))
+        self._complete(sent, parsed, None)
+
+    def _complete_unacknowledged(self, connection: Connection) -> None:
+        while connection.unacknowledged and not connection.stalled:
+            self._complete(connection.unacknowledged.popleft(), None, None)
+
+    def _complete(self, sent: InFlight, body: object | None, error: KafkaError | None) -> None:
+        if sent.request is not None:
+            latency = self._now - sent.sent_at
+            disconnected = error is not None
+            response = Response(sent.node.id, sent.version, body, error, latency, self._now, disconnected)
+            self._completed.append((sent.request, response))
+
+    def _failed(self, state: NodeState, error: KafkaError) -> None:
+        _log.log(logging.DEBUG if state.warned else logging.WARNING, "%s", error)
+        state.failed(error, self._reconnect_backoff, self._now)
+        self._disconnects[state.node.id] = (state.node, error)
+        self._drop(state, error)
+
+    def _drop(self, state: NodeState, error: KafkaError) -> None:
+        connection = state.connection
+        if connection is None:
+            return
+        state.connection = None
+        del self._by_connection[connection.id]
+        self._transport.close(connection.id)
+        for sent in (*connection.in_flight, *connection.unacknowledged):
+            self._complete(sent, None, error)
+
+    def _run_completions(self) -> None:
+        while self._completed:
+            request, response = self._completed.popleft()
+            request.on_complete(response)

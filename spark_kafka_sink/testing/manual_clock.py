@@ -1,0 +1,22 @@
+"""A clock that stands still until it is told to move."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """Implements ``clock.Clock``. Starts at 0 ms monotonic and ``epoch_ms`` since 1970."""
+
+    def __init__(self, epoch_ms: int = 1_700_000_000_000) -> None:
+        self._now = 0.0
+        self._started_epoch_ms = epoch_ms
+
+    def now(self) -> float:
+        return self._now
+
+    def epoch_ms(self) -> int:
+        return self._started_epoch_ms + int(self._now)
+
+    def advance(self, ms: float) -> float:
+        """Moves ``ms`` on and returns the new ``now``."""
+        self._now += ms
+        return self._now
