@@ -70,7 +70,7 @@ class BuiltInPartitioner:
         the end of a full batch, which comes to the same. The run under way goes on in the topic's next call, unless its
         partition is no longer available.
         """
-        choice = _Choice(load, count, self._room, self._adaptive, self._random)
+        choice = _Choice(load, count, self._adaptive, self._random)
         sticky = self._sticky.get(topic)
         if sticky is None or not choice.offers(sticky.partition):
             sticky = self._sticky[topic] = _Sticky(choice.next())
@@ -86,7 +86,6 @@ class BuiltInPartitioner:
                 taken = int(ends[end - 1]) - done
                 partitions.append(sticky.partition)
                 lengths.append(end - start)
-                choice.add(sticky.partition, taken)
                 sticky.bytes += taken
                 start, done = end, done + taken
             if start < len(sizes):
@@ -95,38 +94,33 @@ class BuiltInPartitioner:
 
 
 class _Choice:
-    """Picks partitions at random: the fewer bytes wait for one, the more often.
+    """Picks partitions at random: the fewer batches wait for one, the more often.
 
-    The weights are those of Java's table of cumulative frequencies (the longest queue and one batch, less the
-    partition's own queue), counted in bytes; what this slice adds counts too. Picking by rejection needs no table that
-    would have to be summed up anew for every run.
+    The weights are those of Java's table of cumulative frequencies: the longest queue plus one, less the partition's
+    own. Each pick will fill a batch, so it counts as one. Picking by rejection needs no table, which would have to be
+    summed up anew each time.
     """
 
-    __slots__ = ("_available", "_batch", "_longest", "_queued", "_random", "_shortest")
+    __slots__ = ("_available", "_lengths", "_longest", "_random", "_shortest")
 
-    def __init__(self, load: PartitionLoad, count: int, batch: int, adaptive: bool, random: Random) -> None:
-        self._available = load.available or tuple(range(count))
-        weighted = adaptive and len(load.available) > 1
-        self._queued = dict(zip(load.available, load.queued_bytes, strict=True)) if weighted else {}
-        self._batch = batch
+    def __init__(self, load: PartitionLoad, count: int, adaptive: bool, random: Random) -> None:
+        self._available = load.available or range(count)
+        self._lengths = list(load.queue_lengths) if adaptive else []
+        self._longest = max(self._lengths, default=0)
+        self._shortest = min(self._lengths, default=0)
         self._random = random
-        self._longest = max(self._queued.values(), default=0)
-        self._shortest = min(self._queued.values(), default=0)
 
     def offers(self, partition: int) -> bool:
         return partition in self._available
 
-    def add(self, partition: int, taken: int) -> None:
-        if self._queued:
-            self._queued[partition] += taken
-            self._longest = max(self._longest, self._queued[partition])
-
     def next(self) -> int:
         while True:
-            partition = self._available[self._random.randrange(len(self._available))]
-            if not self._queued:
-                return partition
-            # The shortest queue may have grown since: then every weight is less than the bound, none is wrong.
-            bound = self._longest + self._batch - self._shortest
-            if self._random.random() * bound < self._longest + self._batch - self._queued[partition]:
-                return partition
+            place = self._random.randrange(len(self._available))
+            if not self._lengths:
+                return self._available[place]
+            # The shortest queue may have grown since: then the bound is higher than needed, and no weight is wrong.
+            bound = self._longest + 1 - self._shortest
+            if self._random.random() * bound < self._longest + 1 - self._lengths[place]:
+                self._lengths[place] += 1
+                self._longest = max(self._longest, self._lengths[place])
+                return self._available[place]

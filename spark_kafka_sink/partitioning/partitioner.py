@@ -22,11 +22,11 @@ class PartitionLoad:
     """How a topic's partitions stand at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
     ``available``: ids of the partitions that have a leader whose node has taken data within
-    ``partitioner.availability.timeout.ms``; ``queued_bytes``: what waits in the accumulator for each of these.
+    ``partitioner.availability.timeout.ms``; ``queue_lengths``: batches that wait for each of these.
     """
 
     available: tuple[int, ...]
-    queued_bytes: tuple[int, ...]
+    queue_lengths: tuple[int, ...]
 
 
 class Partitioner(Protocol):

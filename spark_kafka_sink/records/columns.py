@@ -61,10 +61,7 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     Slice first: only the array's own slots are converted, and they may hold at most 2 GiB. Without a copy where the
     layout is binary's already. InvalidRecordError for any other type.
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks)
+    array = _one_array(array)
     kind = array.type
     if pt.is_binary(kind):
         return array
@@ -106,8 +103,7 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
 
     Finer units are rounded down, as Spark does. InvalidRecordError for a negative one, as Java's ``ProducerRecord``.
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = _one_array(array)
     kind = array.type
     if pt.is_null(kind):
         return np.full(len(array), default_ms, np.int64)
@@ -130,10 +126,9 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """list<struct<key, value>> or map<string, …> → each slot an encoded header section, never null.
 
     Keys and values of any string or binary flavour; a null list has no headers, a header's value may be null.
-    InvalidRecordError names the row of a header whose key is null (Java: "Invalid null header key").
+    InvalidRecordError, with its row, for a header whose key is null (text as in Java's ``DefaultRecord``).
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = _one_array(array)
     if pt.is_null(array.type):
         array = array.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))
     counts, headers = _flatten(array)
@@ -156,6 +151,12 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     sections.column(grouped)
     data, starts = sections.finish()
     return _binary(np.asarray(starts), data)
+
+
+def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
 
 
 def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
