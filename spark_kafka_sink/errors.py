@@ -34,16 +34,12 @@ class BufferExhaustedError(KafkaTimeoutError):
 class InvalidRecordError(KafkaError, ValueError):
     """A row that cannot become a record: null topic, null header key, negative partition.
 
-    ``row`` is its place, from 0, among the rows handed over, None when unknown; the text ends with it.
+    ``row`` is its index within the columns that were given, None where it is not one row's fault.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
-        self.message = message
+        super().__init__(message)
         self.row = row
-        super().__init__(message if row is None else f"{message} (row {row})")
-
-    def __reduce__(self) -> tuple[type[InvalidRecordError], tuple[str, int | None]]:
-        return type(self), (self.message, self.row)
 
 
 class RecordTooLargeError(InvalidRecordError):

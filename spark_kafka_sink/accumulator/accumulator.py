@@ -1,0 +1,357 @@
+"""The one place where callers and the sender thread meet (Kafka: ``RecordAccumulator``).
+
+Callers: ``claim``, ``publish``, ``give_back``, ``await_flush``. The sender thread: ``ready``, ``drain``, ``reenqueue``,
+``expire``, ``admit``, ``finish``. One lock guards all queues; nothing is encoded, compressed, logged or called back
+under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.accumulator.batch import BatchCompletion, OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes
+from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
+from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue, QueuedBatch
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
+from spark_kafka_sink.records.batch import HEADER_SIZE
+
+NEVER = float("inf")
+_LONGEST_WAIT_MS = 60_000.0  # an infinite deadline is waited for in pieces a lock's timeout can hold
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorConfig:
+    """``batch_size`` in bytes, the rest in ms: batch.size, linger.ms, delivery.timeout.ms; ``max_request_size`` in
+    bytes.
+    """
+
+    batch_size: int
+    linger_ms: float
+    delivery_timeout_ms: float
+    max_request_size: int
+    compresses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """``nodes`` lead a partition with something to send; ``next_check`` is when lingering or backing off may end that
+    changes this (monotonic ms); ``unknown_leaders`` are topics with sendable batches and nobody to send them to.
+    """
+
+    nodes: tuple[int, ...]
+    next_check: float
+    unknown_leaders: frozenset[str]
+
+
+class RecordAccumulator:
+    def __init__(self, config: AccumulatorConfig, pool: BufferPool, clock: Clock) -> None:
+        self.pool = pool
+        self._config = config
+        self._clock = clock
+        self._changed = threading.Condition(threading.Lock())
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
+        self._lingering: OrderedDict[BatchCompletion, tuple[PartitionQueue, OpenBatch]] = OrderedDict()
+        self._backing_off: list[PartitionQueue] = []
+        self._incomplete: set[BatchCompletion] = set()
+        self._ratios = CompressionRatios()
+        self._flushes = 0
+        self._closing = False
+        self._aborted_by: Exception | None = None
+        self._snapshot = ClusterSnapshot()
+        self._next_expiry = NEVER
+
+    # Callers' side
+
+    def batch_limit(self, topic: str) -> int:
+        """Bytes of uncompressed records, header included, that a new batch of ``topic`` may have."""
+        if not self._config.compresses:
+            return self._config.batch_size
+        with self._changed:
+            ratio = self._ratios.estimate(topic)
+        return max(int((self._config.batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
+
+    def claim(self, topic: str, rows: RowSizes, now: float) -> Claim:
+        """Cut ``rows`` into batches that are the caller's until it publishes them or gives them back."""
+        with self._changed:
+            if self._aborted_by is not None:
+                raise self._aborted_by
+
+            def open_batch(queue: PartitionQueue, timestamp: int) -> OpenBatch:
+                return self._open(queue, now, rows.limit, timestamp)
+
+            claim = Claim(topic, open_batch)
+            for run in rows.runs:
+                claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows)
+        return claim
+
+    def publish(self, claim: Claim) -> bool:
+        """Let the sender see what was claimed; returns whether it should be woken for it.
+
+        Raises the error the producer was aborted with: the caller must then ``retract``.
+        """
+        with self._changed:
+            if self._aborted_by is not None:
+                raise self._aborted_by
+            for batch in claim.batches():
+                batch.claimed = False
+                if batch.sealed is not None:
+                    self._lingering.pop(batch.completion, None)
+                self._list_if_over(batch)
+            return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
+
+    def give_back(self, claim: Claim) -> None:
+        """Undo a claim whose rows could not be encoded: its batches are as they were before.
+
+        Raises the error the producer was aborted with: the caller must then ``retract``.
+        """
+        with self._changed:
+            if self._aborted_by is not None:
+                raise self._aborted_by
+            for queue, batch in claim.opened:
+                self._forget(queue, batch)
+            for batch, count, size in claim.before:
+                batch.count, batch.size = count, size
+                batch.claimed = batch.filled = False
+                self._list_if_over(batch)
+            self._changed.notify_all()
+
+    def retract(self, claim: Claim) -> None:
+        """Take a claim's batches out altogether, with what they held before: the caller fails them."""
+        with self._changed:
+            for batch in claim.batches():
+                self._forget(self._queues[batch.partition], batch)
+            self._changed.notify_all()
+
+    def observe_ratio(self, topic: str, ratio: float) -> None:
+        with self._changed:
+            self._ratios.observe(topic, ratio)
+
+    def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
+        """Batches waiting per partition: the load that adaptive partitioning weighs (KIP-794)."""
+        with self._changed:
+            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
+            return [len(queue.batches) if queue is not None else 0 for queue in queues]
+
+    def begin_flush(self) -> frozenset[BatchCompletion]:
+        """From here until ``await_flush`` returns nothing lingers; gives what is incomplete now."""
+        with self._changed:
+            self._flushes += 1
+            return frozenset(self._incomplete)
+
+    def await_flush(self, begun: Iterable[BatchCompletion], timeout_ms: float) -> None:
+        """Wait until every batch in ``begun`` is complete, well or not. The sender must have been woken."""
+        deadline = self._clock.now() + timeout_ms
+        pending = list(begun)
+        with self._changed:
+            try:
+                while pending:
+                    if pending[-1].done:
+                        pending.pop()
+                    elif (remaining := deadline - self._clock.now()) > 0:
+                        self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
+                    else:
+                        raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
+            finally:
+                self._flushes -= 1
+
+    def close(self) -> None:
+        """Nothing lingers any more."""
+        with self._changed:
+            self._closing = True
+
+    # The sender thread's side
+
+    @property
+    def has_incomplete(self) -> bool:
+        return bool(self._incomplete)
+
+    def ready(self, snapshot: ClusterSnapshot, now: float) -> Readiness:
+        """Which nodes have something to get. Costs what is ready, not what exists."""
+        with self._changed:
+            if snapshot.generation != self._snapshot.generation:
+                self._follow_leaders(snapshot)
+            self._end_linger(now)
+            self._end_backoff(now)
+            nodes = tuple(node for node, queues in self._ready_by_node.items() if queues and node != NO_LEADER)
+            unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
+            return Readiness(nodes, self._next_check(), unknown)
+
+    def drain(self, node: int, now: float) -> list[QueuedBatch]:
+        """Take at most one batch per partition that ``node`` leads, and at most max.request.size bytes of them.
+
+        Each drain starts with the partitions the last one did not reach; a batch over the limit goes alone.
+        """
+        batches: list[QueuedBatch] = []
+        size = 0
+        with self._changed:
+            queues = self._ready_by_node.get(node, deque())
+            send_all = self._send_all()
+            for _ in range(len(queues)):
+                queue = queues[0]
+                if not queue.sendable(now, send_all):
+                    queues.popleft().listed = False
+                    continue
+                head = queue.batches[0]
+                if batches and size + head.size > self._config.max_request_size:
+                    break
+                size += head.size
+                batches.append(self._take_head(queue))
+                queues.popleft()
+                queue.listed = queue.sendable(now, send_all)
+                if queue.listed:
+                    queues.append(queue)
+        return batches
+
+    def reenqueue(self, batches: Sequence[StampedBatch], retry_at: float) -> None:
+        """Put batches of one partition back to the head of its queue, in sequence order, until ``retry_at``.
+
+        They are all that is outstanding of the partition: what of it already waits there is replaced.
+        """
+        with self._changed:
+            queue = self._queue(batches[0].partition)
+            while queue.batches and isinstance(queue.batches[0], StampedBatch):
+                queue.batches.popleft()
+            queue.batches.extendleft(reversed(batches))
+            queue.retry_at = retry_at
+            self._backing_off.append(queue)
+            self._next_expiry = min(self._next_expiry, batches[0].created + self._config.delivery_timeout_ms)
+
+    def admit(self, partition: TopicPartition, admission: Admission) -> None:
+        with self._changed:
+            queue = self._queue(partition)
+            queue.admission = admission
+            if queue.batches and admission is not Admission.NOTHING:
+                self._list(queue)
+
+    def expire(self, now: float) -> list[QueuedBatch]:
+        """Take out what has waited for delivery.timeout.ms. Batches in flight are the sender's to expire."""
+        if now < self._next_expiry:
+            return []
+        expired: list[QueuedBatch] = []
+        timeout = self._config.delivery_timeout_ms
+        with self._changed:
+            self._next_expiry = NEVER
+            for queue in self._queues.values():
+                while (head := self._unclaimed_head(queue)) is not None and head.created + timeout <= now:
+                    expired.append(self._take_head(queue))
+                if queue.batches:
+                    self._next_expiry = min(self._next_expiry, max(queue.batches[0].created + timeout, now + 1.0))
+        return expired
+
+    @property
+    def next_expiry(self) -> float:
+        return self._next_expiry
+
+    def finish(self, completions: Iterable[BatchCompletion]) -> None:
+        """Forget completed batches and wake whoever flushes."""
+        with self._changed:
+            self._incomplete.difference_update(completions)
+            if self._flushes:
+                self._changed.notify_all()
+
+    def abort(self, error: Exception) -> list[BatchCompletion]:
+        """Refuse new rows with ``error`` and give up every incomplete batch that is in no caller's hands."""
+        with self._changed:
+            self._aborted_by = self._aborted_by or error
+            queued = [batch for queue in self._queues.values() for batch in queue.batches]
+            claimed = {batch.completion for batch in queued if isinstance(batch, OpenBatch) and batch.claimed}
+            for queue in self._queues.values():
+                queue.batches.clear()
+            self._lingering.clear()
+            self._changed.notify_all()
+            orphans = list(self._incomplete - claimed)
+        self.pool.close(error)
+        return orphans
+
+    # Under the lock
+
+    def _queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(partition)
+            queue.leader = self._snapshot.leader(partition)
+        return queue
+
+    def _open(self, queue: PartitionQueue, now: float, limit: int, timestamp: int) -> OpenBatch:
+        batch = OpenBatch(queue.partition, now, limit, timestamp)
+        queue.batches.append(batch)
+        self._incomplete.add(batch.completion)
+        self._lingering[batch.completion] = (queue, batch)
+        self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
+        return batch
+
+    def _forget(self, queue: PartitionQueue, batch: OpenBatch) -> None:
+        if batch in queue.batches:
+            queue.batches.remove(batch)
+        self._lingering.pop(batch.completion, None)
+        self._incomplete.discard(batch.completion)
+
+    def _take_head(self, queue: PartitionQueue) -> QueuedBatch:
+        head = queue.batches.popleft()
+        if isinstance(head, OpenBatch):
+            self._lingering.pop(head.completion, None)
+        return head
+
+    @staticmethod
+    def _unclaimed_head(queue: PartitionQueue) -> QueuedBatch | None:
+        head = queue.batches[0] if queue.batches else None
+        return None if isinstance(head, OpenBatch) and head.claimed else head
+
+    def _send_all(self) -> bool:
+        return bool(self._flushes) or self._closing or self.pool.exhausted
+
+    def _list(self, queue: PartitionQueue) -> None:
+        if not queue.listed:
+            queue.listed = True
+            self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
+
+    def _list_if_over(self, batch: OpenBatch) -> None:
+        """A batch that left a caller's hands may have been due, full or overtaken while it was there."""
+        queue = self._queues[batch.partition]
+        if batch.sealed is not None or batch.due or len(queue.batches) > 1:
+            self._list(queue)
+
+    def _follow_leaders(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+        self._ready_by_node = {NO_LEADER: deque()}
+        for partition, queue in self._queues.items():
+            queue.leader = snapshot.leader(partition)
+            if queue.listed:
+                queue.listed = False
+                self._list(queue)
+
+    def _end_linger(self, now: float) -> None:
+        """Open batches come due in the order they were opened: linger.ms is the same for all."""
+        send_all = self._send_all()
+        while self._lingering:
+            completion, (queue, batch) = next(iter(self._lingering.items()))
+            if not send_all and batch.created + self._config.linger_ms > now:
+                return
+            del self._lingering[completion]
+            batch.due = True
+            if not batch.claimed:
+                self._list(queue)
+
+    def _end_backoff(self, now: float) -> None:
+        waiting = []
+        for queue in self._backing_off:
+            if queue.retry_at <= now:
+                self._list(queue)
+            else:
+                waiting.append(queue)
+        self._backing_off = waiting
+
+    def _next_check(self) -> float:
+        check = min((queue.retry_at for queue in self._backing_off), default=NEVER)
+        if self._lingering:
+            _, batch = next(iter(self._lingering.values()))
+            check = min(check, batch.created + self._config.linger_ms)
+        return check

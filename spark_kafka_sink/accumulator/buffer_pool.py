@@ -1,0 +1,118 @@
+"""The budget of ``buffer.memory``: an account of bytes, not a store of buffers (Arrow allocates).
+
+Any thread may call anything here. The pool's lock is never held together with another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from spark_kafka_sink.accumulator.batch import Memory
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+
+
+class _Waiter:
+    __slots__ = ("granted", "size", "wakeup")
+
+    def __init__(self, size: int, lock: threading.Lock) -> None:
+        self.size = size
+        self.wakeup = threading.Condition(lock)
+        self.granted = False
+
+
+class BufferPool:
+    """Grants bytes first come, first served (Kafka: ``BufferPool``).
+
+    ``total`` in bytes. Waiting ends with ``BufferExhaustedError`` after the caller's deadline, or with the error given
+    to ``close``.
+    """
+
+    def __init__(self, total: int, clock: Clock) -> None:
+        self.total = total
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._available = total
+        self._waiters: deque[_Waiter] = deque()
+        self._closed_by: Exception | None = None
+
+    @property
+    def available(self) -> int:
+        return self._available
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether somebody waits for memory; read without the lock by the sender, who then sends what is open."""
+        return bool(self._waiters)
+
+    def reserve(self, size: int, max_wait_ms: float, before_waiting: Callable[[], None]) -> None:
+        """Take ``size`` bytes, waiting up to ``max_wait_ms`` for others to release theirs."""
+        if size > self.total:
+            raise RecordTooLargeError(
+                f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
+                "Raise buffer.memory."
+            )
+        with self._lock:
+            if self._closed_by is not None:
+                raise self._closed_by
+            if not self._waiters and self._available >= size:
+                self._available -= size
+                return
+            waiter = _Waiter(size, self._lock)
+            self._waiters.append(waiter)
+        before_waiting()
+        self._await_grant(waiter, max_wait_ms)
+
+    def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
+        deadline = self._clock.now() + max_wait_ms
+        with self._lock:
+            while not waiter.granted and self._closed_by is None:
+                remaining = deadline - self._clock.now()
+                if remaining <= 0:
+                    break
+                waiter.wakeup.wait(remaining / 1000.0)
+            if waiter.granted:
+                return
+            self._waiters.remove(waiter)
+            self._grant()
+            if self._closed_by is not None:
+                raise self._closed_by
+            raise BufferExhaustedError(
+                f"Failed to allocate {waiter.size} bytes within max.block.ms ({max_wait_ms:.0f} ms): "
+                f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "
+                "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
+            )
+
+    def adjust(self, reserved: int, kept: int) -> None:
+        """Turn an upper bound that was reserved into what is really kept."""
+        with self._lock:
+            self._available += reserved - kept
+            self._grant()
+
+    def release(self, memory: Memory) -> None:
+        """Give back what a batch kept. Shared slices become free with their last batch."""
+        with self._lock:
+            self._available += memory.own
+            memory.own = 0
+            for hold in memory.holds:
+                hold.users -= 1
+                if not hold.users:
+                    self._available += hold.size
+            memory.holds.clear()
+            self._grant()
+
+    def close(self, error: Exception) -> None:
+        """Wake every waiter, now and later, with ``error``."""
+        with self._lock:
+            self._closed_by = error
+            for waiter in self._waiters:
+                waiter.wakeup.notify()
+
+    def _grant(self) -> None:
+        while self._waiters and self._available >= self._waiters[0].size:
+            waiter = self._waiters.popleft()
+            self._available -= waiter.size
+            waiter.granted = True
+            waiter.wakeup.notify()

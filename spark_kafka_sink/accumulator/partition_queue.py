@@ -1,0 +1,60 @@
+"""The batches of one partition, oldest first, and whether the first of them may go (pure: no lock, no clock)."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from spark_kafka_sink.accumulator.batch import OpenBatch, StampedBatch
+from spark_kafka_sink.model import NO_LEADER, TopicPartition
+
+QueuedBatch = OpenBatch | StampedBatch
+
+
+class Admission(Enum):
+    """What of a partition may be drained; the sender decides (Kafka: ``RecordAccumulator.mutePartition``)."""
+
+    ALL = "whatever is sendable"
+    RETRIES = "only batches that were sent before: fresh ones wait for a new epoch"
+    NOTHING = "muted"
+
+
+class PartitionQueue:
+    """Guarded by the accumulator's lock.
+
+    ``retry_at`` is when a batch put back for a retry may go again. ``listed`` says that the queue stands in its
+    leader's ready list, so that it is never there twice.
+    """
+
+    __slots__ = ("admission", "batches", "leader", "listed", "partition", "retry_at")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[QueuedBatch] = deque()
+        self.leader = NO_LEADER
+        self.listed = False
+        self.admission = Admission.ALL
+        self.retry_at = 0.0
+
+    def sendable(self, now: float, send_all: bool) -> bool:
+        """Whether the first batch may be drained.
+
+        ``send_all``: a flush, a close or exhausted memory let nothing linger.
+        """
+        if self.admission is Admission.NOTHING or not self.batches or self.retry_at > now:
+            return False
+        head = self.batches[0]
+        if isinstance(head, StampedBatch):
+            return True
+        if self.admission is Admission.RETRIES:
+            return False
+        return head.sealed is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
+
+    def open_tail(self) -> OpenBatch | None:
+        """The batch that the next rows go to, if it takes any: unsealed and in nobody else's hands."""
+        if not self.batches:
+            return None
+        tail = self.batches[-1]
+        if isinstance(tail, StampedBatch) or tail.claimed or tail.filled:
+            return None
+        return tail

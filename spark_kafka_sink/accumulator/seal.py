@@ -1,0 +1,49 @@
+"""Closing a batch: its segments become a payload that never changes, compressed by whoever closes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.accumulator.batch import Buffer, OpenBatch, SealedBatch
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.compression import CODEC_IDS, compress
+
+
+class Sealer:
+    """Seals the batches of one producer: ``codec`` is compression.type, ``level`` its level or None for the default.
+
+    Called without a lock by whoever has the batch in hand: a caller that filled it, or the sender for what linger
+    closed.
+    """
+
+    def __init__(self, codec: str, level: int | None, accumulator: RecordAccumulator) -> None:
+        self._codec = codec
+        self._level = level
+        self._codec_id = CODEC_IDS[codec]
+        self._accumulator = accumulator
+
+    def seal(self, batch: OpenBatch) -> SealedBatch:
+        payload: Sequence[Buffer] = batch.segments
+        if self._codec_id:
+            payload = [compress(self._codec, self._level, batch.segments)]
+            self._account_for(batch, len(payload[0]))
+        return SealedBatch(
+            completion=batch.completion,
+            created=batch.created,
+            count=batch.count,
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+            codec=self._codec_id,
+            payload=payload,
+            size=HEADER_SIZE + sum(map(len, payload)),
+        )
+
+    def _account_for(self, batch: OpenBatch, compressed: int) -> None:
+        """The batch keeps its compressed bytes instead of what it was encoded into."""
+        raw = sum(map(len, batch.segments))
+        memory = batch.completion.memory
+        self._accumulator.observe_ratio(batch.partition.topic, compressed / raw)
+        self._accumulator.pool.adjust(0, compressed)
+        self._accumulator.pool.release(memory)
+        memory.own = compressed

@@ -1,0 +1,125 @@
+"""Puts one producer together: every part is made here, once, from the configuration."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from random import Random
+
+from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
+from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
+from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
+from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy
+from spark_kafka_sink.sender.loop import Sender, SenderParts
+from spark_kafka_sink.sender.produce import ProduceSettings
+from spark_kafka_sink.sender.producer_id import ProducerIdRequester
+from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.sender.thread import SenderThread
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerParts:
+    accumulator: RecordAccumulator
+    appender: ColumnarAppender
+    metadata: Metadata
+    sender_thread: SenderThread
+    clock: Clock
+
+
+def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
+    """All parts of a producer, its sender thread not started yet."""
+    accumulator = _accumulator(config, clock)
+    level = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }.get(config.compression_type)
+    sealer = Sealer(config.compression_type, level, accumulator)
+    metadata = Metadata(config.bootstrap_servers, _metadata_config(config), random)
+    sender = _sender(config, accumulator, sealer, metadata, transport, random)
+    client_id = config.client_id or f"producer-{next(_numbers)}"
+    sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
+    partitioner = BuiltInPartitioner(
+        config.batch_size, config.partitioner_adaptive_partitioning_enable, random, config.partitioner_ignore_keys
+    )
+    append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
+    append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, sender_thread.wakeup)
+    return ProducerParts(accumulator, ColumnarAppender(append_config, append_parts), metadata, sender_thread, clock)
+
+
+def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
+    return RecordAccumulator(
+        AccumulatorConfig(
+            batch_size=config.batch_size,
+            linger_ms=config.linger_ms,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            max_request_size=config.max_request_size,
+            compresses=config.compression_type != "none",
+        ),
+        BufferPool(config.buffer_memory, clock),
+        clock,
+    )
+
+
+def _sender(
+    config: ProducerConfig,
+    accumulator: RecordAccumulator,
+    sealer: Sealer,
+    metadata: Metadata,
+    transport: Transport,
+    random: Random,
+) -> Sender:
+    client = NetworkClient(_network_config(config), transport, random)
+    retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+    sequences = Sequences(config.enable_idempotence)
+    one_at_a_time = config.max_in_flight_requests_per_connection == 1
+    policy = DeliveryPolicy(config.delivery_timeout_ms, config.retries, one_at_a_time)
+    return Sender(
+        SenderParts(
+            policy=policy,
+            produce=ProduceSettings(config.acks, config.request_timeout_ms),
+            accumulator=accumulator,
+            sealer=sealer,
+            client=client,
+            metadata=metadata,
+            metadata_updater=MetadataUpdater(metadata),
+            sequences=sequences,
+            producer_id=ProducerIdRequester(client, retry_backoff),
+            answers=Answers(policy, accumulator, sequences, metadata, retry_backoff),
+        )
+    )
+
+
+def _network_config(config: ProducerConfig) -> NetworkConfig:
+    return NetworkConfig(
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        socket_connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+    )
+
+
+def _metadata_config(config: ProducerConfig) -> MetadataConfig:
+    return MetadataConfig(
+        max_age_ms=config.metadata_max_age_ms,
+        max_idle_ms=config.metadata_max_idle_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
+        rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+    )

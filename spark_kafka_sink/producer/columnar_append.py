@@ -1,0 +1,295 @@
+"""Columns into the accumulator, on the caller's thread: check, partition, reserve, claim, encode, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Hold, Share
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.grouping import group_by_partition
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.records.row_join import EncodedRecords
+from spark_kafka_sink.records.sizes import java_size_estimate, record_size_bounds
+from spark_kafka_sink.records.varints import varint_size
+
+Int64Array = npt.NDArray[np.int64]
+Partitions = npt.NDArray[np.int32]
+
+_LARGEST_SLICE = 4 << 20
+_SMALLEST_RECORD = 7
+_WIDEST_TIMESTAMP_DELTA = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AppendConfig:
+    """In bytes and ms: max.request.size, buffer.memory, max.block.ms, linger.ms."""
+
+    max_request_size: int
+    buffer_memory: int
+    max_block_ms: float
+    linger_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AppendParts:
+    accumulator: RecordAccumulator
+    sealer: Sealer
+    metadata: Metadata
+    partitioner: Partitioner
+    clock: Clock
+    wake_sender: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Timestamps:
+    """The record timestamps of some rows: one for all, or one each; and how far from a batch's first they may lie."""
+
+    values: Int64Array | int
+    earliest: int
+    latest: int
+    bound_bytes: int
+
+    @property
+    def max_delta(self) -> int:
+        """The largest delta whose zigzag varint takes ``bound_bytes``."""
+        return (1 << (7 * self.bound_bytes - 1)) - 1
+
+    def sorted_by(self, order: npt.NDArray[np.intp] | None) -> _Timestamps:
+        if isinstance(self.values, int) or order is None:
+            return self
+        return _Timestamps(self.values[order], self.earliest, self.latest, self.bound_bytes)
+
+    def slice(self, start: int, end: int) -> _Timestamps:
+        values = self.values if isinstance(self.values, int) else self.values[start:end]
+        return _Timestamps(values, self.earliest, self.latest, self.bound_bytes)
+
+
+class ColumnarAppender:
+    """Safe to call from several threads; each call holds no lock while it encodes."""
+
+    def __init__(self, config: AppendConfig, parts: AppendParts) -> None:
+        self._config = config
+        self._parts = parts
+        self._slice_limit = max(1, min(_LARGEST_SLICE, config.buffer_memory // 4))
+
+    def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
+        """Rows of one topic; blocks for metadata and memory up to max.block.ms each time it must wait.
+
+        ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What was appended before an
+        error stays appended: ``receipt`` knows.
+        """
+        if not len(columns):
+            return
+        self._check_sizes(columns)
+        snapshot = self._await_topic(topic, explicit)
+        limit = self._parts.accumulator.batch_limit(topic)
+        timestamps = self._timestamps(columns)
+        sizes = record_size_bounds(columns, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
+        for start, end in _slices(sizes, self._slice_limit):
+            if receipt.error is not None:
+                raise receipt.error
+            rows = columns if end - start == len(columns) else columns.slice(start, end - start)
+            chosen = None if explicit is None else explicit[start:end]
+            partitions = self._partitions(snapshot, topic, rows, chosen, sizes[start:end])
+            runs, order = group_by_partition(partitions)
+            bounds = sizes[start:end] if order is None else sizes[start:end][order]
+            times = timestamps.slice(start, end).sorted_by(order)
+            self._append_slice(topic, rows, order, _row_sizes(runs, bounds, limit, times), receipt)
+
+    def _append_slice(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        order: npt.NDArray[np.intp] | None,
+        rows: RowSizes,
+        receipt: SendReceipt,
+    ) -> None:
+        accumulator = self._parts.accumulator
+        pool = accumulator.pool
+        reserved = self._reserve(rows)
+        try:
+            claim = accumulator.claim(topic, rows, self._parts.clock.now())
+        except BaseException:
+            pool.adjust(reserved, 0)
+            raise
+        try:
+            encoded = _encode(columns, order, rows, claim)
+        except BaseException as error:
+            pool.adjust(reserved, 0)
+            self._give_back(claim, error)
+            raise
+        try:
+            pool.adjust(reserved, _lay_in(claim, encoded, rows, receipt))
+            for batch in claim.filled:
+                batch.sealed = self._parts.sealer.seal(batch)
+            wake = accumulator.publish(claim)
+        except BaseException as error:
+            self._retract(claim, error)
+            raise
+        if wake:
+            self._parts.wake_sender()
+
+    def _reserve(self, rows: RowSizes) -> int:
+        """Bytes for the encoded rows and for copies of those that will wait in open batches."""
+        encoded = rows.cumulative[-1]
+        copies = min(encoded, len(rows.runs) * rows.limit)
+        pool = self._parts.accumulator.pool
+        size = max(encoded, min(encoded + copies, pool.total))
+        pool.reserve(size, self._config.max_block_ms, self._parts.wake_sender)
+        return size
+
+    def _give_back(self, claim: Claim, error: BaseException) -> None:
+        try:
+            self._parts.accumulator.give_back(claim)
+        except KafkaError:
+            self._retract(claim, error)
+
+    def _retract(self, claim: Claim, error: BaseException) -> None:
+        """The rows cannot go on: whoever waits for anything in these batches must hear of it."""
+        cause = error if isinstance(error, Exception) else KafkaError(f"interrupted by {error!r}")
+        self._parts.accumulator.retract(claim)
+        for batch in claim.batches():
+            self._parts.accumulator.pool.release(batch.completion.memory)
+            batch.completion.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+
+    def _check_sizes(self, columns: RecordColumns) -> None:
+        estimates = java_size_estimate(columns)
+        largest = int(estimates.argmax())
+        size = int(estimates[largest])
+        for option, limit in (
+            ("max.request.size", self._config.max_request_size),
+            ("buffer.memory", self._config.buffer_memory),
+        ):
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of "
+                    f"the {option} configuration.",
+                    row=int(np.argmax(estimates > limit)),
+                )
+
+    def _await_topic(self, topic: str, explicit: Partitions | None) -> ClusterSnapshot:
+        highest = None
+        if explicit is not None:
+            if int(explicit.min()) < NOT_GIVEN:
+                row = int(np.argmax(explicit < NOT_GIVEN))
+                raise InvalidRecordError(
+                    f"Invalid partition: {explicit[row]}. Partition number should always be non-negative or null.", row
+                )
+            highest = int(explicit.max())
+        partition = None if highest is None or highest == NOT_GIVEN else highest
+        parts = self._parts
+        return parts.metadata.wait_for_topic(
+            topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
+        )
+
+    def _timestamps(self, columns: RecordColumns) -> _Timestamps:
+        if columns.timestamps is None:
+            now = self._parts.clock.epoch_ms()
+            # Twice the linger: what a batch waits for is rarely more, and every byte of the bound is lost to batches.
+            return _Timestamps(now, now, now, varint_size(int(2 * self._config.linger_ms) + 50))
+        earliest, latest = int(columns.timestamps.min()), int(columns.timestamps.max())
+        return _Timestamps(
+            columns.timestamps, earliest, latest, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
+        )
+
+    def _partitions(
+        self,
+        snapshot: ClusterSnapshot,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Partitions | None,
+        sizes: Int64Array,
+    ) -> Partitions:
+        leaders = snapshot.topics[topic].leaders
+        available = tuple(p for p, leader in enumerate(leaders) if leader != NO_LEADER)
+        load = PartitionLoad(available, tuple(self._parts.accumulator.queue_lengths(topic, available)))
+        return self._parts.partitioner.partition(topic, columns, explicit, sizes, len(leaders), load)
+
+
+def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
+    """Cuts rows into slices of at most ``limit`` bytes, or one row."""
+    cumulative = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
+        yield start, end
+        start, before = end, int(cumulative[end - 1])
+
+
+def _row_sizes(runs: list[Run], bounds: Int64Array, limit: int, times: _Timestamps) -> RowSizes:
+    cumulative = np.zeros(len(bounds) + 1, np.int64)
+    np.cumsum(bounds, out=cumulative[1:])
+    return RowSizes(
+        runs=runs,
+        cumulative=cumulative.data,
+        limit=limit,
+        timestamps=times.values if isinstance(times.values, int) else times.values.data,
+        earliest=times.earliest,
+        latest=times.latest,
+        max_timestamp_delta=times.max_delta,
+    )
+
+
+def _encode(columns: RecordColumns, order: npt.NDArray[np.intp] | None, rows: RowSizes, claim: Claim) -> EncodedRecords:
+    """All rows of a claim at once: each record's deltas are against the batch the claim has put it in."""
+    starts = np.array([segment.start for segment in claim.segments])
+    lengths = np.diff(starts, append=len(columns))
+    firsts = np.array([segment.first for segment in claim.segments])
+    bases = np.array([segment.batch.base_timestamp for segment in claim.segments])
+    offset_deltas = np.arange(len(columns)) - np.repeat(starts - firsts, lengths)
+    if not isinstance(rows.timestamps, int):
+        timestamp_deltas: Int64Array | int = np.asarray(rows.timestamps) - np.repeat(bases, lengths)
+    elif (bases == rows.timestamps).all():
+        timestamp_deltas = 0
+    else:
+        timestamp_deltas = np.repeat(rows.timestamps - bases, lengths)
+    return encode_records(columns, offset_deltas, timestamp_deltas, order)
+
+
+def _lay_in(claim: Claim, encoded: EncodedRecords, rows: RowSizes, receipt: SendReceipt) -> int:
+    """Give each batch its bytes; says how many bytes of memory are kept for that.
+
+    A filled batch keeps a slice of the encoded rows, an open one a copy: a slice pins all of them for as long as it
+    waits.
+    """
+    data, starts = encoded
+    hold = Hold(len(data))
+    copied = 0
+    latest = _latest_timestamps(claim, rows)
+    receipt.expect(len(claim.segments))
+    for (batch, start, end, first), timestamp in zip(claim.segments, latest, strict=True):
+        records = data[starts[start] : starts[end]]
+        memory = batch.completion.memory
+        if not batch.filled:
+            batch.segments.append(bytes(records))
+            memory.own += len(records)
+            copied += len(records)
+        else:
+            batch.segments.append(records)
+            if hold not in memory.holds:
+                memory.holds.append(hold)
+                hold.users += 1
+        batch.max_timestamp = max(batch.max_timestamp, timestamp)
+        batch.completion.shares.append(Share(receipt, first, end - start, len(records)))
+    return copied + (hold.size if hold.users else 0)
+
+
+def _latest_timestamps(claim: Claim, rows: RowSizes) -> list[int]:
+    if isinstance(rows.timestamps, int):
+        return [rows.timestamps] * len(claim.segments)
+    starts = [segment.start for segment in claim.segments]
+    latest: list[int] = np.maximum.reduceat(np.asarray(rows.timestamps), starts).tolist()
+    return latest

@@ -1,0 +1,99 @@
+"""``KafkaProducer``: the public face of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from types import TracebackType
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import IllegalStateError, ProducerClosedError
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.producer.assembly import assemble
+from spark_kafka_sink.producer.columnar_append import Partitions
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
+
+NO_DEADLINE = float("inf")
+
+
+class KafkaProducer:
+    """A Kafka producer: rows are batched per partition and sent by a thread of its own. Safe to use from many threads.
+
+    ``config`` has Kafka's own dotted names (``bootstrap.servers``, ``linger.ms``, …), values native or text; raises
+    ``ConfigError`` with all faults at once. Nothing is connected before the first row.
+    """
+
+    def __init__(self, config: ProducerConfig | Mapping[str, object]) -> None:
+        self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+        transport = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
+        self._parts = assemble(self.config, transport, SystemClock(), Random())
+        self._closed = False
+        self._parts.sender_thread.start()
+
+    def append_columns(
+        self, topic: str, columns: RecordColumns, partitions: Partitions | None, receipt: SendReceipt
+    ) -> None:
+        """Append rows of one topic; ``receipt`` learns what became of each batch.
+
+        ``partitions`` (int32) names a partition per row, -1 where the partitioner chooses; None: it chooses all. Waits
+        for metadata and for memory, each up to max.block.ms. Raises ``InvalidRecordError`` or ``RecordTooLargeError``
+        for a row before anything of these columns is appended, ``KafkaTimeoutError`` when a wait is over, and the
+        receipt's error as soon as an earlier batch of it has failed.
+        """
+        self._check_open()
+        self._parts.appender.append(topic, columns, partitions, receipt)
+
+    def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
+        """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
+
+        Without a ``timeout_ms`` delivery.timeout.ms is the deadline: every batch completes by then.
+        """
+        self._check_open()
+        if self._parts.sender_thread.is_current:
+            raise IllegalStateError("flush() from a callback would wait for itself")
+        begun = self._parts.accumulator.begin_flush()
+        self._parts.sender_thread.wakeup()
+        self._parts.accumulator.await_flush(begun, timeout_ms)
+
+    def partitions_for(self, topic: str) -> int:
+        """Number of partitions of ``topic``, asking the cluster if need be (max.block.ms)."""
+        self._check_open()
+        parts = self._parts
+        snapshot = parts.metadata.wait_for_topic(
+            topic, None, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup
+        )
+        return len(snapshot.topics[topic].leaders)
+
+    def is_alive(self) -> bool:
+        """Whether this producer still takes rows: not closed, and its sender thread runs."""
+        return not self._closed and self._parts.sender_thread.is_alive()
+
+    @property
+    def buffer_available_bytes(self) -> int:
+        """Free bytes of buffer.memory (Kafka's metric ``buffer-available-bytes``)."""
+        return self._parts.accumulator.pool.available
+
+    def close(self, timeout_ms: float = NO_DEADLINE) -> None:
+        """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
+
+        ``close(0)`` fails whatever is incomplete at once. Closing twice is harmless.
+        """
+        self._closed = True
+        self._parts.accumulator.close()
+        self._parts.sender_thread.close(timeout_ms)
+
+    def __enter__(self) -> KafkaProducer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(0.0 if error is not None else NO_DEADLINE)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("The producer is closed. Open a new one.")
+        if not self._parts.sender_thread.is_alive():
+            raise ProducerClosedError("The producer's sender thread has died; its log says why. Open a new producer.")

@@ -1,0 +1,92 @@
+"""What became of rows that were appended: per partition, how many and at which offsets."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchOutcome
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.model import TopicPartition
+
+_LONGEST_WAIT_MS = 60_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows that are in one partition's log: ``count`` of them, ``size`` bytes of records before compression.
+
+    ``first_offset`` and ``last_offset`` are the lowest and highest of their offsets (other writers' records may lie
+    between), ``UNKNOWN_OFFSET`` with acks=0 and for a duplicate that the broker no longer remembers.
+    """
+
+    count: int
+    size: int
+    first_offset: int
+    last_offset: int
+
+    def joined(self, other: Delivery) -> Delivery:
+        firsts = [each.first_offset for each in (self, other) if each.first_offset != UNKNOWN_OFFSET]
+        return Delivery(
+            self.count + other.count,
+            self.size + other.size,
+            min(firsts, default=UNKNOWN_OFFSET),
+            max(self.last_offset, other.last_offset),
+        )
+
+
+class SendReceipt:
+    """Collects the outcomes of everything that was appended with it. May be read from any thread.
+
+    ``deliveries`` grow as batches complete; ``error`` is the first failure. A receipt may serve many appends.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._outstanding = 0
+        self._deliveries: dict[TopicPartition, Delivery] = {}
+        self.error: Exception | None = None
+
+    def expect(self, shares: int) -> None:
+        """So many shares of batches are on their way. Called by the appending thread before it publishes them."""
+        with self._changed:
+            self._outstanding += shares
+
+    def batch_completed(self, outcome: BatchOutcome) -> None:
+        with self._changed:
+            self._outstanding -= 1
+            if outcome.error is not None:
+                self.error = self.error or outcome.error
+            else:
+                self._deliver(outcome)
+            if not self._outstanding or self.error is not None:
+                self._changed.notify_all()
+
+    def wait(self, timeout_ms: float) -> None:
+        """Return when every row is in the log; raise the first error as soon as there is one.
+
+        Raises ``KafkaTimeoutError`` after ``timeout_ms``; ``float("inf")`` leaves the deadline to delivery.timeout.ms.
+        """
+        remaining = timeout_ms
+        with self._changed:
+            while self._outstanding and self.error is None:
+                if remaining <= 0:
+                    raise KafkaTimeoutError(f"{self._outstanding} batches are not delivered after {timeout_ms:.0f} ms")
+                self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
+                remaining -= _LONGEST_WAIT_MS
+            if self.error is not None:
+                raise self.error
+
+    @property
+    def deliveries(self) -> dict[TopicPartition, Delivery]:
+        with self._changed:
+            return dict(self._deliveries)
+
+    def _deliver(self, outcome: BatchOutcome) -> None:
+        first = last = UNKNOWN_OFFSET
+        if outcome.base_offset != UNKNOWN_OFFSET:
+            first = outcome.base_offset + outcome.first
+            last = first + outcome.count - 1
+        delivery = Delivery(outcome.count, outcome.size, first, last)
+        before = self._deliveries.get(outcome.partition)
+        self._deliveries[outcome.partition] = delivery if before is None else before.joined(delivery)

@@ -1,0 +1,190 @@
+"""What comes back for a Produce request: verdicts on its batches, and what each of them sets in motion.
+
+Owned by the sender thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.accumulator.batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchCompletion,
+    OpenBatch,
+    StampedBatch,
+)
+from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.requests import Response
+from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """``delivery_timeout_ms`` and ``retries`` as configured; ``one_at_a_time``: max.in.flight is 1, so a partition is
+    muted while it has a batch in flight.
+    """
+
+    delivery_timeout_ms: float
+    retries: int
+    one_at_a_time: bool
+
+
+class Answers:
+    """Completes, reenqueues or fails batches. A batch completes once, whatever comes back for it later."""
+
+    def __init__(
+        self,
+        policy: DeliveryPolicy,
+        accumulator: RecordAccumulator,
+        sequences: Sequences,
+        metadata: Metadata,
+        backoff: ExponentialBackoff,
+    ) -> None:
+        self._policy = policy
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._metadata = metadata
+        self._backoff = backoff
+        self._finished: list[BatchCompletion] = []
+
+    def answered(self, batches: Sequence[StampedBatch], response: Response) -> None:
+        """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
+        for batch in batches:
+            self._sequences.answered(batch)
+        if response.error is not None:
+            for batch in batches:
+                self._failed_request(batch, response.error, response.completed_at)
+        elif response.body is None:
+            for batch in batches:
+                self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        else:
+            self._judge(batches, response)
+        for batch in batches:
+            self.settle(batch.partition, response.completed_at)
+        self.flush_finished()
+
+    def give_up(self, batch: OpenBatch | StampedBatch, error: Exception) -> None:
+        """Fail a batch that will not be sent (again). ``flush_finished`` must follow."""
+        if isinstance(batch, StampedBatch):
+            self._sequences.gave_up(batch)
+        self._complete(batch.completion, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+
+    def abandon(self, completions: Iterable[BatchCompletion], error: Exception) -> None:
+        """Fail batches of a producer that is at its end, whatever stage they are in."""
+        for completion in completions:
+            if not completion.done:
+                self._complete(completion, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+        self.flush_finished()
+
+    def settle(self, partition: TopicPartition, now: float) -> None:
+        """Bring a partition that is out of step back, once nothing of it is in flight."""
+        state = self._sequences.partition(partition)
+        if state.in_step and not self._policy.one_at_a_time:
+            return
+        if state.in_flight:
+            self._accumulator.admit(partition, Admission.NOTHING)
+            return
+        again = self._sequences.settle(partition)
+        if again:
+            attempts = max(batch.attempts for batch in again)
+            self._accumulator.reenqueue(again, now + self._backoff.delay(attempts - 1))
+        admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
+        self._accumulator.admit(partition, admission)
+
+    def flush_finished(self) -> None:
+        """Tell the accumulator of all completed batches at once."""
+        if self._finished:
+            self._accumulator.finish(self._finished)
+            self._finished = []
+
+    def _judge(self, batches: Sequence[StampedBatch], response: Response) -> None:
+        body: Any = response.body
+        answers = {(topic.name, each.index): each for topic in body.responses for each in topic.partition_responses}
+        if len(answers) != len(batches) or any(batch.partition not in answers for batch in batches):
+            asked = ", ".join(str(batch.partition) for batch in batches)
+            error = NetworkError(
+                f"node {response.node_id} answered for other partitions than it was asked for: {asked}"
+            )
+            for batch in batches:
+                self._failed_request(batch, error, response.completed_at)
+            return
+        for batch in batches:
+            answer = answers[batch.partition]
+            if answer.error_code is ErrorCode.none:
+                appended = answer.log_append_time
+                time = NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000)
+                self._succeed(batch, answer.base_offset, time)
+            else:
+                self._failed(batch, answer, response.completed_at)
+
+    def _failed_request(self, batch: StampedBatch, error: Exception, now: float) -> None:
+        self._metadata.request_update()
+        if isinstance(error, UnsupportedVersionError):
+            self._fail(batch, error)
+        else:
+            self._retry(batch, error, False, now)
+
+    def _failed(self, batch: StampedBatch, answer: Any, now: float) -> None:
+        code: ErrorCode = answer.error_code
+        action, refresh_metadata = verdict(code)
+        if refresh_metadata:
+            self._metadata.request_update()
+        if action is Action.SUCCEED:
+            self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
+            return
+        error = broker_error(code, str(batch.partition), answer.error_message)
+        if action in (Action.RETRY, Action.RESEQUENCE):
+            self._retry(batch, error, action is Action.RESEQUENCE, now)
+        else:
+            self._fail(batch, error)
+
+    def _retry(self, batch: StampedBatch, error: Exception, misses_earlier: bool, now: float) -> None:
+        if batch.completion.done:
+            return
+        batch.last_error = error
+        if now >= batch.created + self._policy.delivery_timeout_ms:
+            self._fail(batch, expiry_error(batch, now))
+        elif batch.attempts > self._policy.retries:
+            self._fail(batch, error)
+        else:
+            _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
+            self._sequences.returned(batch, misses_earlier)
+
+    def _fail(self, batch: StampedBatch, error: Exception) -> None:
+        if not batch.completion.done:
+            self.give_up(batch, error)
+
+    def _succeed(self, batch: StampedBatch, base_offset: int, log_append_time: int) -> None:
+        if not batch.completion.done:
+            self._sequences.succeeded(batch)
+            self._complete(batch.completion, base_offset, log_append_time, None)
+
+    def _complete(
+        self, completion: BatchCompletion, offset: int, log_append_time: int, error: Exception | None
+    ) -> None:
+        completion.complete(offset, log_append_time, error)
+        self._accumulator.pool.release(completion.memory)
+        self._finished.append(completion)
+
+
+def expiry_error(batch: OpenBatch | StampedBatch, now: float) -> KafkaTimeoutError:
+    """Kafka's text, and what kept the records from being delivered, where that is known."""
+    waited = f"{now - batch.created:.0f} ms has passed since batch creation"
+    text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
+    if isinstance(batch, StampedBatch) and batch.last_error is not None:
+        text += f" (attempt {batch.attempts}: {batch.last_error})"
+    return KafkaTimeoutError(text)

@@ -1,0 +1,164 @@
+"""One turn of the sender: a function of the time and of what the network brought (Kafka: ``Sender.runOnce``).
+
+No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
+from spark_kafka_sink.accumulator.batch import OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.partition_queue import Admission, QueuedBatch
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import decode_response, response_type
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.requests import Request, Response
+from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy, expiry_error
+from spark_kafka_sink.sender.produce import PRODUCE, VERSIONS, ProduceSettings, produce_frame
+from spark_kafka_sink.sender.producer_id import Phase, ProducerIdRequester
+from spark_kafka_sink.sender.sequences import Sequences
+
+
+@dataclass(frozen=True, slots=True)
+class SenderParts:
+    """What one producer's sender works with; ``producer.assembly`` puts it together."""
+
+    policy: DeliveryPolicy
+    produce: ProduceSettings
+    accumulator: RecordAccumulator
+    sealer: Sealer
+    client: NetworkClient
+    metadata: Metadata
+    metadata_updater: MetadataUpdater
+    sequences: Sequences
+    producer_id: ProducerIdRequester
+    answers: Answers
+
+
+class Sender:
+    """Takes what is ready to the leaders. Owned by the sender thread."""
+
+    def __init__(self, parts: SenderParts) -> None:
+        self._parts = parts
+        self._in_flight: dict[StampedBatch, None] = {}
+        self._next_flight_expiry = NEVER
+
+    @property
+    def has_work(self) -> bool:
+        return self._parts.accumulator.has_incomplete
+
+    def run_once(self, now: float, events: Sequence[Event]) -> float:
+        """Take in ``events``, send what is ready, and say when to come back at the latest (monotonic ms)."""
+        parts = self._parts
+        parts.client.handle(events, now)
+        parts.client.expire(now)
+        self._expire(now)
+        snapshot = parts.metadata.snapshot
+        readiness = parts.accumulator.ready(snapshot, now)
+        if readiness.unknown_leaders:
+            parts.metadata.request_update()
+        wake_at = min(readiness.next_check, self._identify(snapshot, readiness.nodes, now))
+        if not parts.sequences.needs_identity:
+            wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
+        wake_at = min(wake_at, parts.metadata_updater.maybe_update(parts.client, now), parts.client.next_deadline(now))
+        return min(wake_at, parts.accumulator.next_expiry, self._next_flight_expiry)
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail every batch that is queued or in flight, and refuse new ones."""
+        self._parts.answers.abandon(self._parts.accumulator.abort(error), error)
+        self._in_flight.clear()
+        self._parts.metadata.fail_waiters(error)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._parts.client.close()
+
+    def _identify(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
+        """Get a producer id as soon as there is something to send that needs one; says when to try again."""
+        sequences, requester = self._parts.sequences, self._parts.producer_id
+        if not sequences.needs_identity or not nodes:
+            return NEVER
+        requester.ask(snapshot.nodes.values(), now)
+        if requester.error is not None:
+            self.abort(requester.error)
+        granted = requester.take()
+        if granted is not None:
+            sequences.identity = granted
+            for partition in sequences.out_of_step():
+                self._parts.answers.settle(partition, now)
+        if requester.phase is Phase.NEEDED:
+            return now + min(self._parts.client.ready_delay(node, now) for node in snapshot.nodes.values())
+        return requester.retry_at if requester.phase is Phase.BACKING_OFF else NEVER
+
+    def _send(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
+        """Produce requests to each node, as many as it may have in flight; says when a full one may take another."""
+        parts = self._parts
+        wake_at = NEVER
+        for node_id in nodes:
+            node = snapshot.nodes[node_id]
+            while parts.client.ready(node, now):
+                batches = parts.accumulator.drain(node_id, now)
+                if not batches:
+                    break
+                self._request(node_id, [self._stamp(batch) for batch in batches], now)
+            else:
+                wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
+        return wake_at
+
+    def _stamp(self, batch: QueuedBatch) -> StampedBatch:
+        parts = self._parts
+        if isinstance(batch, OpenBatch):
+            batch = parts.sequences.stamp(batch.sealed or parts.sealer.seal(batch))
+        if parts.policy.one_at_a_time:
+            parts.accumulator.admit(batch.partition, Admission.NOTHING)
+        parts.sequences.sent(batch)
+        self._in_flight[batch] = None
+        self._next_flight_expiry = min(self._next_flight_expiry, batch.created + parts.policy.delivery_timeout_ms)
+        return batch
+
+    def _request(self, node_id: int, batches: list[StampedBatch], now: float) -> None:
+        settings = self._parts.produce
+
+        def answered(response: Response) -> None:
+            for batch in batches:
+                self._in_flight.pop(batch, None)
+            self._parts.answers.answered(batches, response)
+
+        request = Request(
+            api_key=PRODUCE,
+            build=lambda version, correlation_id, client_id: produce_frame(
+                batches, settings, version, correlation_id, client_id
+            ),
+            versions=VERSIONS,
+            parse=lambda version, data: decode_response(data, response_type("produce", version)),
+            on_complete=answered,
+            expects_response=settings.acks != 0,
+        )
+        self._parts.client.send(node_id, request, now)
+
+    def _expire(self, now: float) -> None:
+        """Give up what is older than delivery.timeout.ms, waiting or in flight."""
+        expired = self._parts.accumulator.expire(now)
+        if now >= self._next_flight_expiry:
+            expired.extend(self._expire_in_flight(now))
+        answers = self._parts.answers
+        for batch in expired:
+            answers.give_up(batch, expiry_error(batch, now))
+            if isinstance(batch, StampedBatch):
+                answers.settle(batch.partition, now)
+        answers.flush_finished()
+
+    def _expire_in_flight(self, now: float) -> list[StampedBatch]:
+        timeout = self._parts.policy.delivery_timeout_ms
+        expired = [batch for batch in self._in_flight if batch.created + timeout <= now]
+        for batch in expired:
+            del self._in_flight[batch]
+        self._next_flight_expiry = min((batch.created + timeout for batch in self._in_flight), default=NEVER)
+        return expired

@@ -1,0 +1,153 @@
+"""Sequence numbers, and what each partition has outstanding (KIP-98, KIP-360). Pure: no I/O, no clock, no lock.
+
+Owned by the sender thread. *Outstanding* are stamped batches whose fate is not settled: in flight, or returned for a
+retry. Three things can put a partition out of step; none of them is acted on before all its answers are in:
+
+- ``returned``: some are to be sent again: all outstanding ones go back to the queue together, in sequence order;
+- ``gap``: a stamped batch was given up, so the broker may miss its sequence: what is outstanding goes first, fresh
+  batches wait, and get a new epoch unless a later success shows that nothing is missing;
+- ``resequence``: the broker said it misses what comes before the first outstanding batch: all of them get a new epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.accumulator.batch import (
+    NO_IDENTITY,
+    NO_SEQUENCE,
+    ProducerIdentity,
+    SealedBatch,
+    StampedBatch,
+)
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
+
+MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """Sequences wrap from 2³¹ - 1 to 0 (Kafka: ``DefaultRecordBatch.incrementSequence``)."""
+    return (sequence + count) & _SEQUENCE_MASK
+
+
+@dataclass(slots=True)
+class PartitionSequence:
+    identity: ProducerIdentity
+    next: int = 0
+    acked_until: int = 0
+    in_flight: int = 0
+    outstanding: list[StampedBatch] = field(default_factory=list)
+    returned: bool = False
+    gap: bool = False
+    resequence: bool = False
+
+    @property
+    def in_step(self) -> bool:
+        return not (self.returned or self.gap or self.resequence)
+
+
+class Sequences:
+    """All partitions of one producer. Without idempotence every batch carries (-1, -1, -1) and only order is kept."""
+
+    def __init__(self, idempotent: bool) -> None:
+        self.idempotent = idempotent
+        self.identity = NO_IDENTITY
+        self._partitions: dict[TopicPartition, PartitionSequence] = {}
+
+    @property
+    def needs_identity(self) -> bool:
+        return self.idempotent and self.identity is NO_IDENTITY
+
+    def partition(self, partition: TopicPartition) -> PartitionSequence:
+        state = self._partitions.get(partition)
+        if state is None:
+            state = self._partitions[partition] = PartitionSequence(self.identity)
+        return state
+
+    def stamp(self, sealed: SealedBatch) -> StampedBatch:
+        """Give a fresh batch the partition's next sequence; from now on it is outstanding."""
+        state = self.partition(sealed.partition)
+        batch = self._stamped(sealed, state)
+        state.outstanding.append(batch)
+        return batch
+
+    def sent(self, batch: StampedBatch) -> None:
+        batch.attempts += 1
+        self.partition(batch.partition).in_flight += 1
+
+    def answered(self, batch: StampedBatch) -> None:
+        self.partition(batch.partition).in_flight -= 1
+
+    def succeeded(self, batch: StampedBatch) -> None:
+        state = self.partition(batch.partition)
+        state.outstanding.remove(batch)
+        if batch.identity == state.identity:
+            state.acked_until = next_sequence(batch.base_sequence, batch.sealed.count)
+
+    def gave_up(self, batch: StampedBatch) -> None:
+        """The batch failed or expired; whether its records are in the log may be unknown."""
+        state = self.partition(batch.partition)
+        state.outstanding.remove(batch)
+        state.gap = self.idempotent
+
+    def returned(self, batch: StampedBatch, misses_earlier: bool) -> None:
+        """The batch is to be sent again; ``misses_earlier``: the broker refused it for its sequence or epoch."""
+        state = self.partition(batch.partition)
+        state.returned = True
+        if misses_earlier and state.outstanding[0] is batch:
+            state.resequence = self.idempotent
+
+    def settle(self, partition: TopicPartition) -> list[StampedBatch]:
+        """With nothing in flight any more: get back in step, and give the batches to reenqueue, if any.
+
+        When the epochs have run out the partition stays out of step, until there is a new producer id to settle with.
+        """
+        state = self.partition(partition)
+        lost = state.resequence or (state.gap and not state.outstanding and state.acked_until != state.next)
+        if lost and not self._start_epoch(state):
+            return []
+        if state.resequence:
+            state.outstanding = [self._restamped(batch, state) for batch in state.outstanding]
+        again = state.outstanding if state.returned else []
+        state.returned = False
+        state.gap = state.gap and not lost and bool(state.outstanding)
+        state.resequence = False
+        return list(again)
+
+    def out_of_step(self) -> list[TopicPartition]:
+        """Partitions that wait to be settled, with nothing in flight: a new producer id may free them."""
+        return [partition for partition, state in self._partitions.items() if not state.in_step and not state.in_flight]
+
+    def _stamped(self, sealed: SealedBatch, state: PartitionSequence) -> StampedBatch:
+        sequence = state.next if self.idempotent else NO_SEQUENCE
+        state.next = next_sequence(state.next, sealed.count)
+        header = BatchHeader(
+            attributes=sealed.codec,
+            record_count=sealed.count,
+            base_timestamp=sealed.base_timestamp,
+            max_timestamp=sealed.max_timestamp,
+            producer_id=state.identity.producer_id,
+            producer_epoch=state.identity.epoch,
+            base_sequence=sequence,
+        )
+        return StampedBatch(sealed, state.identity, sequence, stamp_header(header, sealed.payload))
+
+    def _restamped(self, batch: StampedBatch, state: PartitionSequence) -> StampedBatch:
+        fresh = self._stamped(batch.sealed, state)
+        fresh.attempts, fresh.last_error = batch.attempts, batch.last_error
+        return fresh
+
+    def _start_epoch(self, state: PartitionSequence) -> bool:
+        """A new epoch for this partition alone: brokers check (id, epoch, sequence) per partition (KIP-360)."""
+        if state.identity == self.identity:
+            if self.identity.epoch >= MAX_EPOCH:
+                self.identity = NO_IDENTITY
+            else:
+                self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
+        if self.identity is NO_IDENTITY:
+            return False
+        state.identity = self.identity
+        state.next = state.acked_until = 0
+        return True
