@@ -1,0 +1,1 @@
+"""The sink as Spark sees it: the only room that knows pyspark."""

@@ -1,0 +1,118 @@
+"""Arrow batches of Spark → the columns of each topic, without a Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, timestamp_column
+from spark_kafka_sink.spark.schema import RowLayout
+
+# A column of bytes has int32 offsets from here on; Spark's batches pass 2 GiB only when told to.
+_MAX_SLICE_BYTES = 1 << 30
+
+_NULL_TOPIC = (
+    "The Kafka message data sent to the producer contains a null topic. "
+    "Use the `topic` option for setting a default topic."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """Rows of one topic out of one Arrow batch, in their order.
+
+    ``partitions``: int32, -1 = the producer chooses; None when it chooses for all. ``rows``: each row's number in its
+    task, counted from 0.
+    """
+
+    topic: str
+    columns: RecordColumns
+    partitions: npt.NDArray[np.int32] | None
+    rows: range | npt.NDArray[np.int64]
+
+
+def topic_rows(
+    batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
+) -> Iterator[TopicRows]:
+    """The rows of ``batch``, topic by topic, all of them ``topic``'s unless it is None.
+
+    ``first_row`` is the number in the task of the batch's first row, ``now_ms`` the timestamp where that column is
+    null. Raises InvalidRecordError with Spark's text and the row's number.
+    """
+    if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from topic_rows(batch.slice(0, half), layout, topic, first_row, now_ms)
+        yield from topic_rows(batch.slice(half), layout, topic, first_row + half, now_ms)
+        return
+    partitions = None if layout.partition is None else _partitions(batch.column(layout.partition), first_row)
+    columns = _columns(batch, layout, first_row, now_ms)
+    if topic is not None:
+        yield TopicRows(topic, columns, partitions, range(first_row, first_row + batch.num_rows))
+    elif layout.topic is not None:
+        yield from _by_topic(batch.column(layout.topic), columns, partitions, first_row)
+
+
+def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
+    """The same error with the row's number in its task."""
+    return type(error)(f"{error} (row {row} of the task, counted from 0)")
+
+
+def _columns(batch: pa.RecordBatch, layout: RowLayout, first_row: int, now_ms: int) -> RecordColumns:
+    try:
+        return RecordColumns(
+            key=None if layout.key is None else binary_column(batch.column(layout.key)),
+            value=binary_column(batch.column(layout.value)),
+            headers=None if layout.headers is None else header_column(batch.column(layout.headers)),
+            timestamps=None if layout.timestamp is None else timestamp_column(batch.column(layout.timestamp), now_ms),
+        )
+    except InvalidRecordError as error:
+        if error.row is None:
+            raise
+        raise in_task(error, first_row + error.row) from None
+
+
+def _partitions(column: pa.Array, first_row: int) -> npt.NDArray[np.int32] | None:
+    if column.null_count == len(column):
+        return None
+    numbers: npt.NDArray[np.int32] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    if numbers.min() < 0:
+        row = int(np.argmax(numbers < 0))
+        text = f"Invalid partition: {numbers[row]}. Partition number should always be non-negative or null."
+        raise in_task(InvalidRecordError(text), first_row + row)
+    if column.null_count:
+        numbers = np.where(column.is_null().to_numpy(zero_copy_only=False), np.int32(-1), numbers)
+    return numbers
+
+
+def _by_topic(
+    column: pa.Array, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None, first_row: int
+) -> Iterator[TopicRows]:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + row)
+    encoded = pc.dictionary_encode(column)
+    topics = encoded.dictionary.to_pylist()
+    if len(topics) == 1:
+        yield TopicRows(topics[0], columns, partitions, range(first_row, first_row + len(column)))
+        return
+    codes = encoded.indices.to_numpy()
+    counts = np.bincount(codes, minlength=len(topics)).tolist()
+    # 16-bit codes sort by radix, in linear time.
+    order = np.argsort(codes.astype(np.uint16) if len(topics) <= 1 << 16 else codes, kind="stable")
+    columns = columns.take(order)
+    start = 0
+    for topic, count in zip(topics, counts, strict=True):
+        of_topic = order[start : start + count]
+        yield TopicRows(
+            topic,
+            columns.slice(start, count),
+            None if partitions is None else partitions[of_topic],
+            of_topic + first_row,
+        )
+        start += count

@@ -1,0 +1,47 @@
+"""``format("pykafka")``: what Spark asks for a writer.
+
+Imported on the driver whenever any Python data source is looked up, so it stays light: the engine, numpy and kio come
+in with the first task that writes.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.stream_writer import KafkaStreamWriter
+
+
+class KafkaDataSource(DataSource):
+    """A sink only: to read a topic, use Spark's own ``format("kafka")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pykafka"
+
+    def schema(self) -> StructType:
+        raise NotImplementedError('pykafka only writes; read the topic with Spark\'s own source, format("kafka")')
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+        """Runs on the driver. Raises ConfigError or SchemaError before any task starts."""
+        if overwrite:
+            raise ConfigError([
+                "Save mode Overwrite not allowed for Kafka. "
+                "Allowed save modes are Append and ErrorIfExists (default)."
+            ])  # fmt: skip
+        return KafkaBatchWriter(*self._plan(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
+        """Runs on the driver before every micro-batch.
+
+        ``overwrite`` is Spark's complete mode: as in Spark's own sink the whole result is appended each time.
+        """
+        return KafkaStreamWriter(*self._plan(schema))
+
+    def _plan(self, schema: StructType) -> tuple[RowLayout, SinkOptions]:
+        options = SinkOptions.parse(self.options)
+        return RowLayout.of(schema, options.topic, options.timestamp_column), options

@@ -1,0 +1,124 @@
+"""Spark's options → SinkOptions; every fault of them in one error."""
+
+import pickle
+import warnings
+
+import pytest
+
+from spark_kafka_sink.config import ConfigWarning
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.options import SinkOptions
+
+SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
+
+
+def parse(options):
+    """With a bootstrap server; a warning is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return SinkOptions.parse({**SERVERS, **options})
+
+
+def faults(options):
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({**SERVERS, **options})
+    return raised.value.faults
+
+
+def test_the_prefix_is_stripped_and_the_rest_is_the_producers():
+    options = parse({"kafka.batch.size": "1", "KAFKA.Linger.MS": "0"})
+    assert (options.producer.batch_size, options.producer.linger_ms) == (1, 0)
+    assert (options.topic, options.timestamp_column) == (None, None)
+
+
+def test_the_topic_is_trimmed():
+    assert parse({"topic": "  t "}).topic == "t"
+
+
+@pytest.mark.parametrize("blank", ["", "   "])
+def test_a_blank_topic_is_refused(blank):
+    assert faults({"topic": blank}) == ("topic is blank; give it a value or leave it out.",)
+
+
+def test_option_names_of_the_sink_are_written_as_the_user_likes():
+    assert (
+        parse({"timestampcolumn": "ts"}).timestamp_column == parse({"timestampColumn": "ts"}).timestamp_column == "ts"
+    )
+
+
+@pytest.mark.parametrize("value", ["true", "false", "TRUE"])
+def test_include_headers_is_taken_and_changes_nothing(value):
+    assert parse({"includeheaders": value}) == parse({})
+
+
+def test_include_headers_must_be_a_boolean():
+    assert faults({"includeheaders": "maybe"}) == ("includeHeaders must be true or false, but is 'maybe'.",)
+
+
+def test_exactly_once_is_not_promised():
+    assert parse({"deliveryguarantee": "at-least-once"}) == parse({})
+    assert faults({"deliveryguarantee": "exactly-once"}) == (
+        "deliveryGuarantee must be at-least-once, but is 'exactly-once'.",
+    )
+
+
+def test_what_spark_adds_passes():
+    assert parse({"path": "/p", "checkpointlocation": "/c", "queryname": "q"}) == parse({})
+
+
+def test_options_of_sparks_kafka_source_pass_with_one_warning():
+    with pytest.warns(ConfigWarning) as shown:
+        SinkOptions.parse({**SERVERS, "startingoffsets": "earliest", "subscribe": "t", "kafka.group.id": "g"})
+    assert [str(warning.message) for warning in shown] == [
+        "kafka.group.id, startingOffsets, subscribe: without effect on write; they belong to Spark's Kafka source."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("topics", "topics is not an option of pykafka; did you mean topic?"),
+        ("timestampcolum", "timestampcolum is not an option of pykafka; did you mean timestampColumn?"),
+        ("kafk.batch.size", "kafk.batch.size is not an option of pykafka; did you mean kafka.batch.size?"),
+        ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
+        ("value.serializer", "value.serializer is an option of Kafka's producer; write it kafka.value.serializer."),
+        (
+            "schema.registry.url",
+            "schema.registry.url is not an option of pykafka. "
+            "Options of Kafka's producer are written kafka.<name>.",
+        ),
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused_with_a_suggestion(name, answer):
+    assert faults({name: "x"}) == (answer,)
+
+
+def test_serializers_are_refused_with_the_text_of_sparks_own_sink():
+    assert faults({"kafka.key.serializer": "x", "kafka.value.serializer": "y"}) == (
+        "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
+        "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
+    )
+
+
+def test_a_transactional_id_is_refused_pointing_at_the_delivery_guarantee():
+    (fault,) = faults({"kafka.transactional.id": "t"})
+    assert fault.startswith("kafka.transactional.id is refused")
+    assert "deliveryGuarantee" in fault
+
+
+def test_faults_of_the_sink_and_of_kafka_come_in_one_message():
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({"topic": " ", "topics": "x", "kafka.acks": "2", "kafka.lingerms": "1"})
+    assert str(raised.value) == (
+        "- topic is blank; give it a value or leave it out.\n"
+        "- topics is not an option of pykafka; did you mean topic?\n"
+        "- kafka.acks must be one of all, -1, 0, 1, but is '2'.\n"
+        "- kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?\n"
+        "- kafka.bootstrap.servers is required: host:port of one or more brokers, separated by commas."
+    )
+
+
+def test_options_are_a_plain_value():
+    options = parse({"topic": "t", "kafka.acks": "all"})
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert len({options, parse({"topic": "t", "kafka.acks": "all"})}) == 1

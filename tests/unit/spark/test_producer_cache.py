@@ -1,0 +1,129 @@
+"""One producer per configuration, kept from one micro-batch to the next."""
+
+import os
+import threading
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+
+CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
+OTHER = ProducerConfig.parse({"bootstrap.servers": "b:1"})
+
+
+class FakeProducer:
+    def __init__(self, config):
+        self.config = config
+        self.alive = True
+        self.closed_with = None
+        self.closed = threading.Event()
+
+    def is_alive(self):
+        return self.alive
+
+    def close(self, timeout_ms):
+        self.closed_with = timeout_ms
+        self.closed.set()
+
+
+@pytest.fixture
+def cache():
+    cache = ProducerCache(FakeProducer)
+    yield cache
+    cache.close()
+
+
+def write(cache, config=CONFIG):
+    with cache.leased(config) as producer:
+        return producer
+
+
+def test_the_next_task_gets_the_same_producer(cache):
+    assert write(cache) is write(cache)
+
+
+def test_each_configuration_has_its_own(cache):
+    first, other = write(cache), write(cache, OTHER)
+    assert (first.config, other.config) == (CONFIG, OTHER)
+    assert write(cache) is first
+
+
+def test_a_leased_producer_is_not_shared(cache):
+    with cache.leased(CONFIG) as first, cache.leased(CONFIG) as second:
+        assert first is not second
+    assert [producer.closed_with for producer in (first, second)].count(0) == 1, "one is kept, one closed"
+
+
+def test_a_failed_task_leaves_nothing_behind(cache):
+    with pytest.raises(KeyboardInterrupt), cache.leased(CONFIG) as failed:
+        raise KeyboardInterrupt
+    assert failed.closed_with == 0
+    assert write(cache) is not failed
+
+
+def test_a_producer_whose_sender_thread_died_is_replaced(cache):
+    dead = write(cache)
+    dead.alive = False
+    assert write(cache) is not dead
+    assert dead.closed_with == 0
+
+
+def test_an_idle_producer_is_closed():
+    cache = ProducerCache(FakeProducer, idle_ms=10)
+    idle = write(cache)
+    assert idle.closed.wait(5)
+    assert write(cache) is not idle
+    cache.close()
+
+
+def test_a_leased_producer_is_not_idle():
+    cache = ProducerCache(FakeProducer, idle_ms=50)
+    write(cache)
+    with cache.leased(CONFIG) as producer:
+        assert not producer.closed.wait(0.2)
+    cache.close()
+
+
+def test_close_closes_what_is_kept_and_what_comes_back(cache):
+    kept = write(cache, OTHER)
+    with cache.leased(CONFIG) as leased:
+        cache.close()
+        assert kept.closed_with == 0
+        assert leased.closed_with is None
+    assert leased.closed_with == 0
+
+
+def test_no_timer_thread_outlives_close(cache):
+    before = threading.active_count()
+    write(cache)
+    assert threading.active_count() == before + 1
+    cache.close()
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(5)
+    assert threading.active_count() == before
+
+
+def in_child(check):
+    """What ``check`` returns in a forked child."""
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(0 if check() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_opens_its_own_and_leaves_the_parents_alone(cache):
+    parents = write(cache)
+    assert in_child(lambda: write(cache) is not parents and parents.closed_with is None)
+    assert write(cache) is parents
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_lock_held_at_the_fork_does_not_block_the_child(cache):
+    with cache._lock:
+        assert in_child(lambda: write(cache) is not None)

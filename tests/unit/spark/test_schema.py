@@ -1,0 +1,151 @@
+"""Which column is what, and the texts of Spark's own sink for a frame that cannot be written."""
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from spark_kafka_sink.spark.schema import RowLayout, SchemaError
+
+STRING, BINARY, INT = StringType(), BinaryType(), IntegerType()
+HEADER = StructType([StructField("key", STRING), StructField("value", BINARY)])
+
+
+def schema(*columns, **named):
+    return StructType([StructField(name, kind) for name, kind in (*columns, *named.items())])
+
+
+def layout(frame, topic="t", timestamp_column=None):
+    return RowLayout.of(frame, topic, timestamp_column)
+
+
+def fault(frame, topic="t", timestamp_column=None):
+    with pytest.raises(SchemaError) as raised:
+        RowLayout.of(frame, topic, timestamp_column)
+    return str(raised.value)
+
+
+def test_columns_are_found_by_name_wherever_they_stand():
+    frame = schema(
+        x=DateType(),
+        partition=INT,
+        headers=ArrayType(HEADER),
+        value=BINARY,
+        topic=STRING,
+        key=STRING,
+        at=TimestampType(),
+    )
+    assert layout(frame, None, "at") == RowLayout(value=3, key=5, topic=4, partition=1, headers=2, timestamp=6)
+
+
+def test_a_value_is_enough_when_the_topic_is_an_option():
+    assert layout(schema(value=STRING)) == RowLayout(value=0)
+
+
+def test_a_frame_without_value_is_refused():
+    assert fault(schema(key=STRING)) == "Required attribute 'value' not found"
+
+
+def test_names_are_case_sensitive():
+    assert fault(schema(Value=STRING)) == "Required attribute 'value' not found"
+    assert layout(schema(value=STRING, Key=DoubleType())) == RowLayout(value=0)
+
+
+def test_a_frame_without_topic_needs_the_option():
+    assert fault(schema(value=STRING), topic=None) == (
+        "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+    )
+
+
+def test_of_two_columns_with_one_name_the_first_counts():
+    assert layout(schema(("value", STRING), ("value", INT))) == RowLayout(value=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("value", INT, "value attribute unsupported type int. value must be a(n) string or binary"),
+        ("value", NullType(), "value attribute unsupported type void. value must be a(n) string or binary"),
+        ("value", HEADER,
+         "value attribute unsupported type struct<key:string,value:binary>. value must be a(n) string or binary"),
+        ("key", DecimalType(5, 2), "key attribute unsupported type decimal(5,2). key must be a(n) string or binary"),
+        ("topic", BINARY, "topic attribute unsupported type binary. topic must be a(n) string"),
+        ("partition", LongType(), "partition attribute unsupported type bigint. partition must be a(n) int"),
+        ("partition", ShortType(), "partition attribute unsupported type smallint. partition must be a(n) int"),
+        ("headers", STRING, "headers attribute unsupported type string. "
+         "headers must be a(n) array<struct<key:string,value:binary>>"),
+        ("headers", ArrayType(schema(key=STRING, value=STRING)),
+         "headers attribute unsupported type array<struct<key:string,value:string>>. "
+         "headers must be a(n) array<struct<key:string,value:binary>>"),
+        ("headers", ArrayType(schema(k=STRING, v=BINARY)),
+         "headers attribute unsupported type array<struct<k:string,v:binary>>. "
+         "headers must be a(n) array<struct<key:string,value:binary>>"),
+        ("headers", MapType(STRING, INT), "headers attribute unsupported type map<string,int>. "
+         "headers must be a(n) array<struct<key:string,value:binary>>"),
+        ("headers", MapType(INT, STRING), "headers attribute unsupported type map<int,string>. "
+         "headers must be a(n) array<struct<key:string,value:binary>>"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_refused_with_the_text_of_sparks_own_sink(name, kind, text):
+    assert fault(schema(**{"value": STRING, "topic": STRING, name: kind}), topic=None) == text
+
+
+def test_the_topic_columns_type_does_not_matter_under_the_option():
+    assert layout(schema(value=STRING, topic=INT)).topic is None
+
+
+@pytest.mark.parametrize(
+    "kind", [ArrayType(HEADER), ArrayType(HEADER, containsNull=False), MapType(STRING, BINARY), MapType(STRING, STRING)]
+)
+def test_headers_are_an_array_of_structs_or_a_map(kind):
+    assert layout(schema(value=STRING, headers=kind)).headers == 1
+
+
+def test_an_untyped_null_key_is_a_null_key():
+    assert layout(schema(value=STRING, key=NullType())).key is None
+
+
+def test_a_column_named_timestamp_is_left_aside_unless_it_is_asked_for():
+    frame = schema(value=STRING, timestamp=TimestampType())
+    assert layout(frame).timestamp is None
+    assert layout(frame, timestamp_column="timestamp").timestamp == 1
+
+
+def test_a_timestamp_column_may_be_a_bigint():
+    assert layout(schema(value=STRING, at=LongType()), timestamp_column="at").timestamp == 1
+
+
+@pytest.mark.parametrize("kind", [TimestampNTZType(), STRING, INT])
+def test_a_timestamp_column_of_another_type_is_refused(kind):
+    assert fault(schema(value=STRING, at=kind), timestamp_column="at") == (
+        f"timestampColumn 'at' has unsupported type {kind.simpleString()}. "
+        "It must be a timestamp or a bigint (epoch milliseconds)"
+    )
+
+
+def test_a_timestamp_column_that_is_not_there_is_named_with_those_that_are():
+    assert fault(schema(value=STRING, ts=LongType()), timestamp_column="at") == (
+        "timestampColumn names column 'at', which is not there; there are value, ts"
+    )
+
+
+def test_a_layout_is_a_plain_value():
+    found = layout(schema(value=STRING))
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert len({found, layout(schema(value=BINARY))}) == 1

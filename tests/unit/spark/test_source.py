@@ -1,0 +1,68 @@
+"""What Spark's planning asks of the data source."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+import pyspark_pykafka
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.schema import SchemaError
+from spark_kafka_sink.spark.source import KafkaDataSource
+
+OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+VALUE = StructType([StructField("value", StringType())])
+WRITERS = ["writer", "streamWriter"]
+
+
+def plan(kind, options=OPTIONS, schema=VALUE, overwrite=False):
+    return getattr(KafkaDataSource(options), kind)(schema, overwrite)
+
+
+def test_pyspark_finds_the_source_by_its_package():
+    assert pyspark_pykafka.DefaultSource is KafkaDataSource
+    assert issubclass(pyspark_pykafka.DefaultSource, DataSource)
+    assert pyspark_pykafka.DefaultSource.name() == "pykafka"
+
+
+def test_looking_the_source_up_loads_neither_the_engine_nor_arrow():
+    heavy = "{'numpy', 'pyarrow', 'kio', 'spark_kafka_sink.producer', 'spark_kafka_sink.records'}"
+    code = f"import sys, pyspark_pykafka; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parent"), [("writer", DataSourceArrowWriter), ("streamWriter", DataSourceStreamArrowWriter)]
+)
+def test_writers_take_arrow_and_reach_the_tasks_by_pickle(kind, parent):
+    writer = pickle.loads(pickle.dumps(plan(kind)))
+    assert isinstance(writer, parent)
+    assert (writer.options.topic, writer.layout.value) == ("t", 0)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_faults_of_options_and_schema_are_raised_at_planning(kind):
+    with pytest.raises(ConfigError, match=r"kafka\.acks must be one of"):
+        plan(kind, {**OPTIONS, "kafka.acks": "7"})
+    with pytest.raises(SchemaError, match="value attribute unsupported type int"):
+        plan(kind, schema=StructType([StructField("value", IntegerType())]))
+
+
+def test_overwrite_is_refused_in_batch():
+    with pytest.raises(ConfigError) as raised:
+        plan("writer", overwrite=True)
+    assert str(raised.value) == (
+        "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+    )
+
+
+def test_complete_mode_appends_in_streaming():
+    assert plan("streamWriter", overwrite=True).options.topic == "t"
+
+
+def test_reading_is_pointed_at_sparks_own_source():
+    with pytest.raises(NotImplementedError, match=r'format\("kafka"\)'):
+        KafkaDataSource(OPTIONS).schema()
