@@ -1,0 +1,32 @@
+"""What tests of Kafka programs need.
+
+``TestBroker``: a Kafka cluster in this process, started in a millisecond, with faults by functions. ``LocalKafka``: the
+real one on this machine, for what only it can prove. pytest fixtures of both: ``kafka_test_broker``, ``local_kafka``
+(``testing.pytest_plugin``). Names are imported at first use: the one needs nothing of the other.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.testing.broker import KEPT, StoredRecord, TestBroker
+    from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
+
+__all__ = ["DEFAULT_VERSION", "KEPT", "LocalKafka", "LocalKafkaError", "StoredRecord", "TestBroker"]
+
+_HOME: Final = {
+    "DEFAULT_VERSION": "local_kafka",
+    "KEPT": "broker",
+    "LocalKafka": "local_kafka",
+    "LocalKafkaError": "local_kafka",
+    "StoredRecord": "broker",
+    "TestBroker": "broker",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,41 @@
+"""A Kafka cluster in this process, for tests: see ``TestBroker``.
+
+From the socket inwards: ``listener`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
+file per API), ``state/`` (partitions, producers, transactions). ``faults`` is the script, ``purgatory`` holds delayed
+answers, ``wire`` turns frames into kio's messages and back, ``versions`` says what is offered. Everything but
+``faults`` and ``request_log`` lives on the broker's one thread.
+
+Names are imported at first use, so that pytest can read the fixture without loading a broker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.testing.broker.broker import TestBroker
+    from spark_kafka_sink.testing.broker.call import Request
+    from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
+    from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
+    from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
+
+__all__ = ["KEPT", "Fault", "Faults", "Request", "RequestLog", "SeenRequest", "StoredRecord", "TestBroker", "TopicView"]
+
+_HOME: Final = {
+    "KEPT": "faults",
+    "Fault": "faults",
+    "Faults": "faults",
+    "Request": "call",
+    "RequestLog": "request_log",
+    "SeenRequest": "request_log",
+    "StoredRecord": "topic_view",
+    "TestBroker": "broker",
+    "TopicView": "topic_view",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,28 @@
+"""AddOffsetsToTxn (25): a group's offsets become part of a transaction (transactions version 1).
+
+Emulated: the check of identity and state. The offsets themselves come with TxnOffsetCommit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_kafka_sink.testing.broker.apis.fencing import fenced
+from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
+from spark_kafka_sink.testing.broker.wire import Fields
+
+_FENCED_SINCE: Final = 2
+
+
+def handle(call: Call) -> Fields:
+    body = call.body
+    try:
+        call.check_script()
+        call.check_coordinator(body.transactional_id)
+        identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+        call.state.transactions.add_partitions(body.transactional_id, identity, (), call.now_ms)
+    except ApiError as refused:
+        return {"error_code": fenced(call, refused, _FENCED_SINCE)}
+    return {}

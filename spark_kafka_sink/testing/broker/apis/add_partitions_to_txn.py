@@ -1,0 +1,81 @@
+"""AddPartitionsToTxn (24): what a client of transactions version 1 sends before it writes to a partition.
+
+Emulated: one transaction, and the many of version 4 on that brokers send each other, with verify_only; unknown
+partitions make the whole transaction fail (OPERATION_NOT_ATTEMPTED for the others). Not emulated: authorization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing.broker.apis.fencing import fenced
+from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
+from spark_kafka_sink.testing.broker.wire import Fields
+
+_FENCED_SINCE: Final = 2
+_BATCHED_SINCE: Final = 4
+
+
+def handle(call: Call) -> Fields:
+    body = call.body
+    if call.version >= _BATCHED_SINCE:
+        return {"results_by_transaction": [_batched(call, each) for each in body.transactions]}
+    identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    partitions = _partitions(body.v3_and_below_topics)
+    results = _add(call, body.v3_and_below_transactional_id, identity, partitions)
+    return {"results_by_topic_v3_and_below": results}
+
+
+def _batched(call: Call, asked: Any) -> Fields:
+    identity = ProducerIdentity(asked.producer_id, asked.producer_epoch)
+    partitions = _partitions(asked.topics)
+    results = _add(call, asked.transactional_id, identity, partitions, verify_only=asked.verify_only)
+    return {"transactional_id": asked.transactional_id, "topic_results": results}
+
+
+def _partitions(topics: Any) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _add(
+    call: Call,
+    transactional_id: str,
+    identity: ProducerIdentity,
+    partitions: list[TopicPartition],
+    *,
+    verify_only: bool = False,
+) -> list[Fields]:
+    unknown = {name for name in partitions if call.cluster.partition(*name) is None}
+    scripted = {name: error for name in partitions if (error := call.scripted(*name))}
+    if unknown or scripted:
+        return _results(
+            partitions,
+            lambda name: (
+                scripted.get(name)
+                or (ErrorCode.unknown_topic_or_partition if name in unknown else ErrorCode.operation_not_attempted)
+            ),
+        )
+    try:
+        call.check_coordinator(transactional_id)
+        if verify_only:
+            for name in partitions:
+                call.state.transactions.verify_partition(transactional_id, identity, name)
+        else:
+            call.state.transactions.add_partitions(transactional_id, identity, partitions, call.now_ms)
+        error = ErrorCode.none
+    except ApiError as refused:
+        error = fenced(call, refused, _FENCED_SINCE)
+    return _results(partitions, lambda _: error)
+
+
+def _results(partitions: list[TopicPartition], error: Callable[[TopicPartition], ErrorCode]) -> list[Fields]:
+    rows: list[tuple[str, Fields]] = [
+        (name.topic, {"partition_index": name.partition, "partition_error_code": error(name)}) for name in partitions
+    ]
+    return by_topic(rows, "name", "results_by_partition")

@@ -1,0 +1,73 @@
+"""DescribeConfigs (32).
+
+Emulated: topics, and the few broker settings TestBroker has, with value and source. Not emulated: loggers, groups,
+synonyms, documentation, types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS, Setting, as_text
+from spark_kafka_sink.testing.broker.wire import Fields
+
+_TOPIC = 2
+_BROKER = 4
+_SET_ON_TOPIC = 1
+_SET_ON_BROKER = 4
+_DEFAULT = 5
+
+
+def handle(call: Call) -> Fields:
+    return {"results": [_describe(call, resource) for resource in call.body.resources]}
+
+
+def _describe(call: Call, resource: Any) -> Fields:
+    named: Fields = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    try:
+        call.check_script(resource.resource_name)
+        configs = list(_configs(call, resource))
+    except ApiError as refused:
+        return {**named, "error_code": refused.error, "error_message": refused.message}
+    wanted = resource.configuration_keys
+    return {
+        **named,
+        "error_message": None,
+        "configs": [config for config in configs if not wanted or config["name"] in wanted],
+    }
+
+
+def _configs(call: Call, resource: Any) -> Iterable[Fields]:
+    if resource.resource_type == _TOPIC:
+        topic = call.cluster.topics.get(resource.resource_name)
+        if topic is None:
+            raise ApiError(ErrorCode.unknown_topic_or_partition)
+        return [
+            _config(name, topic.settings[name], _SET_ON_TOPIC if name in topic.settings.own else _DEFAULT)
+            for name in TOPIC_DEFAULTS
+        ]
+    if resource.resource_type == _BROKER:
+        config = call.cluster.config
+        return [
+            _config(name, config[name], _DEFAULT if config[name] == default else _SET_ON_BROKER)
+            for name, default in BROKER_DEFAULTS.items()
+        ]
+    raise ApiError(
+        ErrorCode.invalid_request, f"TestBroker describes topics and brokers only, not type {resource.resource_type}"
+    )
+
+
+def _config(name: str, value: Setting, source: int) -> Fields:
+    return {
+        "name": name,
+        "value": as_text(value),
+        "read_only": source != _SET_ON_TOPIC,
+        "is_default": source == _DEFAULT,
+        "config_source": source,
+        "documentation": None,
+    }

@@ -1,0 +1,135 @@
+"""Fetch (1): what consumers read (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
+
+Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
+read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the new
+leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``. Not emulated: fetch sessions (the
+answer says session 0, so clients send whole requests), followers, racks, tiered storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.wire import Fields
+
+_TOPIC_IDS_SINCE: Final = 13
+_LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over the asked partitions."""
+
+    size: int = 0
+    has_error: bool = False
+    rows: list[tuple[Hashable, Fields]] = field(default_factory=list)
+    leaders: set[int] = field(default_factory=set)
+
+
+def handle(call: Call) -> Answer:
+    if getattr(call.body, "session_id", 0):
+        return {"error_code": ErrorCode.fetch_session_id_not_found}
+    reading = _read(call)
+    max_wait_ms = milliseconds(call.body.max_wait)
+    if reading.has_error or reading.size >= call.body.min_bytes or not max_wait_ms:
+        return _answer(call, reading)
+
+    def try_complete() -> Fields | None:
+        again = _read(call)
+        return _answer(call, again) if again.has_error or again.size >= call.body.min_bytes else None
+
+    return Delayed(max_wait_ms, try_complete, lambda: _answer(call, _read(call)))
+
+
+def _answer(call: Call, reading: _Reading) -> Fields:
+    name = "topic" if call.version < _TOPIC_IDS_SINCE else "topic_id"
+    return {
+        "responses": by_topic(reading.rows, name, "partitions"),
+        "node_endpoints": [endpoint(call.cluster.nodes[leader]) for leader in sorted(reading.leaders)],
+    }
+
+
+def _read(call: Call) -> _Reading:
+    reading = _Reading()
+    for topic in call.body.topics:
+        key = topic.topic if call.version < _TOPIC_IDS_SINCE else topic.topic_id
+        name = _name(call, topic)
+        for asked in topic.partitions:
+            reading.rows.append((key, _read_partition(call, reading, name, asked)))
+    return reading
+
+
+def _name(call: Call, topic: Any) -> str | None:
+    if call.version < _TOPIC_IDS_SINCE:
+        return str(topic.topic)
+    known = call.cluster.topic_by_id(topic.topic_id)
+    return None if known is None else known.name
+
+
+def _read_partition(call: Call, reading: _Reading, name: str | None, asked: Any) -> Fields:
+    partition = None if name is None else call.cluster.partition(name, asked.partition)
+    error = call.scripted(name, asked.partition) or _error(call, name, partition, asked)
+    if error or partition is None:
+        reading.has_error = True
+        return _failed(reading, asked.partition, partition, error)
+    read_committed = bool(call.body.isolation_level)
+    end = partition.last_stable_offset() if read_committed else partition.high_watermark
+    records, read_to = _records(call, reading, partition, asked, end)
+    reading.size += len(records)
+    aborted = partition.log.aborted_between(asked.fetch_offset, read_to) if read_committed else None
+    return {
+        "partition_index": asked.partition,
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset(),
+        "log_start_offset": partition.log.start_offset,
+        "aborted_transactions": aborted
+        and [{"producer_id": each.producer_id, "first_offset": each.first_offset} for each in aborted],
+        "records": records,
+    }
+
+
+def _records(call: Call, reading: _Reading, partition: Partition, asked: Any, end: int) -> tuple[bytes, int]:
+    """The bytes, and the offset after the last one."""
+    room = min(asked.partition_max_bytes, call.body.max_bytes - reading.size)
+    taken: list[bytes] = []
+    read_to = asked.fetch_offset
+    for batch in partition.log.batches_from(asked.fetch_offset, end):
+        room -= len(batch.data)
+        if room < 0 and (taken or reading.size):
+            break
+        taken.append(batch.data)
+        read_to = batch.last_offset + 1
+    return b"".join(taken), read_to
+
+
+def _error(call: Call, name: str | None, partition: Partition | None, asked: Any) -> ErrorCode:
+    if partition is None:
+        return ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+    epoch = getattr(asked, "current_leader_epoch", -1)
+    if epoch != -1 and epoch != partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch if epoch < partition.leader_epoch else ErrorCode.unknown_leader_epoch
+    error = partition.leadership_error(call.request.node)
+    if not error and not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
+        return ErrorCode.offset_out_of_range
+    return error
+
+
+def _failed(reading: _Reading, index: int, partition: Partition | None, error: ErrorCode) -> Fields:
+    fields: Fields = {
+        "partition_index": index,
+        "error_code": error,
+        "high_watermark": -1,
+        "aborted_transactions": None,
+        "records": b"",
+    }
+    if partition is not None and error in _LEADER_ERRORS and partition.leader != NO_LEADER:
+        reading.leaders.add(partition.leader)
+        fields["current_leader"] = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+    return fields

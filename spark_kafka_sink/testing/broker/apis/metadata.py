@@ -1,0 +1,77 @@
+"""Metadata (3): nodes, controller, topics and leaders.
+
+Emulated: all topics, none, by name or by id; automatic creation; LEADER_NOT_AVAILABLE while a partition has no leader.
+A topic created here is shown in the same answer; a real broker first says UNKNOWN_TOPIC_OR_PARTITION and shows it
+some milliseconds later (script that with ``faults.answer("Metadata", …)``). Not emulated: authorized operations.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.testing.broker.call import Call, endpoint
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic
+from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.wire import Fields
+
+
+def handle(call: Call) -> Fields:
+    alive = call.cluster.alive()
+    return {
+        "brokers": [endpoint(node) for node in alive],
+        "cluster_id": CLUSTER_ID,
+        "controller_id": alive[0].id if alive else -1,
+        "topics": _topics(call),
+    }
+
+
+def _topics(call: Call) -> list[Fields]:
+    asked = call.body.topics
+    if asked is None or (call.version == 0 and not asked):
+        return [_described(call, topic.name, topic) for topic in call.cluster.topics.values()]
+    return [_asked_topic(call, each.name, getattr(each, "topic_id", None)) for each in asked]
+
+
+def _asked_topic(call: Call, name: str | None, topic_id: uuid.UUID | None) -> Fields:
+    if name is None:
+        topic = call.cluster.topic_by_id(topic_id)
+        if topic is None:
+            return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
+        return _described(call, topic.name, topic)
+    topic = call.cluster.topics.get(name)
+    if topic is None and getattr(call.body, "allow_auto_topic_creation", True):
+        try:
+            topic = call.cluster.auto_create(name)
+        except ApiError as refused:
+            return {"error_code": refused.error, "name": name}
+    return _described(call, name, topic)
+
+
+def _described(call: Call, name: str, topic: Topic | None) -> Fields:
+    error = call.scripted(name)
+    if error or topic is None:
+        return {"error_code": error or ErrorCode.unknown_topic_or_partition, "name": name}
+    return {
+        "error_code": ErrorCode.none,
+        "name": name,
+        "topic_id": topic.id,
+        "is_internal": topic.is_internal,
+        "partitions": [_partition(call.cluster, partition) for partition in topic.partitions],
+    }
+
+
+def _partition(cluster: Cluster, partition: Partition) -> Fields:
+    has_leader = partition.leader != NO_LEADER
+    return {
+        "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,
+        "partition_index": partition.name.partition,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": [node for node in partition.replicas if not cluster.nodes[node].alive],
+    }

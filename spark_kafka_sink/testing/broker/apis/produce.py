@@ -1,0 +1,179 @@
+"""Produce (0): records into logs (Kafka: ``KafkaApis.handleProduceRequest``, ``ReplicaManager``, ``DelayedProduce``).
+
+Emulated, in the broker's order: required acks, topic and leader (with the new leader's address from version 10 on,
+KIP-951), internal topics, the transaction a batch belongs to (checked from 3.6 on; added by the broker from version
+12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 is answered by nothing or, after an error, by
+closing the connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout
+has passed. Not emulated: magic 0 and 1, ``log_append_time``, quotas, authorization.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.records.decode import BatchView
+from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, HangupError, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
+from spark_kafka_sink.testing.broker.state.partition import (
+    ALL_REPLICAS,
+    Appended,
+    Partition,
+    only_batch,
+)
+from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
+from spark_kafka_sink.testing.broker.wire import Fields
+
+_TOPIC_IDS_SINCE: Final = 13
+_ADDS_PARTITIONS_SINCE: Final = 12
+_ABORTABLE_SINCE: Final = 11
+_KNOWN_ACKS: Final = frozenset({-1, 0, 1})
+
+_VERIFICATION_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
+    {
+        ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    }
+)
+"""The coordinator's error to the one that Produce answers; the others stay."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """One partition of the request. ``end_offset`` is what the high watermark has to reach for acks=all."""
+
+    topic: str
+    topic_id: uuid.UUID | None
+    index: int
+    partition: Partition | None = None
+    appended: Appended | None = None
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+def handle(call: Call) -> Answer:
+    acks = call.body.acks
+    outcomes = list(_appended(call))
+    if acks == 0:
+        if any(outcome.error for outcome in outcomes):
+            raise HangupError
+        return None
+    if acks != ALL_REPLICAS or not any(outcome.appended for outcome in outcomes):
+        return _answer(call, outcomes)
+
+    def try_complete() -> Fields | None:
+        settled = [_is_settled(call, outcome) for outcome in outcomes]
+        return _answer(call, outcomes) if all(settled) else None
+
+    def expire() -> Fields:
+        for outcome in outcomes:
+            if not _is_settled(call, outcome):
+                outcome.error = ErrorCode.request_timed_out
+        return _answer(call, outcomes)
+
+    return Delayed(milliseconds(call.body.timeout), try_complete, expire)
+
+
+def _appended(call: Call) -> Iterator[_Outcome]:
+    for topic in call.body.topic_data:
+        name, topic_id = _topic(call, topic)
+        for asked in topic.partition_data:
+            outcome = _Outcome(name, topic_id, asked.index)
+            try:
+                _append(call, outcome, asked.records or b"")
+            except ApiError as refused:
+                outcome.error, outcome.message = refused.error, refused.message
+            yield outcome
+
+
+def _topic(call: Call, topic: Any) -> tuple[str, uuid.UUID | None]:
+    if call.version < _TOPIC_IDS_SINCE:
+        return topic.name, None
+    topic_id = topic.topic_id
+    known = call.cluster.topic_by_id(topic_id)
+    return ("" if known is None else known.name), topic_id
+
+
+def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
+    call.check_script(outcome.topic, outcome.index)
+    if call.body.acks not in _KNOWN_ACKS:
+        raise ApiError(ErrorCode.invalid_required_acks)
+    outcome.partition = call.cluster.partition(outcome.topic, outcome.index)
+    if outcome.partition is None:
+        by_id = call.version >= _TOPIC_IDS_SINCE and not outcome.topic
+        raise ApiError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
+    if outcome.topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.invalid_topic_exception)
+    error = outcome.partition.leadership_error(call.request.node)
+    if error:
+        raise ApiError(error)
+    header = only_batch(records)
+    if header.is_transactional and not outcome.partition.log.has_ongoing(header.producer_id):
+        _join_transaction(call, header, outcome.partition.name)
+    outcome.appended = outcome.partition.append(records, header, call.body.acks)
+
+
+def _join_transaction(call: Call, header: BatchView, partition: TopicPartition) -> None:
+    transactional_id = call.body.transactional_id or ""
+    identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+    try:
+        if call.version >= _ADDS_PARTITIONS_SINCE:
+            call.state.transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)
+        elif call.state.release.verifies_partitions:
+            call.state.transactions.verify_partition(transactional_id, identity, partition)
+    except ApiError as refused:
+        error = _VERIFICATION_ERRORS.get(refused.error, refused.error)
+        if error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
+            error = ErrorCode.invalid_txn_state
+        raise ApiError(error, refused.message) from None
+
+
+def _is_settled(call: Call, outcome: _Outcome) -> bool:
+    """Whether nothing more has to happen before this partition can be answered; writes down what happened."""
+    partition, appended = outcome.partition, outcome.appended
+    if partition is None or appended is None or outcome.error:
+        return True
+    if partition.leader != call.request.node:
+        outcome.error = ErrorCode.not_leader_or_follower
+        return True
+    if partition.high_watermark < appended.end_offset:
+        return False
+    if not partition.has_enough_replicas():
+        outcome.error = ErrorCode.not_enough_replicas_after_append
+    return True
+
+
+def _answer(call: Call, outcomes: list[_Outcome]) -> Fields:
+    rows = [
+        (outcome.topic if outcome.topic_id is None else outcome.topic_id, _partition(outcome)) for outcome in outcomes
+    ]
+    leaders = {outcome.partition.leader for outcome in outcomes if outcome.partition is not None and _is_hint(outcome)}
+    name = "name" if call.version < _TOPIC_IDS_SINCE else "topic_id"
+    return {
+        "responses": by_topic(rows, name, "partition_responses"),
+        "node_endpoints": [endpoint(call.cluster.nodes[leader]) for leader in sorted(leaders)],
+    }
+
+
+def _partition(outcome: _Outcome) -> Fields:
+    partition = outcome.partition
+    fields: Fields = {"index": outcome.index, "error_code": outcome.error, "error_message": outcome.message}
+    if outcome.error or outcome.appended is None or partition is None:
+        fields["base_offset"] = -1
+    else:
+        fields["base_offset"] = outcome.appended.base_offset
+        fields["log_start_offset"] = partition.log.start_offset
+    if partition is not None and _is_hint(outcome):
+        fields["current_leader"] = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+    return fields
+
+
+def _is_hint(outcome: _Outcome) -> bool:
+    partition = outcome.partition
+    return outcome.error is ErrorCode.not_leader_or_follower and partition is not None and partition.leader != NO_LEADER

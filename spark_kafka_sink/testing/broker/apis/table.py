@@ -1,0 +1,50 @@
+"""API name to handler: the whole of what this broker understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.testing.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    txn_offset_commit,
+)
+from spark_kafka_sink.testing.broker.call import Handler
+
+HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
+    {
+        "Produce": produce.handle,
+        "Fetch": fetch.handle,
+        "ListOffsets": list_offsets.handle,
+        "Metadata": metadata.handle,
+        "OffsetCommit": offset_commit.handle,
+        "OffsetFetch": offset_fetch.handle,
+        "FindCoordinator": find_coordinator.handle,
+        "ApiVersions": api_versions.handle,
+        "CreateTopics": create_topics.handle,
+        "DeleteTopics": delete_topics.handle,
+        "InitProducerId": init_producer_id.handle,
+        "AddPartitionsToTxn": add_partitions_to_txn.handle,
+        "AddOffsetsToTxn": add_offsets_to_txn.handle,
+        "EndTxn": end_txn.handle,
+        "TxnOffsetCommit": txn_offset_commit.handle,
+        "DescribeConfigs": describe_configs.handle,
+        "CreatePartitions": create_partitions.handle,
+    }
+)

@@ -1,0 +1,261 @@
+"""``TestBroker``: a Kafka cluster in this process, for tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Final, Self, TypeVar
+
+from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.testing.broker.faults import Faults
+from spark_kafka_sink.testing.broker.loop_thread import LoopThread
+from spark_kafka_sink.testing.broker.request_log import RequestLog
+from spark_kafka_sink.testing.broker.server import Server
+from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
+from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.topic_view import TopicView
+from spark_kafka_sink.testing.broker.versions import LATEST, release
+
+_T = TypeVar("_T")
+_NOTHING: Final[Mapping[str, Setting]] = MappingProxyType({})
+_MAX_DEFAULT_REPLICATION: Final = 3
+
+
+class TestBroker:
+    """Runs from ``__enter__`` to ``__exit__`` on one background thread; nothing of it is left afterwards.
+
+    Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and answers as the Kafka release
+    ``like`` does ("2.8", "3.9", "4.1"). Each file in ``apis/`` says what is emulated and what not.
+
+    ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``config``: broker settings by Kafka's names (see
+    ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest).
+
+    >>> with TestBroker() as broker:
+    ...     broker.create_topic("t", partitions=2)
+    ...     write_to(broker.bootstrap_servers)
+    ...     assert [record.value for record in broker.topic("t").records()] == [b"1", b"2"]
+
+    Methods may be called from any thread, also from a function that the script runs on the broker's. Bad settings
+    raise ``ConfigError``; what the cluster refuses raises ``ApiError`` with Kafka's error.
+    """
+
+    __test__ = False  # pytest: not a class of tests, for all its name
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        like: str = LATEST,
+        config: Mapping[str, Setting] = _NOTHING,
+        api_versions: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        if nodes < 1:
+            raise ValueError(f"a cluster of {nodes} nodes cannot start")
+        self.faults = Faults()
+        self.requests = RequestLog()
+        self._nodes = nodes
+        self._config = broker_config(config)
+        self._release = release(like, api_versions)
+        self._thread: LoopThread | None = None
+        self._started: Server | None = None
+        self._owner = os.getpid()
+
+    def __enter__(self) -> Self:
+        thread = LoopThread("kafka-test-broker")
+        try:
+            self._started = thread.run(self._start())
+        except BaseException:
+            thread.stop()
+            raise
+        self._thread = thread
+        self._owner = os.getpid()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cut every connection and end the thread. A second call, or one in a fork, does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is None or os.getpid() != self._owner:
+            return
+        server = self._server
+        try:
+            thread.run(server.close())
+        finally:
+            thread.stop()
+
+    async def _start(self) -> Server:
+        return Server(self._nodes, self._config, self._release, self.faults, self.requests)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every node, up or down, with commas between."""
+        return ",".join(f"{node.host}:{node.port}" for node in self._server.state.cluster.nodes.values())
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return tuple(range(1, self._nodes + 1))
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, Setting] = _NOTHING,
+        replication: int | None = None,
+    ) -> TopicView:
+        """``replication``: number of replicas, default one per node, at most 3. ``configs``: by Kafka's names."""
+        factor = min(self._nodes, _MAX_DEFAULT_REPLICATION) if replication is None else replication
+        self._call(lambda server: server.state.cluster.create_topic(name, partitions, factor, configs))
+        return self.topic(name)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """Raise the number of partitions to ``count``."""
+        self._call(lambda server: server.state.cluster.create_partitions(name, count))
+
+    def delete_topic(self, name: str) -> None:
+        self._call(lambda server: server.state.cluster.delete_topic(name))
+
+    def topic(self, name: str) -> TopicView:
+        """The topic's contents; it need not exist until they are asked for."""
+        return TopicView(name, lambda read: self._call(lambda server: read(server.state.cluster.topics.get(name))))
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Node id of the partition's leader, -1 when it has none."""
+        return self._call(lambda server: _partition(server, topic, partition).leader)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """The group's committed offsets: (topic, partition) to the next offset to read."""
+        return self._call(
+            lambda server: {
+                (name.topic, name.partition): at.offset for name, at in server.state.offsets.of(group).items()
+            }
+        )
+
+    # -- trouble: nodes -----------------------------------------------------------------------------------------------
+
+    def kill(self, node: int) -> None:
+        """Cut its connections and stop listening. In the same moment others of the ISR become leaders."""
+        self._check_node(node)
+        self._call(lambda server: server.kill(node))
+
+    def start(self, node: int) -> None:
+        """Start a killed node on its old port; it is in sync at once."""
+        self._check_node(node)
+        self._call(lambda server: server.start(node))
+
+    def pause(self, node: int) -> None:
+        """Connections stay open and nothing answers, as under SIGSTOP."""
+        self._check_node(node)
+        self._call(lambda server: server.listener(node).pause())
+
+    def resume(self, node: int) -> None:
+        """After ``pause``: what has come in meanwhile is handled now."""
+        self._check_node(node)
+        self._call(lambda server: server.listener(node).resume())
+
+    def cut_connections(self, node: int) -> None:
+        """Cut what is connected to the node now; it goes on listening."""
+        self._check_node(node)
+        self._call(lambda server: server.listener(node).cut_connections())
+
+    # -- trouble: partitions ------------------------------------------------------------------------------------------
+
+    def move_leader(self, topic: str, partition: int, to: int = NO_LEADER) -> None:
+        """Elect another leader with the next epoch; ``to`` -1: none, until the next call."""
+        self._call(lambda server: _partition(server, topic, partition).elect(to))
+
+    def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
+        """The in-sync replicas, to be measured against ``min.insync.replicas``."""
+        self._call(lambda server: _partition(server, topic, partition).set_isr(isr))
+
+    def hold_followers(self, topic: str, partition: int) -> None:
+        """From now on followers get no records: acks=all waits, consumers see nothing new."""
+        self._call(lambda server: _partition(server, topic, partition).hold_followers(True))
+
+    def release_followers(self, topic: str, partition: int) -> None:
+        """Followers have everything again, and whoever waited is answered."""
+        self._call(lambda server: _partition(server, topic, partition).hold_followers(False))
+
+    def fail_storage(self, topic: str, partition: int, failed: bool = True) -> None:
+        """Answer KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``."""
+        self._call(lambda server: _partition(server, topic, partition).fail_storage(failed))
+
+    def drop_producer_state(self, topic: str, partition: int, *, refuse_unknown: bool = False) -> None:
+        """Forget every producer of the partition, as retention may.
+
+        ``refuse_unknown``: answer UNKNOWN_PRODUCER_ID to sequences other than 0 from then on, as brokers before 2.5
+        did; later ones take any sequence of a producer they do not know.
+        """
+        self._call(lambda server: _partition(server, topic, partition).producers.drop(refuses_unknown=refuse_unknown))
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the log start offset to ``before``."""
+        self._call(lambda server: _partition(server, topic, partition).log.delete_records(before))
+
+    # -- trouble: transactions ----------------------------------------------------------------------------------------
+
+    def hold_markers(self) -> None:
+        """Ended transactions stay in PrepareCommit or PrepareAbort: CONCURRENT_TRANSACTIONS for whoever asks."""
+        self._call(lambda server: server.state.transactions.hold_markers(True, _now_ms()))
+
+    def release_markers(self) -> None:
+        """Complete what was held."""
+        self._call(lambda server: server.state.transactions.hold_markers(False, _now_ms()))
+
+    def expire_transaction(self, transactional_id: str) -> None:
+        """Abort and fence it now, as its timeout would."""
+        self._call(lambda server: server.state.transactions.fence(transactional_id, _now_ms()))
+
+    def transaction_state(self, transactional_id: str) -> str | None:
+        """Kafka's name of its state (``Ongoing``, ``CompleteCommit``, …), None when the id is unknown."""
+
+        def state(server: Server) -> str | None:
+            transaction = server.state.transactions.transactions.get(transactional_id)
+            return None if transaction is None else transaction.state.value
+
+        return self._call(state)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _server(self) -> Server:
+        if self._started is None:
+            raise IllegalStateError(
+                "TestBroker is not running; use it as a context manager: with TestBroker() as broker"
+            )
+        return self._started
+
+    def _call(self, function: Callable[[Server], _T]) -> _T:
+        """Do something to the state on the broker's thread, then answer whoever waited for it."""
+        server, thread = self._server, self._thread
+        if thread is None:
+            raise IllegalStateError("TestBroker is closed")
+
+        def change() -> _T:
+            try:
+                return function(server)
+            finally:
+                server.purgatory.check()
+
+        return thread.call(change)
+
+    def _check_node(self, node: int) -> None:
+        if node not in self.node_ids:
+            raise ValueError(f"there is no node {node}; nodes are 1 to {self._nodes}")
+
+
+def _partition(server: Server, topic: str, index: int) -> Partition:
+    partition = server.state.cluster.partition(topic, index)
+    if partition is None:
+        raise ValueError(f"there is no partition {topic}-{index}")
+    return partition
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

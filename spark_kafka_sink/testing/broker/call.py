@@ -1,0 +1,129 @@
+"""What a handler gets and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
+from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
+from spark_kafka_sink.testing.broker.versions import Release
+from spark_kafka_sink.testing.broker.wire import Fields
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.testing.broker.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came in. ``connection`` counts from 1 over the broker's life; ``body`` is kio's message."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: int
+    node: int
+    body: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """Everything the handlers of all nodes share."""
+
+    cluster: Cluster
+    offsets: GroupOffsets
+    transactions: TransactionCoordinator
+    release: Release
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request with all that its handler may look at or change. ``now_ms`` is the epoch time."""
+
+    request: Request
+    state: BrokerState
+    now_ms: int
+    scripted_faults: tuple[Fault, ...] = ()
+    _met: set[Fault] = field(default_factory=set)
+
+    @property
+    def body(self) -> Any:
+        return self.request.body
+
+    @property
+    def version(self) -> int:
+        return self.request.version
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.state.cluster
+
+    def scripted(self, topic: str | None = None, partition: int | None = None) -> ErrorCode:
+        """The error the script wants for this partition (topic, request), ``none`` without one."""
+        for fault in self.scripted_faults:
+            if fault.fits_partition(topic, partition):
+                if fault not in self._met:
+                    self._met.add(fault)
+                    fault.take()
+                return fault.error
+        return ErrorCode.none
+
+    def check_script(self, topic: str | None = None, partition: int | None = None) -> None:
+        """Raise what the script wants as ``ApiError``."""
+        error = self.scripted(topic, partition)
+        if error:
+            raise ApiError(error)
+
+    def check_coordinator(self, key: str) -> None:
+        """Raise NOT_COORDINATOR unless the asked node coordinates this group or transactional id."""
+        coordinator = self.cluster.coordinator(key)
+        if coordinator is None or coordinator.id != self.request.node:
+            raise ApiError(ErrorCode.not_coordinator)
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """An answer that waits in purgatory.
+
+    ``try_complete`` is called after whatever changed the state and returns the answer when it is due;
+    ``expire`` gives the answer when ``timeout_ms`` have passed.
+    """
+
+    timeout_ms: int
+    try_complete: Callable[[], Fields | None]
+    expire: Callable[[], Fields]
+
+
+class HangupError(Exception):
+    """Close the connection instead of answering."""
+
+
+Answer: TypeAlias = Fields | Delayed | None
+"""``None``: this request gets no answer (acks=0)."""
+
+Handler: TypeAlias = Callable[[Call], Answer]
+
+
+def endpoint(node: BrokerNode) -> Fields:
+    """A node as metadata, coordinator and leader hints name it."""
+    return {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+
+
+def by_topic(rows: Iterable[tuple[Hashable, Fields]], name: str, partitions: str) -> list[Fields]:
+    """Nest an answer by topic: ``(topic or its id, partition's fields)`` to ``{name: topic, partitions: [...]}``."""
+    nested: dict[Hashable, list[Fields]] = {}
+    for topic, fields in rows:
+        nested.setdefault(topic, []).append(fields)
+    return [{name: topic, partitions: parts} for topic, parts in nested.items()]
+
+
+def milliseconds(duration: timedelta) -> int:
+    """kio's durations as Kafka's integers."""
+    return round(duration.total_seconds() * 1000)

@@ -1,0 +1,55 @@
+"""One accepted socket: frames in, frames out (Kafka: ``Processor``, ``KafkaChannel``).
+
+Like a broker's channel it is muted while one of its requests is handled: the next frame is read when the answer has
+been written, so answers keep the order of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Final
+
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Connection:
+    """Loop thread only."""
+
+    def __init__(self, number: int, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.number = number
+        self.node = node
+        self.held_back: bytes | None = None
+        self._reader = reader
+        self._writer = writer
+
+    async def read_frame(self, max_bytes: int) -> bytes | None:
+        """The next request without its length prefix; None when the peer is gone or sends no frame."""
+        try:
+            (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+            if not 0 <= size <= max_bytes:
+                return None
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame, then one that was held back for it."""
+        held, self.held_back = self.held_back, None
+        self._writer.write(frame)
+        if held is not None:
+            self._writer.write(held)
+        await self._writer.drain()
+
+    async def close_after(self, data: bytes = b"") -> None:
+        """Send what is given and close in good order (FIN)."""
+        try:
+            self._writer.write(data)
+            self._writer.close()
+            await self._writer.wait_closed()
+        except ConnectionError:
+            pass
+
+    def abort(self) -> None:
+        """Close at once, as a killed process does."""
+        self._writer.transport.abort()

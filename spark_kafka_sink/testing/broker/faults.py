@@ -1,0 +1,195 @@
+"""Faults by functions: what to do to which requests, once unless told otherwise.
+
+>>> broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t")          # one answer
+>>> broker.faults.drop_after("Produce", times=2)                                  # appended, never answered, twice
+>>> slow = broker.faults.delay("Metadata", 200, times=KEPT)                       # until slow.remove()
+
+A request takes at most one fault of each kind, the oldest that fits: two ``answer`` faults meet two requests, a
+``delay`` and a ``drop_after`` meet the same one. Faults are added and removed by the test's thread and taken by the
+broker's; the list is replaced, never changed, so neither needs a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypedDict, Unpack
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.call import Request
+from spark_kafka_sink.testing.broker.versions import API_KEYS
+
+KEPT: Final = None
+"""``times=KEPT``: the fault stays until it is removed."""
+
+
+class Kind(Enum):
+    """In the order in which they act on one request."""
+
+    RUN = "run"
+    DELAY = "delay"
+    DROP_BEFORE = "drop before"
+    ANSWER = "answer"
+    DELAY_ANSWER = "delay answer"
+    DROP_AFTER = "drop after"
+    LOSE_ANSWER = "lose answer"
+    THROTTLE = "throttle"
+    MANGLE = "mangle"
+    CUT = "cut"
+    REORDER = "reorder"
+
+
+class Scope(TypedDict, total=False):
+    """Which requests a fault meets; every function of ``Faults`` takes these by name.
+
+    ``node``: only at this node. ``only``: only requests for which it is true (runs on the broker's thread).
+    ``times``: how many requests, 1 by default, ``KEPT`` for all until removed.
+    """
+
+    node: int | None
+    only: Callable[[Request], bool] | None
+    times: int | None
+
+
+class PartitionScope(Scope, total=False):
+    """For ``answer``: only this topic, and only this partition of it."""
+
+    topic: str | None
+    partition: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Fault:
+    """One fault in the script. ``hits`` counts the requests it met."""
+
+    kind: Kind
+    api: str
+    amount: int = 0
+    error: ErrorCode = ErrorCode.none
+    change: Callable[[bytes], bytes] | None = None
+    action: Callable[[], object] | None = None
+    topic: str | None = None
+    partition: int | None = None
+    node: int | None = None
+    only: Callable[[Request], bool] | None = None
+    times: int | None = 1
+    hits: int = 0
+    _hit: threading.Event = field(default_factory=threading.Event)
+
+    def fits(self, request: Request) -> bool:
+        return (
+            self.api == request.api
+            and (self.times is None or self.hits < self.times)
+            and self.node in (None, request.node)
+            and (self.only is None or self.only(request))
+        )
+
+    def fits_partition(self, topic: str | None, partition: int | None) -> bool:
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+    def take(self) -> None:
+        self.hits += 1
+        self._hit.set()
+
+    def remove(self) -> None:
+        """Let it meet no more requests."""
+        self.times = 0
+
+    def wait(self, timeout_s: float = 10.0) -> None:
+        """Until it has met its first request; ``TimeoutError`` when none comes."""
+        if not self._hit.wait(timeout_s):
+            raise TimeoutError(f"no {self.api} request met the fault {self.kind.value!r} within {timeout_s} s")
+
+
+class Faults:
+    """The script of one broker."""
+
+    def __init__(self) -> None:
+        self._faults: tuple[Fault, ...] = ()
+
+    def answer(self, api: str, error: str | int | ErrorCode, **scope: Unpack[PartitionScope]) -> Fault:
+        """Answer ``error`` (Kafka's name or number) instead of doing what was asked."""
+        return self._add(Fault(Kind.ANSWER, _known(api), error=error_code(error), **scope))
+
+    def drop_before(self, api: str, **scope: Unpack[Scope]) -> Fault:
+        """Close the connection and do nothing of what was asked."""
+        return self._add(Fault(Kind.DROP_BEFORE, _known(api), **scope))
+
+    def drop_after(self, api: str, **scope: Unpack[Scope]) -> Fault:
+        """Do what was asked, then close the connection instead of answering."""
+        return self._add(Fault(Kind.DROP_AFTER, _known(api), **scope))
+
+    def lose_answer(self, api: str, **scope: Unpack[Scope]) -> Fault:
+        """Do what was asked, never answer, and keep the connection open: the client's request.timeout.ms must act."""
+        return self._add(Fault(Kind.LOSE_ANSWER, _known(api), **scope))
+
+    def delay(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
+        """Let a handler of the pool take ``ms`` longer before it does what was asked."""
+        return self._add(Fault(Kind.DELAY, _known(api), amount=ms, **scope))
+
+    def delay_answer(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
+        """Do what was asked at once and answer ``ms`` later."""
+        return self._add(Fault(Kind.DELAY_ANSWER, _known(api), amount=ms, **scope))
+
+    def cut(self, api: str, after_bytes: int, **scope: Unpack[Scope]) -> Fault:
+        """Send only the first bytes of the answer's frame (4 are its length), then close the connection."""
+        return self._add(Fault(Kind.CUT, _known(api), amount=after_bytes, **scope))
+
+    def reorder(self, api: str, **scope: Unpack[Scope]) -> Fault:
+        """Hold the answer back and send it after the next one on its connection, as no sane broker does."""
+        return self._add(Fault(Kind.REORDER, _known(api), **scope))
+
+    def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
+        """Answer at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219)."""
+        return self._add(Fault(Kind.THROTTLE, _known(api), amount=ms, **scope))
+
+    def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:
+        """Send ``change(frame)`` instead of the answer's frame: any bytes of a hostile broker."""
+        return self._add(Fault(Kind.MANGLE, _known(api), change=change, **scope))
+
+    def run(self, api: str, action: Callable[[], object], **scope: Unpack[Scope]) -> Fault:
+        """Call ``action`` on the broker's thread just before the request is handled: move a leader, kill a node."""
+        return self._add(Fault(Kind.RUN, _known(api), action=action, **scope))
+
+    def clear(self) -> None:
+        """Take every fault out of the script."""
+        self._faults = ()
+
+    def take(self, kind: Kind, request: Request) -> Fault | None:
+        """The oldest fault of this kind that fits, counted as met. Broker's thread only."""
+        for fault in self._faults:
+            if fault.kind is kind and fault.fits(request):
+                fault.take()
+                return fault
+        return None
+
+    def answers(self, request: Request) -> tuple[Fault, ...]:
+        """The ``answer`` faults that may meet this request; whoever applies one calls its ``take``."""
+        return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
+
+    def _add(self, fault: Fault) -> Fault:
+        self._faults = (*_unspent(self._faults), fault)
+        return fault
+
+
+def error_code(error: str | int | ErrorCode) -> ErrorCode:
+    """By Kafka's name (any case), number or kio's own."""
+    if isinstance(error, str):
+        try:
+            return ErrorCode[error.lower()]
+        except KeyError:
+            raise ValueError(f"{error!r} is not the name of a Kafka error") from None
+    return ErrorCode(error)
+
+
+def _known(api: str) -> str:
+    if api not in API_KEYS:
+        raise ValueError(f"{api!r} is not an API of TestBroker; it has {', '.join(sorted(API_KEYS))}")
+    return api
+
+
+def _unspent(faults: Iterable[Fault]) -> list[Fault]:
+    return [fault for fault in faults if fault.times is None or fault.hits < fault.times]

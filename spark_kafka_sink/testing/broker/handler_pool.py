@@ -1,0 +1,187 @@
+"""The request queue and the handlers that serve it (Kafka: ``RequestChannel``, ``KafkaRequestHandlerPool``).
+
+``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy, the
+others go on, and with all of them busy requests wait. A delayed answer (acks=all, a Fetch without data) frees its
+handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.apis.api_versions import versions_answer
+from spark_kafka_sink.testing.broker.apis.table import HANDLERS
+from spark_kafka_sink.testing.broker.call import Answer, BrokerState, Call, Delayed, HangupError, Request
+from spark_kafka_sink.testing.broker.connection import Connection
+from spark_kafka_sink.testing.broker.faults import Faults, Kind
+from spark_kafka_sink.testing.broker.purgatory import Purgatory
+from spark_kafka_sink.testing.broker.versions import API_OF_KEY
+from spark_kafka_sink.testing.broker.wire import (
+    Fields,
+    MalformedRequestError,
+    RequestHead,
+    encode_answer,
+    read_head,
+    read_request,
+)
+
+_log = logging.getLogger(__name__)
+_BEFORE_API_VERSIONS_3: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A frame in the request queue, and the future its connection waits for."""
+
+    connection: Connection
+    frame: bytes
+    done: asyncio.Future[None]
+
+
+class HandlerPool:
+    """Loop thread only."""
+
+    def __init__(
+        self, state: BrokerState, faults: Faults, purgatory: Purgatory, seen: Callable[[Request], None]
+    ) -> None:
+        self._state = state
+        self._faults = faults
+        self._purgatory = purgatory
+        self._seen = seen
+        self._queue: asyncio.Queue[_Exchange] = asyncio.Queue()
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def serve(self, connection: Connection, frame: bytes) -> None:
+        """Queue a frame; returns when the connection may be read again."""
+        exchange = _Exchange(connection, frame, asyncio.get_running_loop().create_future())
+        self._queue.put_nowait(exchange)
+        await exchange.done
+
+    async def close(self) -> None:
+        """End the answers that are under way; their connections are cut already."""
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def run_handler(self) -> None:
+        """One handler of the pool, for ever."""
+        while True:
+            exchange = await self._queue.get()
+            answering = asyncio.create_task(self._answer_later(exchange, await self._handled(exchange)))
+            self._answering.add(answering)
+            answering.add_done_callback(self._answering.discard)
+
+    async def _handled(self, exchange: _Exchange) -> _Handled | None:
+        """What the handler did; None when the connection is to be closed."""
+        try:
+            head = read_head(exchange.frame)
+            request = self._parsed(exchange, head)
+            if request is None:
+                answer: Answer = versions_answer(self._state.release, ErrorCode.unsupported_version)
+                return _Handled(head, None, answer, version=_BEFORE_API_VERSIONS_3)
+            return await self._handled_request(head, request)
+        except (HangupError, MalformedRequestError) as cause:
+            _log.debug("closing connection %d: %s", exchange.connection.number, cause)
+        except Exception:
+            _log.exception("a handler of TestBroker failed; closing connection %d", exchange.connection.number)
+        return None
+
+    def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
+        """None for an ApiVersions request of a version that is not offered, which gets an answer all the same."""
+        api = API_OF_KEY.get(head.api_key)
+        offered = self._state.release.versions
+        if api is None or head.version not in offered[api]:
+            if api == "ApiVersions":
+                return None
+            raise MalformedRequestError(f"API key {head.api_key} v{head.version} is not offered")
+        client_id, body = read_request(exchange.frame, head)
+        connection = exchange.connection
+        request = Request(api, head.version, head.correlation_id, client_id, connection.number, connection.node, body)
+        self._seen(request)
+        return request
+
+    async def _handled_request(self, head: RequestHead, request: Request) -> _Handled:
+        action = self._faults.take(Kind.RUN, request)
+        if action is not None and action.action is not None:
+            action.action()
+        delay = self._faults.take(Kind.DELAY, request)
+        if delay is not None:
+            await asyncio.sleep(delay.amount / 1000)
+        if self._faults.take(Kind.DROP_BEFORE, request) is not None:
+            raise HangupError("the script drops the request")
+        call = Call(request, self._state, time.time_ns() // 1_000_000, self._faults.answers(request))
+        answer = HANDLERS[request.api](call)
+        self._purgatory.check()
+        if isinstance(answer, Delayed):
+            return _Handled(head, request, answer.try_complete() or answer)
+        return _Handled(head, request, answer)
+
+    async def _answer_later(self, exchange: _Exchange, handled: _Handled | None) -> None:
+        """Write the answer when it is due, then let the connection go on."""
+        try:
+            if handled is None:
+                await exchange.connection.close_after()
+            elif isinstance(handled.answer, Delayed):
+                await self._write(exchange.connection, handled, await self._purgatory.watch(handled.answer))
+            elif handled.answer is not None:
+                await self._write(exchange.connection, handled, handled.answer)
+        except ConnectionError:
+            exchange.connection.abort()
+        except Exception:
+            _log.exception("TestBroker could not answer; closing connection %d", exchange.connection.number)
+            exchange.connection.abort()
+        finally:
+            if not exchange.done.done():
+                exchange.done.set_result(None)
+
+    async def _write(self, connection: Connection, handled: _Handled, answer: Fields) -> None:
+        request = handled.request
+        if request is None:
+            await connection.write(encode_answer(handled.head, answer, version=handled.version))
+            return
+        await self._delay_answer(request)
+        if self._faults.take(Kind.DROP_AFTER, request) is not None:
+            await connection.close_after()
+            return
+        if self._faults.take(Kind.LOSE_ANSWER, request) is not None:
+            return
+        throttle = self._faults.take(Kind.THROTTLE, request)
+        if throttle is not None:
+            answer = {**answer, "throttle_time": throttle.amount}
+        await self._write_frame(connection, request, encode_answer(handled.head, answer))
+        if throttle is not None:
+            await asyncio.sleep(throttle.amount / 1000)
+
+    async def _delay_answer(self, request: Request) -> None:
+        delay = self._faults.take(Kind.DELAY_ANSWER, request)
+        if delay is not None:
+            await asyncio.sleep(delay.amount / 1000)
+
+    async def _write_frame(self, connection: Connection, request: Request, frame: bytes) -> None:
+        mangle = self._faults.take(Kind.MANGLE, request)
+        if mangle is not None and mangle.change is not None:
+            frame = mangle.change(frame)
+        cut = self._faults.take(Kind.CUT, request)
+        if cut is not None:
+            await connection.close_after(frame[: cut.amount])
+        elif self._faults.take(Kind.REORDER, request) is not None:
+            connection.held_back = frame
+        else:
+            await connection.write(frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """A handled request and its answer. ``request`` None: ApiVersions in a version that is not offered."""
+
+    head: RequestHead
+    request: Request | None
+    answer: Answer
+    version: int | None = None

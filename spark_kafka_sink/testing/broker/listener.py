@@ -1,0 +1,80 @@
+"""One node's listening socket and the connections it accepted (Kafka: ``Acceptor``, ``Processor``)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from typing import Final
+
+from spark_kafka_sink.testing.broker.connection import Connection
+from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
+
+LOOPBACK: Final = "127.0.0.1"
+_READ_LIMIT: Final = 1 << 20
+
+
+class Listener:
+    """Opens on a free port the first time and on the same port ever after. Loop thread only."""
+
+    def __init__(self, node: int, pool: HandlerPool, numbers: itertools.count[int], max_request_bytes: int) -> None:
+        self.port = 0
+        self._node = node
+        self._pool = pool
+        self._numbers = numbers
+        self._max_request_bytes = max_request_bytes
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._running = asyncio.Event()
+        self._running.set()
+
+    def open(self) -> None:
+        self._socket = socket.create_server((LOOPBACK, self.port), backlog=128)
+        self._socket.setblocking(False)
+        self.port = self._socket.getsockname()[1]
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(self._socket))
+
+    def close(self) -> None:
+        """Stop listening and cut every connection, as ``kill -9`` does."""
+        if self._socket is not None and self._accepting is not None:
+            self._accepting.cancel()
+            self._socket.close()
+            self._socket = None
+        self.cut_connections()
+
+    async def closed(self) -> None:
+        """Until nothing runs here any more; after ``close``."""
+        ending = [self._accepting, *self._connections.values()]
+        await asyncio.gather(*(task for task in ending if task is not None), return_exceptions=True)
+
+    def cut_connections(self) -> None:
+        """Cut what is connected now; new connections are welcome."""
+        for connection, task in list(self._connections.items()):
+            connection.abort()
+            task.cancel()
+
+    def pause(self) -> None:
+        """Take no more requests off the sockets, as a process under SIGSTOP; the kernel still accepts connections."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        self._running.set()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            accepted, _ = await loop.sock_accept(listening)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
+            connection = Connection(next(self._numbers), self._node, reader, writer)
+            self._connections[connection] = loop.create_task(self._serve(connection))
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            while (frame := await connection.read_frame(self._max_request_bytes)) is not None:
+                await self._running.wait()
+                await self._pool.serve(connection, frame)
+        finally:
+            connection.abort()
+            del self._connections[connection]

@@ -1,0 +1,149 @@
+"""Nodes, topics and who leads what (Kafka: the controller's view, ``ReplicationControlManager``).
+
+Emulated: replicas placed round robin, elections within the ISR when a node dies or comes back, topic ids, topic
+settings, automatic creation. Not emulated: the controller as a node of its own, reassignment, unclean elections.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.config import Setting, Settings, topic_fault
+from spark_kafka_sink.testing.broker.state.partition import Partition
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CLUSTER_ID: Final = "TestBrokerClusterId000"
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(slots=True)
+class BrokerNode:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    alive: bool = True
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    id: uuid.UUID
+    settings: Settings
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas)
+
+
+class Cluster:
+    def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting]) -> None:
+        self.nodes = {node.id: node for node in nodes}
+        self.config = config
+        self.topics: dict[str, Topic] = {}
+        self._next_producer_id = 0
+
+    def alive(self) -> list[BrokerNode]:
+        return [node for node in self.nodes.values() if node.alive]
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def next_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id
+
+    def coordinator(self, key: str) -> BrokerNode | None:
+        """The node that coordinates this group or transactional id; it moves only when nodes die or come back."""
+        alive = self.alive()
+        return alive[zlib.crc32(key.encode()) % len(alive)] if alive else None
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        topic = self.topics.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def topic_by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.id == topic_id), None)
+
+    def create_topic(
+        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, Setting], *, dry: bool = False
+    ) -> Topic:
+        """A count of -1 asks for the broker's default. ``dry`` only checks. Raises ``ApiError``."""
+        count = int(self.config["num.partitions"]) if partitions == -1 else partitions
+        replicas = int(self.config["default.replication.factor"]) if replication_factor == -1 else replication_factor
+        self._check_new_topic(name, count, replicas, config)
+        topic = Topic(name, uuid.uuid4(), Settings(self.config, config))
+        self._extend(topic, count, replicas)
+        if not dry:
+            self.topics[name] = topic
+        return topic
+
+    def auto_create(self, name: str) -> Topic:
+        """As a Metadata request for an unknown topic does (``auto.create.topics.enable``). Raises ``ApiError``."""
+        if not self.config["auto.create.topics.enable"]:
+            raise ApiError(ErrorCode.unknown_topic_or_partition)
+        return self.create_topic(name, -1, -1, {})
+
+    def create_partitions(self, name: str, count: int, *, dry: bool = False) -> None:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise ApiError(ErrorCode.unknown_topic_or_partition)
+        present = len(topic.partitions)
+        if count <= present:
+            relation = "already has" if count == present else "currently has"
+            more = "." if count == present else f", which is higher than the requested {count}."
+            raise ApiError(ErrorCode.invalid_partitions, f"Topic {relation} {present} partition(s){more}")
+        if not dry:
+            self._extend(topic, count, topic.replication_factor)
+
+    def delete_topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            raise ApiError(ErrorCode.unknown_topic_or_partition)
+        return self.topics.pop(name)
+
+    def node_died(self, node_id: int) -> None:
+        self.nodes[node_id].alive = False
+        for partition in self.partitions():
+            partition.lose(node_id)
+
+    def node_came_back(self, node_id: int) -> None:
+        self.nodes[node_id].alive = True
+        for partition in self.partitions():
+            partition.regain(node_id)
+
+    def _extend(self, topic: Topic, count: int, replicas: int) -> None:
+        ids = [node.id for node in self.alive()]
+        for index in range(len(topic.partitions), count):
+            placed = [ids[(index + step) % len(ids)] for step in range(replicas)]
+            topic.partitions.append(Partition(TopicPartition(topic.name, index), placed, topic.settings))
+
+    def _check_new_topic(self, name: str, count: int, replicas: int, config: Mapping[str, Setting]) -> None:
+        if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+            raise ApiError(ErrorCode.invalid_topic_exception, f"Topic name {name!r} is illegal")
+        if name in self.topics:
+            raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        if count < 1:
+            raise ApiError(ErrorCode.invalid_partitions, f"The number of partitions cannot be {count}.")
+        if not 1 <= replicas <= len(self.alive()):
+            raise ApiError(
+                ErrorCode.invalid_replication_factor,
+                f"Unable to replicate the partition {replicas} time(s): {len(self.alive())} broker(s) are registered.",
+            )
+        fault = topic_fault(config)
+        if fault is not None:
+            raise ApiError(ErrorCode.invalid_config, fault)

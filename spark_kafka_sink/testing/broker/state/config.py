@@ -1,0 +1,113 @@
+"""Broker and topic settings by Kafka's names: those that change what the broker answers, and those it only reports."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from spark_kafka_sink.errors import ConfigError
+
+Setting: TypeAlias = str | int | bool
+
+BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        "auto.create.topics.enable": True,
+        "default.replication.factor": 1,
+        "message.max.bytes": 1_048_588,
+        "min.insync.replicas": 1,
+        "num.io.threads": 8,
+        "num.partitions": 1,
+        "socket.request.max.bytes": 104_857_600,
+        "transaction.max.timeout.ms": 900_000,
+    }
+)
+
+TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "delete.retention.ms": 86_400_000,
+        "file.delete.delay.ms": 60_000,
+        "flush.messages": 9_223_372_036_854_775_807,
+        "flush.ms": 9_223_372_036_854_775_807,
+        "max.compaction.lag.ms": 9_223_372_036_854_775_807,
+        "max.message.bytes": 1_048_588,
+        "message.timestamp.type": "CreateTime",
+        "min.cleanable.dirty.ratio": "0.5",
+        "min.compaction.lag.ms": 0,
+        "min.insync.replicas": 1,
+        "retention.bytes": -1,
+        "retention.ms": 604_800_000,
+        "segment.bytes": 1_073_741_824,
+        "segment.ms": 604_800_000,
+        "unclean.leader.election.enable": False,
+    }
+)
+
+TOPIC_SETTING_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
+    {"max.message.bytes": "message.max.bytes", "min.insync.replicas": "min.insync.replicas"}
+)
+"""Topic setting to the broker setting that is its default."""
+
+
+def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
+    """The defaults with what the user gave, each as the type of its default."""
+    faults = []
+    config = dict(BROKER_DEFAULTS)
+    for name, value in (given or {}).items():
+        if name not in BROKER_DEFAULTS:
+            close = difflib.get_close_matches(name, BROKER_DEFAULTS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; it knows {', '.join(BROKER_DEFAULTS)}"
+            faults.append(f"{name} is not a setting of TestBroker{hint}")
+        elif (parsed := _parse(value, BROKER_DEFAULTS[name])) is None:
+            faults.append(f"{name}={value!r} is not {_KIND[type(BROKER_DEFAULTS[name])]}")
+        else:
+            config[name] = parsed
+    if faults:
+        raise ConfigError(faults)
+    return config
+
+
+_KIND: Final[Mapping[type, str]] = MappingProxyType({bool: "true or false", int: "a whole number", str: "a string"})
+
+
+def _parse(value: object, like: Setting) -> Setting | None:
+    text = str(value).strip()
+    if isinstance(like, bool):
+        return {"true": True, "false": False}.get(text.lower())
+    if isinstance(like, int):
+        return int(text) if text.lstrip("-").isdigit() else None
+    return text
+
+
+def as_text(value: Setting) -> str:
+    """As DescribeConfigs writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def topic_fault(config: Mapping[str, Setting | None]) -> str | None:
+    """Why CreateTopics refuses these settings, in the broker's words; None when it takes them."""
+    for name, value in config.items():
+        if name not in TOPIC_DEFAULTS:
+            return f"Unknown topic config name: {name}"
+        if value is not None and _parse(value, TOPIC_DEFAULTS[name]) is None:
+            return f"Invalid value {value} for configuration {name}"
+    return None
+
+
+class Settings:
+    """The settings in force for one topic: its own, else the broker's, else Kafka's defaults."""
+
+    def __init__(self, broker: Mapping[str, Setting], own: Mapping[str, Setting]) -> None:
+        self._broker = broker
+        self.own = dict(own)
+
+    def __getitem__(self, name: str) -> Setting:
+        if name in self.own:
+            return _parse(self.own[name], TOPIC_DEFAULTS[name]) or self.own[name]
+        return self._broker.get(TOPIC_SETTING_OF_BROKER.get(name, ""), TOPIC_DEFAULTS[name])
+
+    def number(self, name: str) -> int:
+        return int(self[name])

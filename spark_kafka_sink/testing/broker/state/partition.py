@@ -1,0 +1,171 @@
+"""One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``, ``LogValidator``).
+
+Emulated: leadership and its epoch, the ISR against ``min.insync.replicas``, followers that have each record at once
+unless the script holds them, CRC and header checks, batch size limit, sequences and epochs. Not emulated: followers
+with logs of their own (a new leader has everything), a walk through the records of an uncompressed batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.records.batch import CRC_END, NO_PRODUCER_ID
+from spark_kafka_sink.records.decode import BatchView, batch_headers, decode_batches
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.config import Settings
+from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
+from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
+
+ALL_REPLICAS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch is. ``end_offset`` is what the high watermark must reach before acks=all is answered."""
+
+    base_offset: int
+    end_offset: int
+
+
+class Partition:
+    def __init__(self, name: TopicPartition, replicas: Sequence[int], settings: Settings) -> None:
+        self.name = name
+        self.replicas = list(replicas)
+        self.isr = list(replicas)
+        self.leader = replicas[0]
+        self.leader_epoch = 0
+        self.log = PartitionLog()
+        self.producers = ProducerStates()
+        self.high_watermark = 0
+        self.followers_held = False
+        self.storage_failed = False
+        self._settings = settings
+
+    def elect(self, leader: int) -> None:
+        """A new leader, or none (``NO_LEADER``), with the next epoch."""
+        self.leader = leader
+        self.leader_epoch += 1
+
+    def lose(self, node: int) -> None:
+        """A replica's node died: out of the ISR, and the next in it leads. The last one stays in the ISR."""
+        others = [each for each in self.isr if each != node]
+        if others:
+            self.isr = others
+        if self.leader == node:
+            self.elect(others[0] if others else NO_LEADER)
+
+    def regain(self, node: int) -> None:
+        """A replica's node came back with everything."""
+        if node in self.replicas and node not in self.isr:
+            self.isr.append(node)
+        if self.leader == NO_LEADER and node in self.isr:
+            self.elect(node)
+
+    def set_isr(self, isr: Sequence[int]) -> None:
+        self.isr = list(isr)
+
+    def fail_storage(self, failed: bool) -> None:
+        self.storage_failed = failed
+
+    def hold_followers(self, held: bool) -> None:
+        self.followers_held = held
+        self._followers_fetch()
+
+    def has_enough_replicas(self) -> bool:
+        return len(self.isr) >= self._settings.number("min.insync.replicas")
+
+    def leadership_error(self, node: int) -> ErrorCode:
+        if self.leader != node:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.kafka_storage_error if self.storage_failed else ErrorCode.none
+
+    def append(self, data: bytes, header: BatchView, acks: int) -> Appended:
+        """Check one Produce partition's records and append them.
+
+        A remembered duplicate is answered with the offset it got. Raises ``ApiError``.
+        """
+        if acks == ALL_REPLICAS and not self.has_enough_replicas():
+            raise ApiError(
+                ErrorCode.not_enough_replicas,
+                f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self._settings.number('min.insync.replicas')} for partition {self.name}",
+            )
+        self._check(data, header)
+        if header.producer_id != NO_PRODUCER_ID:
+            last = last_sequence(header.base_sequence, header.record_count)
+            known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
+            if known is not None:
+                return Appended(known.base_offset, known.base_offset + header.last_offset_delta + 1)
+            error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
+            if error:
+                raise ApiError(error)
+        base = self.log.append(data, header, self.leader_epoch)
+        if header.producer_id != NO_PRODUCER_ID:
+            sequences = SequenceRange(header.base_sequence, last, base, header.max_timestamp)
+            self.producers.appended(header.producer_id, header.producer_epoch, sequences)
+        self._followers_fetch()
+        return Appended(base, self.log.end_offset)
+
+    def append_marker(self, marker: Marker, now_ms: int) -> None:
+        self.producers.marked(marker.producer_id, marker.epoch)
+        self.log.append_marker(marker, self.leader_epoch, now_ms)
+        self._followers_fetch()
+
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def _followers_fetch(self) -> None:
+        if not self.followers_held:
+            self.high_watermark = self.log.end_offset
+
+    def _check(self, data: bytes, header: BatchView) -> None:
+        limit = self._settings.number("max.message.bytes")
+        if len(data) > limit:
+            raise ApiError(
+                ErrorCode.message_too_large,
+                f"The record batch size in the append to {self.name} is {len(data)} bytes "
+                f"which exceeds the maximum configured value of {limit}.",
+            )
+        if crc32c(memoryview(data)[CRC_END:]) != header.crc:
+            raise ApiError(ErrorCode.corrupt_message, f"Record is corrupt in the append to {self.name}")
+        fault = _header_fault(header) or _records_fault(data, header)
+        if fault is not None:
+            raise ApiError(ErrorCode.invalid_record, fault)
+
+
+def only_batch(data: bytes) -> BatchView:
+    """The header of the one batch that a partition of a Produce request may hold since version 3."""
+    try:
+        headers = batch_headers(data)
+    except CorruptRecordError as cause:
+        raise ApiError(ErrorCode.corrupt_message, str(cause)) from cause
+    if len(headers) != 1:
+        raise ApiError(ErrorCode.invalid_record, "Produce requests are only allowed to contain one record batch")
+    return headers[0]
+
+
+def _header_fault(header: BatchView) -> str | None:
+    if header.is_control:
+        return "Clients are not allowed to write control records"
+    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
+        return f"Inconsistent batch: {header.record_count} records, last offset delta {header.last_offset_delta}"
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        return f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+    return None
+
+
+def _records_fault(data: bytes, header: BatchView) -> str | None:
+    """A broker unpacks compressed batches; what it cannot read it refuses."""
+    if not header.codec_id:
+        return None
+    try:
+        decode_batches(data)
+    except CorruptRecordError as cause:
+        return str(cause)
+    return None

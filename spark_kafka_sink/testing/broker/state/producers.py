@@ -1,0 +1,95 @@
+"""What one partition remembers of each idempotent producer (Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``).
+
+Emulated: epochs, sequences with wrap-around, the last five batches of each producer id, and the fence that a
+transaction marker leaves. Not emulated: expiry by ``producer.id.expiration.ms``, snapshots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+REMEMBERED_BATCHES: Final = 5
+_SEQUENCES: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRange:
+    """The sequence numbers one batch took, and where it went."""
+
+    first: int
+    last: int
+    base_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """``epoch`` -1: known from nothing yet. ``batches`` are of the current epoch only, oldest first."""
+
+    epoch: int = -1
+    batches: deque[SequenceRange] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+
+def last_sequence(first: int, record_count: int) -> int:
+    """Sequence numbers go from 2³¹-1 back to 0."""
+    return (first + record_count - 1) % _SEQUENCES
+
+
+class ProducerStates:
+    """Producer id to entry, for one partition."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self._refuses_unknown = False
+
+    def duplicate(self, producer_id: int, epoch: int, first: int, last: int) -> SequenceRange | None:
+        """The remembered batch with exactly these sequences, if there is one."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            return None
+        return next((batch for batch in entry.batches if (batch.first, batch.last) == (first, last)), None)
+
+    def check(self, producer_id: int, epoch: int, first: int) -> ErrorCode:
+        """Whether a batch that is no duplicate may be appended."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            refused = self._refuses_unknown and first != 0
+            return ErrorCode.unknown_producer_id if refused else ErrorCode.none
+        if epoch < entry.epoch:
+            return ErrorCode.invalid_producer_epoch
+        if epoch > entry.epoch:
+            return ErrorCode.none if first == 0 else ErrorCode.out_of_order_sequence_number
+        expected = (entry.batches[-1].last + 1) % _SEQUENCES if entry.batches else 0
+        return ErrorCode.none if first == expected else ErrorCode.out_of_order_sequence_number
+
+    def appended(self, producer_id: int, epoch: int, batch: SequenceRange) -> None:
+        entry = self._entries.setdefault(producer_id, ProducerEntry())
+        if epoch != entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.batches.append(batch)
+
+    def marked(self, producer_id: int, epoch: int) -> None:
+        """A transaction marker was written: an older epoch can write no more, a new one starts at sequence 0."""
+        entry = self._entries.setdefault(producer_id, ProducerEntry())
+        if epoch > entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+
+    def epoch(self, producer_id: int) -> int:
+        """The last epoch seen, -1 when the producer id is unknown."""
+        entry = self._entries.get(producer_id)
+        return -1 if entry is None else entry.epoch
+
+    def drop(self, *, refuses_unknown: bool) -> None:
+        """Forget every producer, as retention does.
+
+        ``refuses_unknown``: answer UNKNOWN_PRODUCER_ID from now on to an unknown producer whose sequence is not 0, as
+        brokers before 2.5 did; otherwise take any sequence as the first, as later ones do (KIP-360).
+        """
+        self._entries.clear()
+        self._refuses_unknown = refuses_unknown

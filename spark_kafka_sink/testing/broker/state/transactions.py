@@ -1,0 +1,286 @@
+"""The transaction coordinator (Kafka: ``TransactionCoordinator``, ``TransactionMetadata``; KIP-98, KIP-360, KIP-890).
+
+Emulated: states and their transitions, fencing by epoch and by a new InitProducerId, epochs that run out, transactions
+version 1 (the client adds partitions) and 2 (Produce adds them, each end bumps the epoch), timeouts. Markers are
+written in the same step as the end unless the script holds them; a real broker takes some milliseconds, in which it
+answers CONCURRENT_TRANSACTIONS. Not emulated: the ``__transaction_state`` topic, expiry of transactional ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.cluster import Cluster
+from spark_kafka_sink.testing.broker.state.log import Marker
+from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
+
+LAST_EPOCH: Final = 2**15 - 2
+"""Epochs from here on are exhausted: 32,767 is kept for fencing."""
+
+
+class State(Enum):
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+class End(Enum):
+    """What an EndTxn may do when it is no error."""
+
+    COMPLETE = "write the markers"
+    DONE_BEFORE = "answer success, it was done before"
+
+
+COMMIT, ABORT = True, False
+
+END_TXN_V1: Final[Mapping[tuple[State, bool], End | ErrorCode]] = MappingProxyType(
+    {
+        (State.EMPTY, COMMIT): ErrorCode.invalid_txn_state,
+        (State.EMPTY, ABORT): ErrorCode.invalid_txn_state,
+        (State.ONGOING, COMMIT): End.COMPLETE,
+        (State.ONGOING, ABORT): End.COMPLETE,
+        (State.PREPARE_COMMIT, COMMIT): ErrorCode.concurrent_transactions,
+        (State.PREPARE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
+        (State.PREPARE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
+        (State.PREPARE_ABORT, ABORT): ErrorCode.concurrent_transactions,
+        (State.COMPLETE_COMMIT, COMMIT): End.DONE_BEFORE,
+        (State.COMPLETE_COMMIT, ABORT): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_ABORT, COMMIT): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_ABORT, ABORT): End.DONE_BEFORE,
+    }
+)
+
+RETRY, FIRST = True, False
+
+END_TXN_V2: Final[Mapping[tuple[State, bool, bool], End | ErrorCode]] = MappingProxyType(
+    {
+        # A retry carries the epoch from before the bump; with the present epoch it ends the next transaction.
+        (State.EMPTY, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (State.EMPTY, COMMIT, RETRY): ErrorCode.producer_fenced,
+        (State.EMPTY, ABORT, FIRST): End.COMPLETE,
+        (State.EMPTY, ABORT, RETRY): ErrorCode.producer_fenced,
+        (State.ONGOING, COMMIT, FIRST): End.COMPLETE,
+        (State.ONGOING, COMMIT, RETRY): ErrorCode.producer_fenced,
+        (State.ONGOING, ABORT, FIRST): End.COMPLETE,
+        (State.ONGOING, ABORT, RETRY): ErrorCode.producer_fenced,
+        (State.PREPARE_COMMIT, COMMIT, FIRST): ErrorCode.producer_fenced,
+        (State.PREPARE_COMMIT, COMMIT, RETRY): ErrorCode.concurrent_transactions,
+        (State.PREPARE_COMMIT, ABORT, FIRST): ErrorCode.producer_fenced,
+        (State.PREPARE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
+        (State.PREPARE_ABORT, COMMIT, FIRST): ErrorCode.producer_fenced,
+        (State.PREPARE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
+        (State.PREPARE_ABORT, ABORT, FIRST): ErrorCode.producer_fenced,
+        (State.PREPARE_ABORT, ABORT, RETRY): ErrorCode.concurrent_transactions,
+        (State.COMPLETE_COMMIT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_COMMIT, COMMIT, RETRY): End.DONE_BEFORE,
+        (State.COMPLETE_COMMIT, ABORT, FIRST): End.COMPLETE,
+        (State.COMPLETE_COMMIT, ABORT, RETRY): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_ABORT, COMMIT, FIRST): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_ABORT, COMMIT, RETRY): ErrorCode.invalid_txn_state,
+        (State.COMPLETE_ABORT, ABORT, FIRST): End.COMPLETE,
+        (State.COMPLETE_ABORT, ABORT, RETRY): End.DONE_BEFORE,
+    }
+)
+
+
+class ProducerIdentity(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = ProducerIdentity(-1, -1)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What the coordinator keeps of one transactional id. ``epoch`` -1: just created."""
+
+    transactional_id: str
+    producer_id: int
+    timeout_ms: int
+    epoch: int = -1
+    previous: ProducerIdentity = NOBODY
+    state: State = State.EMPTY
+    partitions: set[TopicPartition] = field(default_factory=set)
+    started_ms: int = 0
+    marker: Marker | None = None
+    """Set while in a Prepare state: what has to be written to each partition."""
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+    def become(self, identity: ProducerIdentity) -> None:
+        self.previous = self.identity
+        self.producer_id, self.epoch = identity
+
+
+class TransactionCoordinator:
+    """Every transactional id of the cluster; errors are raised as ``ApiError``."""
+
+    def __init__(self, cluster: Cluster, offsets: GroupOffsets) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.markers_held = False
+        self._cluster = cluster
+        self._offsets = offsets
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, now_ms: int
+    ) -> ProducerIdentity:
+        """The identity to write with from now on; a transaction left open is aborted first (the client asks again)."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.invalid_request)
+        if not 0 < timeout_ms <= int(self._cluster.config["transaction.max.timeout.ms"]):
+            raise ApiError(ErrorCode.invalid_transaction_timeout)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self._cluster.next_producer_id(), timeout_ms)
+            self.transactions[transactional_id] = transaction
+        if expected is not None and not _may_continue(transaction, expected):
+            raise ApiError(ErrorCode.producer_fenced)
+        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+            raise ApiError(ErrorCode.concurrent_transactions)
+        if transaction.state is State.ONGOING:
+            self._fence(transaction, now_ms)
+            raise ApiError(ErrorCode.concurrent_transactions)
+        transaction.timeout_ms = timeout_ms
+        return self._renew(transaction, expected)
+
+    def add_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce v12 and TxnOffsetCommit v5 do by themselves."""
+        transaction = self._checked(transactional_id, identity)
+        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+            raise ApiError(ErrorCode.concurrent_transactions)
+        if transaction.state is not State.ONGOING:
+            transaction.state = State.ONGOING
+            transaction.partitions.clear()
+            transaction.started_ms = now_ms
+        transaction.partitions.update(partitions)
+
+    def verify_partition(self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> None:
+        """The check of transactions v1 before an append (KIP-890, first part)."""
+        transaction = self._checked(transactional_id, identity)
+        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+            raise ApiError(ErrorCode.concurrent_transactions)
+        if transaction.state is not State.ONGOING or partition not in transaction.partitions:
+            raise ApiError(ErrorCode.transaction_abortable)
+
+    def verify_open(self, transactional_id: str, identity: ProducerIdentity) -> None:
+        """The check of transactions v1 before offsets are taken into a transaction."""
+        if self._checked(transactional_id, identity).state is not State.ONGOING:
+            raise ApiError(ErrorCode.invalid_txn_state)
+
+    def end(
+        self, transactional_id: str, identity: ProducerIdentity, *, committed: bool, bump: bool, now_ms: int
+    ) -> ProducerIdentity:
+        """EndTxn; ``bump``: transactions version 2. The identity for the next transaction."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.invalid_request)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise ApiError(ErrorCode.invalid_producer_id_mapping)
+        is_retry = bump and identity == transaction.previous and transaction.identity == _bumped(identity, transaction)
+        if not is_retry:
+            self._checked(transactional_id, identity)
+        verdict = (
+            END_TXN_V2[transaction.state, committed, is_retry] if bump else END_TXN_V1[transaction.state, committed]
+        )
+        if isinstance(verdict, ErrorCode):
+            raise ApiError(verdict)
+        if verdict is End.COMPLETE:
+            if bump:
+                transaction.become(_next_identity(transaction, self._cluster))
+            marker_epoch = identity.epoch + 1 if bump else identity.epoch
+            self._prepare(transaction, Marker(identity.producer_id, marker_epoch, committed), now_ms)
+        return transaction.identity
+
+    def expire(self, now_ms: int) -> None:
+        """Abort and fence what is open for longer than its timeout."""
+        for transaction in self.transactions.values():
+            if transaction.state is State.ONGOING and now_ms - transaction.started_ms >= transaction.timeout_ms:
+                self._fence(transaction, now_ms)
+
+    def hold_markers(self, held: bool, now_ms: int) -> None:
+        """While held, ended transactions stay in their Prepare state; then their markers are written."""
+        self.markers_held = held
+        for transaction in self.transactions.values():
+            self._complete(transaction, now_ms)
+
+    def fence(self, transactional_id: str, now_ms: int) -> None:
+        """Abort and fence now, as the timeout does."""
+        self._fence(self.transactions[transactional_id], now_ms)
+
+    def _checked(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+        if not transactional_id:
+            raise ApiError(ErrorCode.invalid_request)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or transaction.producer_id != identity.producer_id:
+            raise ApiError(ErrorCode.invalid_producer_id_mapping)
+        if transaction.epoch != identity.epoch:
+            raise ApiError(ErrorCode.producer_fenced)
+        return transaction
+
+    def _renew(self, transaction: Transaction, expected: ProducerIdentity | None) -> ProducerIdentity:
+        exhausted = transaction.epoch >= LAST_EPOCH and (expected is None or expected.epoch == transaction.epoch)
+        if exhausted:
+            transaction.become(ProducerIdentity(self._cluster.next_producer_id(), 0))
+        elif expected is None or transaction.epoch in {-1, expected.epoch}:
+            transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
+        elif expected.epoch != transaction.previous.epoch:
+            raise ApiError(ErrorCode.producer_fenced)
+        transaction.state = State.EMPTY
+        return transaction.identity
+
+    def _fence(self, transaction: Transaction, now_ms: int) -> None:
+        transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
+        self._prepare(transaction, Marker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
+
+    def _prepare(self, transaction: Transaction, marker: Marker, now_ms: int) -> None:
+        transaction.state = State.PREPARE_COMMIT if marker.committed else State.PREPARE_ABORT
+        transaction.marker = marker
+        self._complete(transaction, now_ms)
+
+    def _complete(self, transaction: Transaction, now_ms: int) -> None:
+        marker = transaction.marker
+        if self.markers_held or marker is None:
+            return
+        for name in transaction.partitions:
+            partition = self._cluster.partition(*name)
+            if partition is not None:
+                partition.append_marker(marker, now_ms)
+        self._offsets.end_transaction(marker.producer_id, committed=marker.committed)
+        transaction.partitions.clear()
+        transaction.marker = None
+        transaction.state = State.COMPLETE_COMMIT if marker.committed else State.COMPLETE_ABORT
+
+
+def _may_continue(transaction: Transaction, expected: ProducerIdentity) -> bool:
+    if transaction.epoch == -1 or expected.producer_id == transaction.producer_id:
+        return True
+    return expected.producer_id == transaction.previous.producer_id and expected.epoch >= LAST_EPOCH
+
+
+def _next_identity(transaction: Transaction, cluster: Cluster) -> ProducerIdentity:
+    if transaction.epoch >= LAST_EPOCH:
+        return ProducerIdentity(cluster.next_producer_id(), 0)
+    return ProducerIdentity(transaction.producer_id, transaction.epoch + 1)
+
+
+def _bumped(identity: ProducerIdentity, transaction: Transaction) -> ProducerIdentity:
+    """What a bump made of ``identity``: the next epoch, or epoch 0 of the transaction's new producer id."""
+    if identity.epoch >= LAST_EPOCH:
+        return ProducerIdentity(transaction.producer_id, 0)
+    return ProducerIdentity(identity.producer_id, identity.epoch + 1)

@@ -1,0 +1,88 @@
+"""What a test asks of a topic: the records that are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spark_kafka_sink.records.decode import BatchView, DecodedBatch, decode_batches
+from spark_kafka_sink.testing.broker.state.cluster import Topic
+from spark_kafka_sink.testing.broker.state.log import AbortedTransaction
+from spark_kafka_sink.testing.broker.state.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as a consumer gets it. ``timestamp`` in epoch ms; ``headers`` in order, keys as bytes."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """Copied out of a partition on the broker's thread, so that decoding costs the caller's time."""
+
+    index: int
+    data: bytes
+    aborted: tuple[AbortedTransaction, ...]
+
+    @classmethod
+    def of(cls, partition: Partition, *, read_committed: bool) -> _Contents:
+        end = partition.last_stable_offset() if read_committed else partition.high_watermark
+        batches = partition.log.batches_from(partition.log.start_offset, end)
+        aborted = tuple(partition.log.aborted) if read_committed else ()
+        return cls(partition.name.partition, b"".join(batch.data for batch in batches), aborted)
+
+    def records(self) -> Iterator[StoredRecord]:
+        for batch in decode_batches(self.data):
+            if batch.header.is_control or self._is_aborted(batch.header):
+                continue
+            for each in batch.records:
+                yield StoredRecord(self.index, each.offset, each.timestamp, each.key, each.value, each.headers)
+
+    def _is_aborted(self, header: BatchView) -> bool:
+        return header.is_transactional and any(
+            header.producer_id == each.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+            for each in self.aborted
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic of a TestBroker. Every call looks at the log as it is then; an unknown topic is a ``ValueError``."""
+
+    name: str
+    _read: Callable[[Callable[[Topic | None], list[_Contents]]], list[_Contents]]
+
+    def records(self, partition: int | None = None, *, read_committed: bool = True) -> list[StoredRecord]:
+        """What a consumer would read, by partition and offset; of one partition when it is given.
+
+        ``read_committed=False`` adds records of transactions that are open or aborted.
+        """
+        contents = self._contents(partition, read_committed=read_committed)
+        return [record for each in contents for record in each.records()]
+
+    def values(self, partition: int | None = None) -> list[bytes | None]:
+        """The values of ``records()``."""
+        return [record.value for record in self.records(partition)]
+
+    def batches(self, partition: int) -> list[DecodedBatch]:
+        """Every batch below the high watermark as it is stored, markers and aborted ones too."""
+        (contents,) = self._contents(partition, read_committed=False)
+        return decode_batches(contents.data)
+
+    def _contents(self, partition: int | None, *, read_committed: bool) -> list[_Contents]:
+        def read(topic: Topic | None) -> list[_Contents]:
+            if topic is None:
+                raise ValueError(f"there is no topic {self.name}")
+            if partition is not None and not 0 <= partition < len(topic.partitions):
+                raise ValueError(f"there is no partition {self.name}-{partition}")
+            chosen = topic.partitions if partition is None else [topic.partitions[partition]]
+            return [_Contents.of(each, read_committed=read_committed) for each in chosen]
+
+        return self._read(read)

@@ -1,0 +1,99 @@
+"""Which APIs and versions the broker offers, by the Kafka release it imitates.
+
+The figures are those of the ``ApiVersions`` answers of the real brokers (2.8.2, 3.9.1, 4.1.1). Versions that kio cannot
+read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
+connection. Left out: everything a producer or an assigning consumer does not need (groups, ACLs, SASL, KRaft).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.errors import ConfigError
+
+LATEST: Final = "4.1"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Lowest and highest version of an API, both included."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a broker of one Kafka release shows on the wire.
+
+    ``features`` are the finalized features (name to level); ``transaction.version`` 2 means KIP-890's second part.
+    ``verifies_partitions``: a transactional Produce must name a partition of the transaction (3.6 and later).
+    """
+
+    versions: Mapping[str, VersionRange]
+    features: Mapping[str, int]
+    verifies_partitions: bool
+
+
+_TABLE: Final[Mapping[str, tuple[int, tuple[int, int], tuple[int, int], tuple[int, int]]]] = MappingProxyType(
+    {
+        # API                  key  2.8      3.9      4.1
+        "Produce":            (0,  (0, 9),  (0, 11), (0, 13)),
+        "Fetch":              (1,  (0, 12), (0, 17), (4, 18)),
+        "ListOffsets":        (2,  (0, 6),  (0, 9),  (1, 10)),
+        "Metadata":           (3,  (0, 11), (0, 12), (0, 13)),
+        "OffsetCommit":       (8,  (0, 8),  (0, 9),  (2, 9)),
+        "OffsetFetch":        (9,  (0, 7),  (0, 9),  (1, 9)),
+        "FindCoordinator":    (10, (0, 3),  (0, 6),  (0, 6)),
+        "ApiVersions":        (18, (0, 3),  (0, 4),  (0, 4)),
+        "CreateTopics":       (19, (0, 7),  (0, 7),  (2, 7)),
+        "DeleteTopics":       (20, (0, 6),  (0, 6),  (1, 6)),
+        "InitProducerId":     (22, (0, 4),  (0, 5),  (0, 5)),
+        "AddPartitionsToTxn": (24, (0, 3),  (0, 5),  (0, 5)),
+        "AddOffsetsToTxn":    (25, (0, 3),  (0, 4),  (0, 4)),
+        "EndTxn":             (26, (0, 3),  (0, 4),  (0, 5)),
+        "TxnOffsetCommit":    (28, (0, 3),  (0, 4),  (0, 5)),
+        "DescribeConfigs":    (32, (0, 4),  (0, 4),  (1, 4)),
+        "CreatePartitions":   (37, (0, 3),  (0, 3),  (0, 3)),
+    }
+)  # fmt: skip
+
+API_KEYS: Final[Mapping[str, int]] = MappingProxyType({api: row[0] for api, row in _TABLE.items()})
+API_OF_KEY: Final[Mapping[int, str]] = MappingProxyType({key: api for api, key in API_KEYS.items()})
+
+
+def _column(index: int) -> Mapping[str, VersionRange]:
+    # The first entry of a row is the key.
+    return MappingProxyType({api: VersionRange(*row[index + 1]) for api, row in _TABLE.items()})  # type: ignore[misc]
+
+
+RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
+    {
+        "2.8": Release(_column(0), {}, verifies_partitions=False),
+        "3.9": Release(_column(1), {"metadata.version": 21}, verifies_partitions=True),
+        "4.1": Release(_column(2), {"metadata.version": 27, "transaction.version": 2}, verifies_partitions=True),
+    }
+)
+
+
+def release(like: str, narrowed: Mapping[str, tuple[int, int]] | None = None) -> Release:
+    """The release ``like``, its ranges replaced by those of ``narrowed`` (API name to lowest and highest version)."""
+    faults = []
+    if like not in RELEASES:
+        faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")
+    unknown = sorted(set(narrowed or {}) - set(_TABLE))
+    if unknown:
+        faults.append(f"api_versions names {', '.join(unknown)}; TestBroker has {', '.join(_TABLE)}")
+    if faults:
+        raise ConfigError(faults)
+    base = RELEASES[like]
+    ranges = dict(base.versions)
+    for api, (lowest, highest) in (narrowed or {}).items():
+        ranges[api] = VersionRange(max(lowest, ranges[api].lowest), min(highest, ranges[api].highest))
+    return Release(MappingProxyType(ranges), base.features, base.verifies_partitions)

@@ -1,0 +1,156 @@
+"""Frames to requests and answers to frames, through kio's generated messages.
+
+Handlers never see a version: they read the request's attributes and answer with plain nested dicts (``Fields``) that
+name every field any version knows. ``encode_answer`` keeps the fields that the asked version has, fills the others
+with their defaults, and turns ints into kio's error codes, durations and instants. Schemas are loaded per
+(API, version) at first use: importing all of them takes most of a second.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any, Final, TypeAlias, get_args
+
+from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+Fields: TypeAlias = dict[str, object]
+"""An answer, or a part of one: field name (kio's) to value; nested messages are dicts, arrays are lists."""
+
+_HEADER: Final = struct.Struct(">hhi")
+_API_VERSIONS_KEY: Final = 18
+
+
+class MalformedRequestError(Exception):
+    """Bytes that are no request of a known API and version. A real broker closes the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The start of a request header, the same in all versions of it."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+def read_head(frame: bytes) -> RequestHead:
+    if len(frame) < _HEADER.size:
+        raise MalformedRequestError(f"a frame of {len(frame)} bytes is too short for a request header")
+    return RequestHead(*_HEADER.unpack_from(frame))
+
+
+def read_request(frame: bytes, head: RequestHead) -> tuple[str | None, Any]:
+    """``(client id, kio request)`` of a frame without its length prefix."""
+    try:
+        schema = load_request_schema(head.api_key, head.version)
+        header, header_size = entity_reader(schema.__header_schema__)(frame, 0)
+        body, _ = entity_reader(schema)(frame, header_size)
+    except Exception as cause:  # kio's native readers raise many types; each means the same here
+        raise MalformedRequestError(f"API key {head.api_key} v{head.version}: {cause}") from cause
+    return header.client_id, body
+
+
+def encode_answer(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
+    """A whole frame, length prefix included. ``version`` overrides the request's (ApiVersions answers in v0)."""
+    schema = load_response_schema(head.api_key, head.version if version is None else version)
+    body = io.BytesIO()
+    body.write(struct.pack(">i", head.correlation_id))
+    if schema.__flexible__ and head.api_key != _API_VERSIONS_KEY:
+        body.write(b"\0")  # no tagged fields in the header; ApiVersions keeps the old header for clients that probe
+    entity_writer(schema)(body, _build(schema, answer))
+    payload = body.getvalue()
+    return struct.pack(">i", len(payload)) + payload
+
+
+def has_version(api_key: int, version: int) -> bool:
+    """Whether kio can read this version at all."""
+    try:
+        load_request_schema(api_key, version)
+    except UnknownEntity:
+        return False
+    return True
+
+
+def _milliseconds(value: int) -> timedelta:
+    return timedelta(milliseconds=value)
+
+
+def _instant(value: int | None) -> datetime | None:
+    return None if value is None or value < 0 else datetime.fromtimestamp(value / 1000, UTC)
+
+
+_CONVERT: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
+    {
+        "error_code": ErrorCode,
+        "timedelta_i32": _milliseconds,
+        "timedelta_i64": _milliseconds,
+        "datetime_i64": _instant,
+    }
+)
+
+_EMPTY: Final[Mapping[str, object]] = MappingProxyType(
+    {"error_code": ErrorCode.none, "string": "", "bool": False, "timedelta_i32": timedelta(0), "uuid": None}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How one field of a kio message is filled from a plain value."""
+
+    name: str
+    is_array: bool
+    convert: Callable[[Any], object]
+    default: object
+
+    def fill(self, values: Mapping[str, object]) -> object:
+        if self.name not in values:
+            return self.default
+        value = values[self.name]
+        if not self.is_array:
+            return self.convert(value)
+        return None if value is None else tuple(map(self.convert, value))  # type: ignore[call-overload]
+
+
+def _build(entity: Any, values: Mapping[str, object]) -> Any:
+    return entity(**{shape.name: shape.fill(values) for shape in _shapes(entity)})
+
+
+@cache
+def _shapes(entity: Any) -> tuple[_Shape, ...]:
+    return tuple(_shape(field) for field in fields(entity))
+
+
+def _shape(field: Field[Any]) -> _Shape:
+    parts = set(_flatten(field.type))
+    is_array = tuple in parts
+    nested = next((part for part in parts if is_dataclass(part)), None)
+    kafka_type = field.metadata.get("kafka_type", "")
+    if nested is not None:
+        convert: Callable[[Any], object] = lambda values: _build(nested, values)  # noqa: E731
+    else:
+        convert = _CONVERT.get(kafka_type, lambda value: value)
+    if field.default is not MISSING:
+        default: object = field.default
+    elif is_array:
+        default = ()
+    else:
+        default = None if NoneType in parts else _EMPTY.get(kafka_type, 0)
+    return _Shape(field.name, is_array, convert, default)
+
+
+def _flatten(annotation: Any) -> Iterator[Any]:
+    arguments = [argument for argument in get_args(annotation) if argument is not Ellipsis]
+    if not arguments:
+        yield annotation
+    if getattr(annotation, "__origin__", None) is tuple:
+        yield tuple
+    for argument in arguments:
+        yield from _flatten(argument)
