@@ -1,0 +1,46 @@
+"""``spark-kafka-sink``: reads the command line and hands over to one subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+import spark_kafka_sink
+from spark_kafka_sink.cli import broker
+from spark_kafka_sink.errors import KafkaError
+
+COMMANDS = (broker,)
+
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="spark-kafka-sink",
+        description='A Kafka sink for PySpark, format("pykafka"), and what helps to try it.',
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 when done, 1 after one ``error:`` line, 2 for a wrong command line, 130 after Ctrl-C."""
+    arguments = parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        code: int = arguments.run(arguments)
+    except KafkaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

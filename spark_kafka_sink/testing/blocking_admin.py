@@ -1,0 +1,114 @@
+"""The three questions a test asks a broker, each over a connection of its own; no client keeps running behind it."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.errors import BrokerError
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.response import MetadataResponse
+
+Address = tuple[str, int]
+
+REQUEST_TIMEOUT_S = 10.0
+_CORRELATION_ID = 1
+
+
+def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
+    """Metadata of ``topics`` as this broker sees it, without creating any. ``OSError`` when it is out of reach."""
+    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.metadata.v12.response import MetadataResponse
+    from kio.schema.types import TopicName
+
+    wanted = None
+    if topics is not None:
+        wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(topic)) for topic in topics)
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    answer: MetadataResponse = _exchange(address, request, MetadataResponse)
+    return answer
+
+
+def create_topic(address: Address, name: str, partitions: int, replication: int, configs: Mapping[str, str]) -> None:
+    """CreateTopics of one topic; raises ``BrokerError`` with Kafka's own message."""
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+    from kio.schema.create_topics.v7.response import CreateTopicsResponse
+    from kio.schema.types import TopicName
+    from kio.static.primitive import i16, i32
+
+    topic = CreatableTopic(
+        name=TopicName(name),
+        num_partitions=i32(partitions),
+        replication_factor=i16(replication),
+        assignments=(),
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
+    )
+    answer: CreateTopicsResponse = _exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
+    for result in answer.topics:
+        if result.error_code.value:
+            _refuse(result.error_code, f"Topic {name} was not created: {result.error_message}")
+
+
+def delete_topic(address: Address, name: str) -> None:
+    """DeleteTopics of one topic; raises ``BrokerError`` with Kafka's own message."""
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
+    from kio.schema.types import TopicName
+    from kio.static.constants import uuid_zero
+    from kio.static.primitive import i32Timedelta
+
+    request = DeleteTopicsRequest(
+        topics=(DeleteTopicState(name=TopicName(name), topic_id=uuid_zero),),
+        timeout=i32Timedelta.parse(timedelta(seconds=REQUEST_TIMEOUT_S)),
+    )
+    answer: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
+    for result in answer.responses:
+        if result.error_code.value:
+            _refuse(result.error_code, f"Topic {name} was not deleted: {result.error_message}")
+
+
+def _refuse(code: Any, message: str) -> None:
+    raise BrokerError(code.value, code.name.upper(), f"{code.name.upper()}: {message}")
+
+
+def _exchange(address: Address, request: Any, response_type: Any) -> Any:
+    """One request on a connection of its own. All versions used here have flexible headers."""
+    from kio.schema.request_header.v2.header import RequestHeader
+    from kio.schema.response_header.v1.header import ResponseHeader
+    from kio.serial import entity_reader, entity_writer
+    from kio.static.primitive import i16, i32
+
+    header = RequestHeader(
+        request_api_key=i16(request.__api_key__),
+        request_api_version=i16(request.__version__),
+        correlation_id=i32(_CORRELATION_ID),
+        client_id="local-kafka",
+    )
+    frame = io.BytesIO()
+    entity_writer(RequestHeader)(frame, header)
+    entity_writer(type(request))(frame, request)
+    with socket.create_connection(address, REQUEST_TIMEOUT_S) as connection:
+        connection.sendall(struct.pack(">i", frame.tell()) + frame.getvalue())
+        (size,) = struct.unpack(">i", _read(connection, 4))
+        answer = _read(connection, size)
+    _, body = entity_reader(ResponseHeader)(answer, 0)
+    response, _ = entity_reader(response_type)(answer, body)
+    return response
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    received = bytearray()
+    while len(received) < size:
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
+        chunk = connection.recv(size - len(received))
+        if not chunk:
+            raise ConnectionResetError("The broker closed the connection.")
+        received += chunk
+    return bytes(received)

@@ -1,0 +1,86 @@
+"""Child processes that cannot outlive this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spark_kafka_sink.testing import process_guard
+
+START_DEADLINE_S = 30.0
+
+
+class GuardedProcess:
+    """A command in a process group of its own, ended with its parent even when that one is killed with -9.
+
+    ``command`` is started at once; its output goes to the end of the file ``log``. ``scratch`` is a folder to remove
+    when the parent dies without closing this. A fork of the parent does not count as the parent. Signals go to the
+    whole group.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), str(scratch or ""), *command]
+        with log.open("ab") as output:
+            self._guard = subprocess.Popen(
+                guard,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,  # Ctrl-C in a terminal is the parent's to handle
+            )
+        assert self._guard.stdout is not None
+        with self._guard.stdout:
+            first_line = self._guard.stdout.readline()
+        if not first_line.strip():
+            self._guard.wait(START_DEADLINE_S)
+            raise OSError(f"{command[0]} did not start:\n{tail(log)}")
+        self.pid = int(first_line)
+
+    def poll(self) -> int | None:
+        """Exit code, 128 + n after signal n; None while it runs."""
+        return self._guard.poll()
+
+    def wait(self, timeout_s: float) -> int:
+        """Exit code; raises ``subprocess.TimeoutExpired`` when it still runs after ``timeout_s`` seconds."""
+        return self._guard.wait(timeout_s)
+
+    def send_signal(self, signum: signal.Signals) -> None:
+        """To every process of the group; nothing when it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signum)
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """SIGTERM, and SIGKILL after ``timeout_s`` seconds; returns the exit code."""
+        self.send_signal(signal.SIGTERM)
+        try:
+            return self.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return self.kill()
+
+    def kill(self) -> int:
+        """SIGKILL, which also ends a stopped process; returns the exit code."""
+        self.send_signal(signal.SIGKILL)
+        return self.wait(START_DEADLINE_S)
+
+
+def tail(log: Path, lines: int = 40) -> str:
+    """The last lines of a log file, for an error message."""
+    if not log.exists():
+        return "(no log)"
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(the log is empty)"

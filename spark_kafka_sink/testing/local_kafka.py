@@ -1,0 +1,291 @@
+"""A real Apache Kafka on this machine for as long as a ``with`` block lasts: KRaft, needs Java 17, no containers."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.testing import blocking_admin
+from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.java import find_java
+from spark_kafka_sink.testing.kafka_jars import kafka_jars
+from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponsePartition
+
+DEFAULT_VERSION = "4.1.1"
+DEADLINE_S = 60.0
+_POLL_S = 0.05
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_JVM_FLAGS = (
+    "-Xmx512m",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",  # else hundreds of lines of defaults
+)
+
+
+class LocalKafkaError(KafkaError):
+    """The local Kafka did not do as it was told; the message ends with its log."""
+
+
+class LocalKafka:
+    """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
+
+    Also after kill -9 of this process nothing is left. ``nodes`` brokers, each a controller too, numbered from 1,
+    listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache Kafka from 3.9 on,
+    fetched once. ``properties`` go into every ``server.properties`` and win. ``listeners`` adds listeners: name →
+    security protocol (``{"SECURE": "SASL_SSL"}``), each with a port of its own (``servers("SECURE")``).
+
+    Methods raise ``LocalKafkaError``, or ``BrokerError`` when a broker refuses. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        version: str = DEFAULT_VERSION,
+        properties: Mapping[str, str] = _NOTHING,
+        port: int | None = None,
+        listeners: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        if nodes < 1:
+            raise LocalKafkaError(f"A Kafka of {nodes} nodes cannot start.")
+        self.version = version
+        self._node_count = nodes
+        self._properties = dict(properties)
+        self._listeners = dict(listeners)
+        self._first_port = port
+        self._nodes: dict[int, KafkaNode] = {}
+        self._owner = os.getpid()
+
+    def __enter__(self) -> Self:
+        self._java = find_java()
+        self._jars = kafka_jars(self.version)
+        self.folder = Path(tempfile.mkdtemp(prefix="local-kafka-"))
+        try:
+            self._lay_out()
+            self._format()
+            for node in self._nodes.values():
+                self._launch(node)
+            for node in self._nodes.values():
+                self._await_ready(node)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kills the brokers, paused ones too, and removes their data. A second call, or one in a fork, does nothing."""
+        if os.getpid() != self._owner:
+            return
+        for node in self._nodes.values():
+            if node.process is not None:
+                node.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every node, up or down, with commas between."""
+        return self.servers(CLIENTS)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return tuple(self._nodes)
+
+    def servers(self, listener: str) -> str:
+        """``bootstrap_servers`` of one listener."""
+        return ",".join("{}:{}".format(*node.address(listener)) for node in self._nodes.values())
+
+    def alive(self, node: int) -> bool:
+        """Whether the node's process exists; a paused one does."""
+        return self._nodes[node].alive()
+
+    def log_tail(self, node: int) -> str:
+        """The last lines the broker logged."""
+        return tail(self._nodes[node].log)
+
+    # -- trouble ------------------------------------------------------------------------------------------------------
+
+    def kill(self, node: int) -> None:
+        """SIGKILL: what the page cache holds is kept, nothing is announced."""
+        self._process(node).kill()
+        self._nodes[node].paused = False
+
+    def stop(self, node: int) -> None:
+        """A controlled shutdown: leaders move away first. SIGKILL when that takes longer than 60 s."""
+        self._process(node).stop(DEADLINE_S)
+
+    def start(self, node: int) -> None:
+        """Starts a killed or stopped node on its old ports and data; returns when it answers."""
+        if self.alive(node):
+            raise LocalKafkaError(f"Node {node} is running.")
+        self._launch(self._nodes[node])
+        self._await_ready(self._nodes[node])
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: connections stay open and nothing answers, like a machine that swaps or a disk that hangs."""
+        self._process(node).send_signal(signal.SIGSTOP)
+        self._nodes[node].paused = True
+
+    def resume(self, node: int) -> None:
+        """SIGCONT after ``pause``."""
+        self._process(node).send_signal(signal.SIGCONT)
+        self._nodes[node].paused = False
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] = _NOTHING, replication: int | None = None
+    ) -> None:
+        """Returns when every node knows the topic and every partition has its leader and all replicas in sync.
+
+        ``replication``: number of replicas, default one per node, at most 3.
+        """
+        factor = min(self._node_count, 3) if replication is None else replication
+        blocking_admin.create_topic(self._any_address(), name, partitions, factor, configs)
+        self.await_in_sync(name)
+
+    def delete_topic(self, name: str) -> None:
+        """Returns when no node knows the topic any more."""
+        blocking_admin.delete_topic(self._any_address(), name)
+        self._await(lambda: not any(self._partitions(node, name) for node in self._answering()), f"{name} is deleted")
+
+    def await_in_sync(self, topic: str) -> None:
+        """Waits (60 s) until every node that answers sees a leader and all replicas in sync for each partition."""
+
+        def in_sync_on(node: KafkaNode) -> bool:
+            partitions = self._partitions(node, topic)
+            # A broker publishes metadata a moment before it has the log, and until then refuses its clients.
+            logs = [
+                (node.data / f"{topic}-{p.partition_index}").is_dir() for p in partitions if node.id in p.replica_nodes
+            ]
+            synced = [p.leader_id >= 0 and set(p.isr_nodes) == set(p.replica_nodes) for p in partitions]
+            return bool(partitions) and all(synced) and all(logs)
+
+        self._await(lambda: all(map(in_sync_on, self._answering())), f"all replicas of {topic} are in sync")
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Node id of the partition's leader, -1 when it has none."""
+        for info in self._partitions(self._answering()[0], topic):
+            if info.partition_index == partition:
+                return int(info.leader_id)
+        raise LocalKafkaError(f"There is no partition {topic}-{partition}.")
+
+    def log_dir(self, topic: str, partition: int, node: int | None = None) -> Path:
+        """The partition's folder on ``node`` (default: the first node that has one)."""
+        nodes = self._nodes.values() if node is None else [self._nodes[node]]
+        for each in nodes:
+            folder = each.data / f"{topic}-{partition}"
+            if folder.is_dir():
+                return folder
+        raise LocalKafkaError(f"No node has a replica of {topic}-{partition}.")
+
+    def dump_log_segments(self, topic: str, partition: int, node: int | None = None) -> str:
+        """What Kafka's own ``DumpLogSegments --deep-iteration`` prints of all segments; it decodes every record."""
+        segments = sorted(str(segment) for segment in self.log_dir(topic, partition, node).glob("*.log"))
+        with zipfile.ZipFile(self._jars / f"kafka-tools-{self.version}.jar") as tools:
+            moved = "org/apache/kafka/tools/DumpLogSegments.class" in tools.namelist()
+        main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
+        return self._run_tool(main_class, "--deep-iteration", "--files", ",".join(segments))
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        names = (CLIENTS, CONTROLLER, *self._listeners)
+        free = iter(free_ports(self._node_count * len(names)))
+        for id_ in range(1, self._node_count + 1):
+            ports = {name: next(free) for name in names}
+            if self._first_port is not None:
+                ports[CLIENTS] = self._first_port + id_ - 1
+                if not is_free(ports[CLIENTS]):
+                    raise LocalKafkaError(f"Port {ports[CLIENTS]} is in use; choose another one.")
+            self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports)
+        nodes = list(self._nodes.values())
+        for node in nodes:
+            node.folder.mkdir()
+            properties = broker_properties(node, nodes, self._listeners, self._properties)
+            lines = (f"{name}={value}\n" for name, value in properties.items())
+            node.properties_file.write_text("".join(lines))
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        for node in self._nodes.values():
+            self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.properties_file))
+
+    def _run_tool(self, main_class: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._java_command("-XX:TieredStopAtLevel=1"), main_class, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("\tat "))
+            raise LocalKafkaError("\n".join([f"{main_class} failed:", *said]))
+        return done.stdout
+
+    def _java_command(self, *flags: str) -> list[str]:
+        return [str(self._java), *_JVM_FLAGS, *flags, "-cp", f"{self._jars}/*"]
+
+    def _launch(self, node: KafkaNode) -> None:
+        command = [*self._java_command(), "kafka.Kafka", str(node.properties_file)]
+        node.paused = False
+        node.process = GuardedProcess(command, log=node.log, cwd=node.folder, scratch=self.folder)
+
+    def _await_ready(self, node: KafkaNode) -> None:
+        def ready() -> bool:
+            if not node.alive():
+                raise LocalKafkaError(f"Kafka {self.version} node {node.id} ended at once:\n{tail(node.log)}")
+            try:
+                known = {int(broker.node_id) for broker in self._metadata(node).brokers}
+            except OSError:
+                return False
+            return known.issuperset(each.id for each in self._answering())
+
+        self._await(ready, f"node {node.id} answers", node)
+
+    def _await(self, condition: Callable[[], bool], what: str, node: KafkaNode | None = None) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                log = tail((node or self._nodes[1]).log)
+                raise LocalKafkaError(f"Waited {DEADLINE_S:.0f} s in vain until {what}:\n{log}")
+            time.sleep(_POLL_S)
+
+    def _partitions(self, node: KafkaNode, topic: str) -> tuple[MetadataResponsePartition, ...]:
+        return self._metadata(node, topic).topics[0].partitions
+
+    def _metadata(self, node: KafkaNode, *topics: str) -> MetadataResponse:
+        return blocking_admin.metadata(node.address(), topics)
+
+    def _answering(self) -> list[KafkaNode]:
+        nodes = [node for node in self._nodes.values() if node.answers()]
+        if not nodes:
+            raise LocalKafkaError("No node is running.")
+        return nodes
+
+    def _any_address(self) -> tuple[str, int]:
+        return self._answering()[0].address()
+
+    def _process(self, node: int) -> GuardedProcess:
+        process = self._nodes[node].process
+        if process is None or process.poll() is not None:
+            raise LocalKafkaError(f"Node {node} is not running.")
+        return process
