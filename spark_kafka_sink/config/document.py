@@ -14,17 +14,15 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def option_rows(options: Iterable[Option]) -> tuple[Sequence[str], list[list[str]]]:
+    """Head and rows of a table of options that may be given."""
+    head = ("option", "default", "valid values", "what it does")
+    return head, [[f"`{o.name}`", _default(o), _valid(o), o.doc] for o in options]
+
+
 def producer_options() -> str:
     """All options of Kafka's producer, a section for each thing this package does with them."""
-    supported = [option for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED]
-    sections = [
-        "## Kafka's producer options: `kafka.<name>`",
-        "Names, defaults and valid values are those of the Java producer 4.x. Times are milliseconds, sizes bytes.",
-        markdown_table(
-            ("option", "default", "valid values", "importance", "what it does"),
-            ([f"`{o.name}`", _default(o), _valid(o), o.importance, o.doc] for o in supported),
-        ),
-    ]
+    sections = [markdown_table(*option_rows(o for o in PRODUCER_OPTIONS if o.status is Status.SUPPORTED))]
     for status, text in _OTHERS.items():
         options = [option for option in PRODUCER_OPTIONS if option.status is status]
         sections += [f"### {status.value.capitalize()}", text]

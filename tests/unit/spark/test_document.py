@@ -1,0 +1,33 @@
+"""The option tables in the documentation are the ones the code uses."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.spark.document import filled
+from spark_kafka_sink.spark.options import SINK_OPTIONS
+
+ROOT = Path(__file__).parents[3]
+REFRESH = "run: python -m spark_kafka_sink.spark.document README.md docs/options.md"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/options.md"])
+def test_the_page_is_fresh(page):
+    text = (ROOT / page).read_text()
+    assert filled(text) == text, REFRESH
+
+
+def test_every_option_is_documented():
+    text = (ROOT / "docs/options.md").read_text()
+    names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS)]
+    assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_a_stale_block_is_replaced_and_the_rest_left():
+    page = "a\n<!-- options:sink -->\nold\n<!-- options:end -->\nb\n"
+    fresh = filled(page)
+    assert fresh.startswith("a\n<!-- options:sink -->\n\n| option |")
+    assert fresh.endswith("\n\n<!-- options:end -->\nb\n")
+    assert "old" not in fresh
+    assert filled(fresh) == fresh

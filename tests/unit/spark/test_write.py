@@ -1,0 +1,137 @@
+"""A task's write: every row appended and acknowledged before the commit message, one producer from task to task."""
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.accumulator.batch import BatchOutcome
+from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.schema import RowLayout
+
+OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "a:1"})
+LAYOUT = RowLayout(value=0, topic=1)
+
+
+class FakeProducer:
+    """Delivers what was appended when it is flushed: all of it to partition 0, offsets counted on per topic."""
+
+    def __init__(self, config):
+        self.config = config
+        self.appended = []
+        self.next_offsets = {}
+        self.append_error = None
+        self.delivery_error = None
+        self.closed = False
+
+    def append_columns(self, topic, columns, partitions, receipt):
+        if self.append_error is not None:
+            raise self.append_error
+        receipt.expect(1)
+        self.appended.append((topic, columns.value.to_pylist(), receipt))
+
+    def flush(self):
+        for topic, values, receipt in self.appended:
+            first = self.next_offsets.get(topic, 0)
+            self.next_offsets[topic] = first + len(values)
+            receipt.batch_completed(
+                BatchOutcome(
+                    partition=TopicPartition(topic, 0),
+                    base_offset=first,
+                    log_append_time=-1,
+                    first=0,
+                    count=len(values),
+                    size=sum(map(len, values)),
+                    error=self.delivery_error,
+                )
+            )
+        self.appended = []
+
+    def is_alive(self):
+        return not self.closed
+
+    def close(self, timeout_ms):
+        self.closed = True
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The producers that were opened."""
+    producers = []
+
+    def open_producer(config):
+        producers.append(FakeProducer(config))
+        return producers[-1]
+
+    cache = ProducerCache(open_producer)
+    monkeypatch.setattr(module, "PRODUCERS", cache)
+    yield producers
+    cache.close()
+
+
+def batch(*rows):
+    return pa.record_batch(
+        {"value": [value for value, _ in rows], "topic": pa.array([t for _, t in rows], pa.string())}
+    )
+
+
+def write(*batches, layout=LAYOUT, options=OPTIONS):
+    return module.write_rows(iter(batches), layout, options)
+
+
+def test_the_message_counts_what_went_to_each_partition(opened):
+    message = write(batch(("a", "x"), ("bb", "y"), ("c", "x")), batch(("d", "x")))
+    assert message == KafkaCommitMessage((PartitionWrite("x", 0, 3, 3, 0, 2), PartitionWrite("y", 0, 1, 2, 0, 0)))
+    assert opened[0].config == OPTIONS.producer
+
+
+def test_the_producer_is_kept_for_the_next_task(opened):
+    write(batch(("a", "x")))
+    message = write(batch(("b", "x")))
+    assert message.writes == (PartitionWrite("x", 0, 1, 1, 1, 1),)
+    assert len(opened) == 1
+    assert opened[0].is_alive()
+
+
+def test_a_task_without_rows_opens_no_producer(opened):
+    assert write() == write(batch(), batch()) == KafkaCommitMessage()
+    assert opened == []
+
+
+def test_empty_batches_between_others_change_nothing(opened):
+    assert write(batch(), batch(("a", "x")), batch()).writes == (PartitionWrite("x", 0, 1, 1, 0, 0),)
+
+
+def test_a_row_at_fault_is_numbered_in_its_task_and_ends_the_producer(opened):
+    with pytest.raises(InvalidRecordError, match=r"contains a null topic.*row 3 of the task"):
+        write(batch(("a", "x"), ("b", "x")), batch(("c", "x"), ("d", None)))
+    assert opened[0].closed
+    write(batch(("e", "x")))
+    assert len(opened) == 2
+
+
+def test_an_error_of_the_engine_about_a_row_is_numbered_in_its_task(opened):
+    write(batch(("a", "x")))
+    opened[0].append_error = RecordTooLargeError("The message is 9 bytes when serialized", 1)
+    with pytest.raises(RecordTooLargeError) as raised:
+        write(batch(), batch(("a", "x"), ("b", "y"), ("c", "x")), options=OPTIONS)
+    assert str(raised.value) == "The message is 9 bytes when serialized (row 2 of the task, counted from 0)"
+
+
+def test_other_errors_of_the_engine_pass_as_they_are(opened):
+    write(batch(("a", "x")))
+    opened[0].append_error = KafkaTimeoutError("Topic x not present in metadata after 1500 ms.")
+    with pytest.raises(KafkaTimeoutError, match=r"^Topic x not present in metadata after 1500 ms\.$"):
+        write(batch(("a", "x")))
+    assert opened[0].closed
+
+
+def test_a_batch_that_was_not_delivered_fails_the_task(opened):
+    write(batch(("a", "x")))
+    opened[0].delivery_error = KafkaTimeoutError("Expiring 1 record(s) for x-0")
+    with pytest.raises(KafkaTimeoutError, match="Expiring"):
+        write(batch(("a", "x")))
+    assert opened[0].closed
