@@ -1,7 +1,7 @@
 """Writes the option tables into the documentation.
 
 ``python -m spark_kafka_sink.spark.document README.md docs/options.md`` fills what stands between the markers of a page:
-``<!-- options:sink -->`` (the sink's own options) or ``<!-- options:kafka -->`` (Kafka's), and ``<!-- options:end -->``.
+``<!-- options:sink -->`` (the sink's own) or ``<!-- options:kafka -->`` (Kafka's), and ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
