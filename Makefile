@@ -1,0 +1,61 @@
+# Everything here sets itself up: `make demo` and `make test` work on a fresh clone with Python 3.11 or newer.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+READY := .venv/.ready
+# What there is of the folders that hold Python next to the package.
+SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock" pyproject.toml
+
+.PHONY: help setup demo test test-fast test-all test-spark check format bench lock build clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## uv, the locked environment in .venv, a Java 17 or newer
+
+$(READY): requirements/dev.txt pyproject.toml .ci/setup
+	@.ci/setup .venv requirements/dev.txt
+	@touch $@
+
+demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
+	@$(BIN)/spark-kafka-sink demo $(if $(BROKER),--broker $(BROKER))
+
+test: $(READY) ## all tests but the slow ones (20 minutes on 2 cores)
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-fast: $(READY) ## what needs no JVM (a minute)
+	@$(BIN)/python -m pytest -m "not jvm and not slow" $(ARGS)
+
+test-all: $(READY) ## every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-spark: ## the Spark tests on another Spark (SPARK=4.1 or 4.3), in an environment of its own
+	@.ci/setup .venv-spark-$(SPARK) requirements/spark-$(SPARK).txt
+	@.venv-spark-$(SPARK)/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
+
+check: $(READY) ## lint, format, types, import rules
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## let ruff put the code in form
+	@$(BIN)/ruff format $(SOURCES)
+	@$(BIN)/ruff check --fix $(SOURCES)
+
+bench: $(READY) ## rows per second, next to Spark's own sink
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## compile requirements/*.txt anew
+	@$(LOCK) --output-file requirements/base.txt
+	@$(LOCK) --all-extras requirements/spark-4.2.in --output-file requirements/dev.txt
+	@$(LOCK) --all-extras requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
+	@$(LOCK) --all-extras requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+
+build: $(READY) ## wheel and sdist in dist/
+	@uv build --quiet
+
+clean: ## remove everything that make has made
+	@rm -rf .venv .venv-spark-* .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
