@@ -166,9 +166,9 @@ def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
         raise InvalidRecordError(
             f"cannot write a column of type {kind} as headers: it must be array<struct<key:string,value:binary>> or map"
         )
-    counts: Int64Array = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if pt.is_map(kind):
         array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    counts: Int64Array = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     # Both flattens leave out what null parents still span and respect slices.
     entries = array.flatten()
     names = [entries.type.field(place).name for place in range(entries.type.num_fields)]

@@ -27,6 +27,7 @@ class BatchView:
 
     position: int
     size: int
+    crc_ok: bool
     base_offset: int
     partition_leader_epoch: int
     magic: int
@@ -39,7 +40,6 @@ class BatchView:
     producer_epoch: int
     base_sequence: int
     record_count: int
-    crc_ok: bool
 
     @property
     def codec_id(self) -> int:
@@ -97,7 +97,7 @@ def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> li
         base_offset, length, *fields = _FIXED_PART.unpack_from(data, position)
         size = length + _BEFORE_LENGTH_ENDS
         crc_ok = crc32c(memoryview(data)[position + _BEFORE_ATTRIBUTES : position + max(size, 0)]) == fields[2]
-        view = BatchView(position, size, base_offset, *fields, crc_ok=crc_ok)
+        view = BatchView(position, size, crc_ok, base_offset, *fields)
         if view.magic != 2:
             raise CorruptRecordError(f"byte {position}: magic {view.magic} instead of 2")
         if view.size < _FIXED_PART.size:
