@@ -15,17 +15,20 @@ def group_by_partition(partitions: npt.NDArray[np.int32]) -> tuple[list[Run], np
 
     Unkeyed rows come in long runs (sticky partitioning): those are not sorted, and a partition may have several runs.
     """
-    runs = _runs(partitions)
-    if len(runs) * _FEW_ROWS_PER_RUN <= len(partitions) or len(runs) == 1:
-        return runs, None
+    starts = _run_starts(partitions)
+    if len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1:
+        return _runs(partitions, starts), None
     # numpy sorts 16-bit integers by radix, wider ones several times slower
     narrow = partitions.astype(np.uint16) if int(partitions.max()) < 1 << 16 else partitions
     order = np.argsort(narrow, kind="stable")
-    return _runs(partitions[order]), order
+    grouped = partitions[order]
+    return _runs(grouped, _run_starts(grouped)), order
 
 
-def _runs(partitions: npt.NDArray[np.int32]) -> list[Run]:
-    starts = np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
-    firsts = partitions[starts].tolist()
+def _run_starts(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+    return np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
+
+
+def _runs(partitions: npt.NDArray[np.int32], starts: npt.NDArray[np.intp]) -> list[Run]:
     bounds = [*starts.tolist(), len(partitions)]
-    return [Run(*run) for run in zip(firsts, bounds, bounds[1:], strict=False)]
+    return [Run(*run) for run in zip(partitions[starts].tolist(), bounds, bounds[1:], strict=False)]

@@ -44,7 +44,7 @@ class SenderThread:
         self._closing.set()
         self.wakeup()
         if not self.is_current and self._thread.ident is not None:
-            self._thread.join((timeout_ms + _GRACE_MS) / 1000.0)
+            self._thread.join(min(timeout_ms + _GRACE_MS, _LONGEST_JOIN_MS) / 1000.0)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -74,3 +74,6 @@ class SenderThread:
 
 _GRACE_MS = 2_000.0
 """How much longer than it was granted the thread may take to end: one turn, not one request."""
+
+_LONGEST_JOIN_MS = 86_400_000.0
+"""A lock's timeout holds no infinity; delivery.timeout.ms ends the wait long before."""
