@@ -260,7 +260,9 @@ class NetworkClient:
             self._completed.append((sent.request, response))
 
     def _failed(self, state: NodeState, error: KafkaError) -> None:
-        _log.log(logging.DEBUG if state.warned else logging.WARNING, "%s", error)
+        unused = state.connection is not None and state.connection.stage is Stage.READY and not state.connection.load
+        _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
+        state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)

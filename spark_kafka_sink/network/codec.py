@@ -87,7 +87,7 @@ def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
 def _after_tagged_fields(data: bytes | memoryview) -> int:
     count, offset = read_unsigned_varint(data, 0)
     for _ in range(count):
-        _tag, offset = read_unsigned_varint(data, offset)
-        size, offset = read_unsigned_varint(data, offset)
-        offset += size
+        offset += read_unsigned_varint(data, offset)[1]
+        size, read = read_unsigned_varint(data, offset)
+        offset += read + size
     return offset

@@ -140,7 +140,7 @@ class Connection:
         self.last_active = now
         for frame in self._frames.feed(data):
             sent = self._answered_request(frame)
-            body = memoryview(frame)[CORRELATION_ID_BYTES:]
+            body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
             if sent.request is not None:
                 self.answered = True
                 yield sent, body
@@ -180,14 +180,16 @@ class Connection:
         waited = now - late.sent_at
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
 
-    def _answered_request(self, frame: bytes) -> InFlight:
+    def _answered_request(self, frame: bytearray) -> InFlight:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
         if not self.in_flight:
-            raise WrongProtocolError(f"{self.node} answered {correlation_id} though nothing was asked")
+            raise WrongProtocolError(
+                f"{self.node} sent a frame though nothing was asked: is this the port of a Kafka listener?"
+            )
         sent = self.in_flight.popleft()
         if sent.correlation_id != correlation_id:
             self.in_flight.appendleft(sent)
-            raise WrongProtocolError(
+            raise NetworkError(
                 f"{self.node} answered request {correlation_id} instead of {sent.correlation_id}: "
                 f"answers must come in the order of the requests"
             )

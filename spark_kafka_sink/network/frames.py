@@ -28,7 +28,7 @@ class FrameBuffer:
         self._buffer = bytearray()
         self._peer = peer
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Iterator[bytearray]:
         """The frames, without their sizes, that ``data`` completes. Read it to its end before feeding more.
 
         Raises ``WrongProtocolError`` at a size no broker sends; the buffer is of no use afterwards.
@@ -43,7 +43,7 @@ class FrameBuffer:
             end = start + SIZE_BYTES + size
             if len(buffer) < end:
                 break
-            yield bytes(buffer[start + SIZE_BYTES : end])
+            yield buffer[start + SIZE_BYTES : end]
             start = end
         del buffer[:start]
 

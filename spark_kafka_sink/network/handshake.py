@@ -59,9 +59,9 @@ def negotiate_api_versions(peer: str) -> Handshake:
         data = yield _api_versions_request(version)
         try:
             answer: Any = decode_response(data, response_type(API_VERSIONS, version))
-        except NetworkError:
+        except NetworkError as error:
             if version == 0:
-                raise
+                raise NetworkError(f"{peer} gave ApiVersions an answer that cannot be read: {error}") from error
             # A broker that does not know the version answers in v0.
             version = _next_version(data, version)
             continue

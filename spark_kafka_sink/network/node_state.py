@@ -39,7 +39,6 @@ class NodeState:
         self.last_error = str(error)
         self.next_attempt_at = now + reconnect_backoff.delay(self.failures)
         self.failures += 1
-        self.warned = True
 
     def failed_series_ended(self) -> None:
         self.failures = 0

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+
+RANGES = {0: (3, 13), 3: (0, 13), 18: (0, 4), 26: (0, 5)}
+
+
+class Turns:
+    """A client on a scripted transport, turned by hand."""
+
+    def __init__(self, ranges: dict[int, tuple[int, int]] = RANGES, **config: float) -> None:
+        self.clock = ManualClock()
+        self.transport = ScriptedTransport(self._answer, accept_all=True)
+        self.client = NetworkClient(NetworkConfig(client_id="me", **config), self.transport, Random(3))
+        self.responses: list[Response] = []
+        self.ranges = ranges
+
+    def _answer(self, request: SentRequest):
+        return api_versions_response(request, self.ranges) if request.api == "api_versions" else None
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    def turn(self, ms: float = 0) -> None:
+        """Everything that is due after ``ms``, until nothing more comes."""
+        self.clock.advance(ms)
+        while events := self.transport.poll(0):
+            self.client.handle(events, self.now)
+        self.client.expire(self.now)
+
+    def ready(self, node: Node) -> bool:
+        return self.client.ready(node, self.now)
+
+    def make_ready(self, node: Node) -> int:
+        """Connects and shakes hands; returns the connection's id."""
+        self.ready(node)
+        self.turn()
+        assert self.ready(node)
+        return self.transport.last_connection()
+
+    def request(self, **fields) -> Request:
+        request = kio_request("end_txn", 3, 3, lambda module, _version: end_txn(module), self.responses.append)
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return request
+
+    def send(self, node: Node, **fields) -> None:
+        self.client.send(node.id, self.request(**fields), self.now)
+
+
+def end_txn(module):
+    return module.EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, committed=True)
+
+
+def end_txn_response(throttle_ms: int = 0):
+    from datetime import timedelta
+
+    from kio.schema.errors import ErrorCode
+
+    throttle = timedelta(milliseconds=throttle_ms)
+    return schema("end_txn", 3).EndTxnResponse(throttle_time=throttle, error_code=ErrorCode.none)
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+@pytest.fixture
+def make_turns() -> type[Turns]:
+    return Turns
+
+
+@pytest.fixture
+def answer_end_txn():
+    return end_txn_response
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node(1, "b", 9092)

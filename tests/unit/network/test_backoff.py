@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+
+
+class _MiddleRandom(Random):
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+def test_doubles_up_to_the_maximum():
+    backoff = ExponentialBackoff(100, 1000, _MiddleRandom())
+    assert [backoff.delay(attempts) for attempts in range(6)] == pytest.approx([100, 200, 400, 800, 1000, 1000])
+
+
+def test_jitter_is_twenty_percent_and_never_exceeds_the_maximum():
+    backoff = ExponentialBackoff(100, 1000, Random(7))
+    first = [backoff.delay(0) for _ in range(500)]
+    assert 80 <= min(first) < 83
+    assert 117 < max(first) <= 120
+    late = [backoff.delay(10**9) for _ in range(500)]
+    assert 800 <= min(late) < 830
+    assert max(late) == 1000
+
+
+@pytest.mark.parametrize(("initial", "maximum"), [(0, 0), (0, 1000), (1000, 50), (50, 50)])
+def test_odd_configurations_stay_within_the_maximum(initial, maximum):
+    backoff = ExponentialBackoff(initial, maximum, Random(7))
+    assert all(0 <= backoff.delay(attempts) <= maximum for attempts in range(100))

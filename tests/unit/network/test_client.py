@@ -1,0 +1,455 @@
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    NetworkError,
+    ProducerClosedError,
+    UnsupportedVersionError,
+    WrongProtocolError,
+)
+from spark_kafka_sink.model import Node
+
+
+def test_is_ready_only_after_connection_and_handshake(turns, node):
+    turns.transport.accept_all = False
+    assert turns.client.ready_delay(node, turns.now) == 0
+    assert not turns.ready(node)
+    assert not turns.ready(node)
+    assert turns.transport.addresses == {1: ("b", 9092)}
+    assert turns.client.ready_delay(node, turns.now) == math.inf
+    turns.transport.accept(1)
+    turns.client.handle(turns.transport.poll(0), turns.now)
+    assert not turns.ready(node)
+    turns.turn()
+    assert turns.ready(node)
+    assert turns.client.ready_delay(node, turns.now) == 0
+
+
+def test_a_request_completes_with_its_body_and_latency(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    assert turns.client.in_flight(1) == 1
+    sent = turns.transport.requests.popleft()
+    assert (sent.api, sent.version, sent.client_id, sent.entity().transactional_id) == ("end_txn", 3, "me", "x")
+    turns.transport.respond(sent, answer_end_txn())
+    turns.turn(7)
+    (response,) = turns.responses
+    assert response.body == answer_end_txn()
+    assert (response.node_id, response.api_version, response.latency_ms, response.completed_at) == (1, 3, 7, 7)
+    assert response.error is None
+    assert not response.disconnected
+    assert not turns.client.has_in_flight()
+
+
+def test_answers_go_to_their_requests_in_order_also_when_they_arrive_in_pieces(turns, node, answer_end_txn):
+    connection = turns.make_ready(node)
+    for name in "abc":
+        turns.send(node, on_complete=lambda response, name=name: turns.responses.append((name, response.body)))
+    while turns.transport.requests:
+        turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    stream = b"".join(event.data for event in turns.transport.poll(0))
+    for i in range(len(stream)):
+        turns.transport.receive(connection, stream[i : i + 1])
+    turns.turn()
+    assert turns.responses == [(name, answer_end_txn()) for name in "abc"]
+
+
+def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer_end_txn):
+    turns = make_turns(max_in_flight=2)
+    turns.make_ready(node)
+    turns.send(node)
+    assert turns.ready(node)
+    turns.send(node)
+    assert not turns.ready(node)
+    assert turns.client.ready_delay(node, turns.now) == math.inf
+    with pytest.raises(IllegalStateError):
+        turns.send(node)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    assert turns.ready(node)
+
+
+def test_not_ready_while_the_socket_has_not_taken_the_last_request(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node)
+    assert not turns.ready(node)
+    turns.transport.written(connection)
+    turns.turn()
+    assert turns.ready(node)
+    assert turns.client.in_flight(1) == 1
+
+
+def test_a_request_without_response_completes_when_it_is_written(turns, node):
+    connection = turns.make_ready(node)
+    turns.send(node, expects_response=False)
+    assert turns.responses == []
+    assert turns.client.next_deadline(turns.now) == turns.now
+    turns.turn()
+    assert (turns.responses[0].body, turns.responses[0].error) == (None, None)
+
+    turns.transport.stalled.add(connection)
+    turns.send(node, expects_response=False)
+    turns.turn()
+    assert len(turns.responses) == 1
+    assert turns.client.in_flight(1) == 1
+    turns.transport.written(connection)
+    turns.turn()
+    assert len(turns.responses) == 2
+    assert turns.client.in_flight(1) == 0
+
+
+def test_an_unwritten_request_without_response_fails_with_its_connection(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node, expects_response=False)
+    turns.transport.drop(connection, "Connection reset by peer")
+    turns.turn()
+    assert [response.disconnected for response in turns.responses] == [True]
+
+
+def test_a_lost_connection_fails_everything_in_flight_once(turns, node):
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.send(node)
+    turns.transport.drop(connection, "Connection reset by peer")
+    turns.transport.drop(connection, "again")
+    turns.turn()
+    turns.turn(100_000)
+    assert [type(response.error) for response in turns.responses] == [NetworkError, NetworkError]
+    assert all(response.disconnected for response in turns.responses)
+    assert not turns.client.has_in_flight()
+
+
+def test_a_request_that_is_late_ends_the_connection_and_all_on_it(make_turns, node):
+    turns = make_turns(request_timeout_ms=1000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.turn(400)
+    turns.send(node, timeout_ms=100)
+    assert turns.client.next_deadline(turns.now) == 500
+    turns.turn(99)
+    assert turns.responses == []
+    turns.turn(1)
+    assert [response.disconnected for response in turns.responses] == [True, True]
+    assert all(isinstance(response.error, KafkaTimeoutError) for response in turns.responses)
+    assert str(turns.responses[0].error) == "b:9092 (id: 1) did not answer EndTxn v3 within 100 ms (request.timeout.ms)"
+    assert connection not in turns.transport.open
+
+
+def test_a_broker_that_never_ends_the_handshake_is_given_up_after_request_timeout(make_turns, node):
+    turns = make_turns(request_timeout_ms=1000)
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    assert turns.client.next_deadline(turns.now) == 1000
+    turns.turn(1000)
+    assert turns.transport.open == set()
+    assert "did not answer ApiVersions v4 within 1000 ms" in turns.client.last_error(1)
+
+
+def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, node):
+    turns.transport.accept_all = False
+    timeouts = []
+    for _ in range(4):
+        turns.ready(node)
+        deadline = turns.client.next_deadline(turns.now)
+        timeouts.append(deadline - turns.now)
+        turns.turn(deadline - turns.now)
+        assert turns.transport.open == set()
+        turns.turn(turns.client.ready_delay(node, turns.now))
+    for timeout, expected in zip(timeouts, (10_000, 20_000, 30_000, 30_000), strict=True):
+        assert 0.8 * expected <= timeout <= min(1.2 * expected, 30_000)
+    assert "Connection to node 1 (b:9092) could not be established: no answer within" in turns.client.last_error(1)
+
+
+def test_failed_connections_are_tried_again_after_a_growing_backoff(turns, node):
+    turns.transport.accept_all = False
+    delays = []
+    for attempt in range(1, 7):
+        turns.ready(node)
+        turns.transport.drop(attempt, "Connection refused")
+        turns.turn()
+        delay = turns.client.ready_delay(node, turns.now)
+        assert not turns.ready(node)
+        assert turns.transport.last_connection() == attempt
+        delays.append(delay)
+        turns.turn(delay)
+    for delay, expected in zip(delays, (50, 100, 200, 400, 800, 1000), strict=True):
+        assert 0.8 * expected <= delay <= min(1.2 * expected, 1000)
+
+
+def test_an_answered_request_ends_the_series_of_failures(turns, node, answer_end_txn):
+    for _ in range(5):
+        turns.ready(node)
+        turns.transport.drop(turns.transport.last_connection(), "Connection refused")
+        turns.turn()
+        turns.turn(1000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    assert turns.client.last_error(1) is None
+    turns.transport.drop(connection, "gone")
+    turns.turn()
+    assert turns.client.ready_delay(node, turns.now) <= 60
+
+
+def test_one_warning_for_each_series_of_failures(turns, node, answer_end_txn, caplog):
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.network")
+
+    def fail_three_times():
+        for _ in range(3):
+            turns.ready(node)
+            turns.transport.drop(turns.transport.last_connection(), "Connection refused")
+            turns.turn()
+            turns.turn(1000)
+
+    turns.transport.accept_all = False
+    fail_three_times()
+    assert caplog.messages == ["Connection to node 1 (b:9092) could not be established: Connection refused"]
+    turns.transport.accept_all = True
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    turns.transport.drop(connection, "the broker closed the connection")
+    turns.turn()
+    assert len(caplog.messages) == 1, "losing a connection that nobody waits for is no trouble"
+    turns.turn(1000)
+    turns.transport.accept_all = False
+    fail_three_times()
+    assert len(caplog.messages) == 2
+
+
+def test_completions_may_send_again(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node, on_complete=lambda _response: turns.send(node))
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    assert len(turns.responses) == 1
+
+
+def test_a_completion_that_raises_takes_no_other_completion_with_it(turns, node):
+    connection = turns.make_ready(node)
+
+    def broken(_response):
+        raise ZeroDivisionError
+
+    turns.send(node, on_complete=broken)
+    turns.send(node)
+    turns.transport.drop(connection, "gone")
+    with pytest.raises(ZeroDivisionError):
+        turns.turn()
+    turns.client.close()
+    assert len(turns.responses) == 1
+
+
+def test_an_api_the_broker_does_not_speak_completes_with_that_error(make_turns, node):
+    turns = make_turns(ranges={18: (0, 4), 26: (0, 2)})
+    turns.make_ready(node)
+    turns.send(node)
+    assert turns.responses == []
+    turns.turn()
+    (response,) = turns.responses
+    assert isinstance(response.error, UnsupportedVersionError)
+    assert "b:9092 (id: 1) supports EndTxn in versions 0 to 2, this client in versions 3 to 3" in str(response.error)
+    assert not response.disconnected
+    assert turns.ready(node)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        (b"HTTP/1.1 400\r\n", WrongProtocolError, "b:9092 answered like an HTTP server"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", NetworkError, "answered request 99 instead of 1"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x01", NetworkError, r"gave EndTxn v3 an answer that cannot be read"),
+    ],
+)
+def test_hostile_bytes_end_the_connection_with_one_clear_error(turns, node, data, error, words):
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.send(node)
+    turns.transport.receive(connection, data)
+    turns.transport.receive(connection, data)
+    turns.turn()
+    assert [type(response.error) for response in turns.responses] == [error, error]
+    assert words in str(turns.responses[0].error)
+    assert turns.client.last_error(1) == str(turns.responses[0].error)
+    assert connection not in turns.transport.open
+    assert turns.client.ready_delay(node, turns.now) > 0
+
+
+def test_a_parser_may_raise_anything_on_hostile_bytes(turns, node, answer_end_txn):
+    turns.make_ready(node)
+
+    def parse(_version, _data):
+        raise IndexError("beyond the end")
+
+    turns.send(node, parse=parse)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    assert "cannot be read: beyond the end" in str(turns.responses[0].error)
+
+
+def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.receive(connection, b"\x00\x00\x00\x04\x00\x00\x00\x01")
+    turns.turn()
+    assert "b:9092 (id: 1) sent a frame though nothing was asked" in turns.client.last_error(1)
+
+
+def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_end_txn):
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    turns.transport.drop(1, "EOF")
+    turns.turn()
+    assert turns.client.last_error(1) == (
+        "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS?"
+    )
+    turns.transport.answer = turns._answer
+    turns.turn(1000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.drop(connection, "EOF")
+    turns.turn()
+    assert "ended before it answered the first request: EOF. A listener that expects SASL" in turns.client.last_error(1)
+    turns.turn(1000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.respond(turns.transport.requests.pop(), answer_end_txn())
+    turns.send(node)
+    turns.turn()
+    turns.transport.drop(connection, "EOF")
+    turns.turn()
+    assert turns.client.last_error(1) == "Connection to node 1 (b:9092) was lost: EOF"
+
+
+def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.client.throttle(1, 300)
+    assert not turns.ready(node)
+    assert turns.client.ready_delay(node, turns.now) == 300
+    turns.turn(300)
+    assert turns.ready(node)
+    turns.send(node)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn(throttle_ms=50))
+    turns.turn()
+    assert turns.client.ready_delay(node, turns.now) == 50
+
+
+def test_a_connection_that_nobody_uses_is_closed_without_a_failure(turns, node):
+    connection = turns.make_ready(node)
+    assert turns.client.next_deadline(turns.now) == 540_000
+    turns.turn(540_000)
+    assert connection not in turns.transport.open
+    assert turns.client.last_error(1) is None
+    assert turns.client.drain_disconnects() == []
+    assert turns.client.next_deadline(turns.now) == math.inf
+    turns.make_ready(node)
+
+
+def test_connections_stay_open_when_max_idle_is_negative(make_turns, node):
+    turns = make_turns(connections_max_idle_ms=-1)
+    connection = turns.make_ready(node)
+    turns.turn(10**9)
+    assert connection in turns.transport.open
+
+
+def test_a_node_that_moved_is_reconnected_at_its_new_address(turns, node):
+    old = turns.make_ready(node)
+    turns.send(node)
+    moved = replace(node, port=9093)
+    assert not turns.ready(moved)
+    assert turns.responses == []
+    turns.turn()
+    assert turns.transport.addresses[2] == ("b", 9093)
+    assert old not in turns.transport.open
+    assert [response.disconnected for response in turns.responses] == [True]
+    assert turns.ready(moved)
+
+
+def test_the_backoff_of_the_old_address_does_not_hold_for_the_new(turns, node):
+    turns.transport.accept_all = False
+    turns.ready(node)
+    turns.transport.drop(1, "Connection refused")
+    turns.turn()
+    assert not turns.ready(node)
+    turns.ready(replace(node, host="c"))
+    assert turns.transport.addresses[2] == ("c", 9092)
+
+
+def test_disconnects_are_told_once_with_the_last_error(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.drop(connection, "gone")
+    turns.turn()
+    ((who, error),) = turns.client.drain_disconnects()
+    assert who == node
+    assert "was lost: gone" in str(error)
+    assert turns.client.drain_disconnects() == []
+
+
+def test_least_loaded_prefers_idle_then_connecting_then_the_longest_untried(make_turns):
+    turns = make_turns(max_in_flight=2)
+    nodes = [Node(i, f"b{i}", 9092) for i in range(4)]
+    least = lambda: turns.client.least_loaded_node(nodes, turns.now)  # noqa: E731
+    turns.transport.accept_all = False
+    turns.ready(nodes[3])
+    turns.transport.drop(1, "refused")
+    turns.turn()
+    turns.clock.advance(2000)
+    assert least() in nodes[:3], "a node never tried comes before one that failed"
+    turns.ready(nodes[0])
+    assert least() == nodes[0], "connecting comes before unconnected"
+    turns.transport.accept_all = True
+    turns.make_ready(nodes[1])
+    turns.make_ready(nodes[2])
+    turns.send(nodes[1])
+    assert least() == nodes[2]
+    turns.send(nodes[2])
+    turns.send(nodes[2])
+    assert least() == nodes[1]
+    turns.send(nodes[1])
+    assert least() == nodes[0], "full nodes are not chosen"
+
+
+def test_no_node_is_least_loaded_while_all_are_in_backoff(turns, node):
+    turns.transport.accept_all = False
+    turns.ready(node)
+    turns.transport.drop(1, "refused")
+    turns.turn()
+    assert turns.client.least_loaded_node([node], turns.now) is None
+    turns.turn(60)
+    assert turns.client.least_loaded_node([node], turns.now) == node
+    assert turns.client.least_loaded_node([], turns.now) is None
+
+
+def test_close_ends_every_request_and_connection(turns, node):
+    turns.make_ready(node)
+    turns.make_ready(Node(2, "c", 9092))
+    turns.send(node)
+    turns.client.close()
+    assert [type(response.error) for response in turns.responses] == [ProducerClosedError]
+    assert turns.transport.open == set()
+    assert not turns.client.has_in_flight()
+
+
+def test_close_node_leaves_the_others(turns, node):
+    turns.make_ready(node)
+    turns.make_ready(Node(2, "c", 9092))
+    turns.send(node)
+    turns.client.close_node(1)
+    assert turns.client.has_in_flight(), "it has not been told yet"
+    turns.turn()
+    assert [response.disconnected for response in turns.responses] == [True]
+    assert turns.transport.open == {2}

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.index import schema_name_map
+from kio.static.constants import EntityType
+
+from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.network.codec import camel_case, decode_response, encode_request, request_header, schema
+from spark_kafka_sink.network.metadata_messages import metadata_request
+from spark_kafka_sink.testing.scripted_network import response_frame
+
+
+def test_the_names_of_kios_classes_follow_from_the_name_of_the_api():
+    for api, versions in schema_name_map.items():
+        for entities in versions.values():
+            for kind in {EntityType.request, EntityType.response} & entities.keys():
+                assert entities[kind].endswith(f":{camel_case(api)}{kind.name.capitalize()}")
+
+
+@pytest.mark.parametrize("version", [9, 10, 12])
+def test_the_size_says_how_much_follows_and_kio_reads_the_header(version):
+    from kio.schema.request_header.v2 import RequestHeader
+    from kio.serial import entity_reader
+
+    request = metadata_request(("t",), True, print)
+    (frame,) = request.build(version, 77, "me")
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    header, header_size = entity_reader(RequestHeader)(frame, 4)
+    assert (header.request_api_key, header.request_api_version) == (3, version)
+    assert (header.correlation_id, header.client_id) == (77, "me")
+    body, body_size = entity_reader(schema("metadata", version).MetadataRequest)(frame, 4 + header_size)
+    assert [topic.name for topic in body.topics] == ["t"]
+    assert 4 + header_size + body_size == len(frame)
+
+
+def test_a_header_of_an_inflexible_version_has_no_tagged_fields():
+    flexible = request_header(0, 9, 1, "é", 10, flexible=True)
+    plain = request_header(0, 8, 1, "é", 10, flexible=False)
+    assert len(flexible) == len(plain) + 1
+    assert int.from_bytes(plain[:4], "big") == len(plain) - 4 + 10
+    assert int.from_bytes(flexible[:4], "big") == len(flexible) - 4 + 10
+
+
+def test_only_the_versions_that_are_used_are_imported():
+    request = schema("end_txn", 3).EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, committed=True)
+    assert encode_request(request, 1, "me").endswith(b"\x01\x00")
+    assert "kio.schema.end_txn.v3" in sys.modules
+    assert "kio.schema.end_txn.v2" not in sys.modules
+
+
+def test_tagged_fields_of_the_response_header_are_skipped():
+    response = schema("end_txn", 3).EndTxnResponse
+    frame = response_frame(5, _end_txn_response())
+    body = frame[8:]
+    assert body[0] == 0
+    tagged = b"\x02" + b"\x00\x03abc" + b"\x07\x00" + body[1:]
+    assert decode_response(tagged, response) == decode_response(body, response) == _end_txn_response()
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_make_anything_but_an_entity_or_a_network_error(data):
+    response = schema("metadata", 12).MetadataResponse
+    try:
+        assert type(decode_response(data, response)) is response
+    except NetworkError as error:
+        assert f"a MetadataResponse v12 of {len(data)} bytes cannot be read" in str(error)
+
+
+def _end_txn_response():
+    from datetime import timedelta
+
+    from kio.schema.errors import ErrorCode
+
+    return schema("end_txn", 3).EndTxnResponse(throttle_time=timedelta(milliseconds=3), error_code=ErrorCode.none)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.handshake import ApiVersions, negotiate_api_versions
+from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
+
+
+def body(version: int, ranges: dict[int, tuple[int, int]]) -> memoryview:
+    request = SimpleNamespace(module=schema("api_versions", version), version=version)
+    return memoryview(response_frame(0, api_versions_response(request, ranges))[8:])
+
+
+def unsupported(ranges: dict[int, tuple[int, int]]) -> memoryview:
+    v0 = schema("api_versions", 0).response
+    keys = tuple(v0.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items())
+    answer = v0.ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=keys)
+    return memoryview(response_frame(0, answer)[8:])
+
+
+def versions_asked(answers: list[memoryview]) -> tuple[list[int], ApiVersions | None]:
+    handshake = negotiate_api_versions("b:9092 (id: 1)")
+    asked = [next(handshake).__version__]
+    try:
+        for answer in answers:
+            asked.append(handshake.send(answer).__version__)
+    except StopIteration as done:
+        return asked, done.value
+    return asked, None
+
+
+def test_a_current_broker_is_asked_once_and_names_itself_to_it():
+    handshake = negotiate_api_versions("b:9092 (id: 1)")
+    request = next(handshake)
+    assert (request.__version__, request.client_software_name) == (4, "spark-kafka-sink")
+    asked, versions = versions_asked([body(4, {0: (0, 13), 3: (0, 13)})])
+    assert asked == [4]
+    assert versions.ranges == {0: (0, 13), 3: (0, 13)}
+
+
+def test_a_broker_of_2_8_is_asked_again_with_the_version_it_says_it_knows():
+    asked, versions = versions_asked([unsupported({18: (0, 3)}), body(3, {0: (0, 9)})])
+    assert asked == [4, 3]
+    assert versions.ranges == {0: (0, 9)}
+
+
+@pytest.mark.parametrize("first", [unsupported({}), unsupported({18: (0, 0)}), memoryview(b"\x00\x23")])
+def test_a_broker_that_does_not_say_is_asked_with_v0(first):
+    asked, versions = versions_asked([first, body(0, {0: (0, 3)})])
+    assert asked == [4, 0]
+    assert versions.ranges == {0: (0, 3)}
+
+
+def test_tagged_fields_that_a_later_broker_may_add_lead_to_v0():
+    with_unknown_tag = bytes(body(4, {0: (0, 13)}))[:-1] + b"\x01\x63\x01\x00"
+    asked, versions = versions_asked([memoryview(with_unknown_tag), body(0, {0: (0, 13)})])
+    assert asked == [4, 0]
+    assert versions.ranges == {0: (0, 13)}
+
+
+def test_a_broker_that_never_agrees_is_not_asked_for_ever():
+    with pytest.raises(NetworkError, match="b:9092 .* refused ApiVersions v0: UNSUPPORTED_VERSION"):
+        versions_asked([unsupported({18: (0, 9)})] * 10)
+    with pytest.raises(NetworkError, match="b:9092 .* gave ApiVersions an answer that cannot be read"):
+        versions_asked([memoryview(b"\xff")] * 10)
+
+
+def test_finalized_features_are_kept():
+    v4 = schema("api_versions", 4).response
+    feature = v4.FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
+    answer = v4.ApiVersionsResponse(
+        error_code=ErrorCode.none, api_keys=(), throttle_time=schema_time(), finalized_features=(feature,)
+    )
+    _asked, versions = versions_asked([memoryview(response_frame(0, answer)[8:])])
+    assert versions.features == {"transaction.version": 2}
+
+
+def schema_time():
+    from datetime import timedelta
+
+    return timedelta(0)
+
+
+def test_pick_takes_the_highest_version_that_both_speak():
+    versions = ApiVersions("b:9092 (id: 1)", {0: (3, 11)}, {})
+    assert versions.pick(0, 3, 13) == 11
+    assert versions.pick(0, 3, 9) == 9
+    assert versions.pick(0, 11, 13) == 11
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        (
+            (0, 12, 13),
+            r"The broker b:9092 \(id: 1\) supports Produce in versions 3 to 11, this client in versions 12 to",
+        ),
+        ((0, 0, 2), r"supports Produce in versions 3 to 11, this client in versions 0 to 2"),
+        ((26, 0, 5), r"The broker b:9092 \(id: 1\) does not support EndTxn"),
+    ],
+)
+def test_pick_names_broker_and_api_when_there_is_no_common_version(ours, words):
+    with pytest.raises(UnsupportedVersionError, match=words):
+        ApiVersions("b:9092 (id: 1)", {0: (3, 11)}, {}).pick(*ours)

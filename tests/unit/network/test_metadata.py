@@ -1,0 +1,381 @@
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaTimeoutError,
+    NetworkError,
+    ProducerClosedError,
+    UnsupportedVersionError,
+    WrongProtocolError,
+)
+from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
+
+B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
+
+
+def metadata(**config) -> Metadata:
+    return Metadata((("boot", 9092), ("boot2", 9093)), MetadataConfig(**config), Random(5))
+
+
+def topic(name="t", leaders=(1,), epochs=None, error=0, topic_id=None) -> TopicInfo:
+    return TopicInfo(name, leaders, epochs or (0,) * len(leaders), topic_id=topic_id, error=error)
+
+
+def answer(*topics: TopicInfo, nodes=(B1, B2)) -> ClusterSnapshot:
+    return ClusterSnapshot(nodes={node.id: node for node in nodes}, topics={each.name: each for each in topics})
+
+
+def known(*topics: TopicInfo, now: float = 0.0, **config) -> Metadata:
+    """Metadata that has been told of ``topics``, which are in use."""
+    each = metadata(**config)
+    for info in topics:
+        with pytest.raises(KafkaTimeoutError):
+            each.wait_for_topic(info.name, None, 0, SystemClockAt(now), lambda: None)
+    each.request_for(now)
+    each.updated(answer(*topics), now)
+    return each
+
+
+class SystemClockAt:
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def epoch_ms(self) -> int:
+        return 0
+
+
+class Waiter(threading.Thread):
+    """``wait_for_topic`` on a thread of its own; ``result`` is the snapshot or the error."""
+
+    def __init__(self, each: Metadata, name: str = "t", partition: int | None = None, max_wait_ms: float = 10_000):
+        super().__init__(daemon=True)
+        self.asked = threading.Semaphore(0)
+        self.result: object = None
+        self._wait: Callable[[], object] = lambda: each.wait_for_topic(
+            name, partition, max_wait_ms, SystemClock(), self.asked.release
+        )
+        self.start()
+        assert self.asked.acquire(timeout=5)
+
+    def run(self) -> None:
+        try:
+            self.result = self._wait()
+        except Exception as error:
+            self.result = error
+
+    def ended(self) -> object:
+        self.join(5)
+        assert not self.is_alive()
+        return self.result
+
+
+def test_bootstrap_servers_are_nodes_with_negative_ids():
+    assert metadata().bootstrap_nodes == (Node(-1, "boot", 9092), Node(-2, "boot2", 9093))
+    assert metadata().candidates(0) == metadata().bootstrap_nodes
+
+
+def test_a_known_topic_is_returned_without_asking():
+    each = known(topic())
+    woken = []
+    assert each.wait_for_topic("t", 0, 0, SystemClock(), lambda: woken.append(1)) is each.snapshot
+    assert woken == []
+
+
+def test_a_waiter_gets_the_snapshot_that_knows_its_topic():
+    each = metadata()
+    waiter = Waiter(each)
+    assert each.request_for(0) == ("t",)
+    each.updated(answer(topic()), 0)
+    assert waiter.ended() is each.snapshot
+    assert each.snapshot.generation == 1
+
+
+def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
+    each = metadata()
+    waiter = Waiter(each)
+    each.request_for(0)
+    each.updated(answer(topic(leaders=(), error=3)), 0)
+    assert waiter.asked.acquire(timeout=5)
+    assert each.request_for(100) == ("t",)
+    each.updated(answer(topic()), 100)
+    assert waiter.ended() is each.snapshot
+
+
+@pytest.mark.parametrize(
+    ("partition", "text"),
+    [
+        (None, "Topic u not present in metadata after 0 ms."),
+        (3, "Topic u not present in metadata after 0 ms."),
+    ],
+)
+def test_kafkas_text_when_the_topic_does_not_come(partition, text):
+    with pytest.raises(KafkaTimeoutError) as raised:
+        known(topic()).wait_for_topic("u", partition, 0, SystemClock(), lambda: None)
+    assert str(raised.value) == text
+
+
+def test_kafkas_text_when_the_partition_does_not_come():
+    with pytest.raises(KafkaTimeoutError) as raised:
+        known(topic("lv", (1, 1, 2, 2))).wait_for_topic("lv", 99, 30, SystemClock(), lambda: None)
+    assert str(raised.value) == (
+        "Partition 99 of topic lv with partition count 4 is not present in metadata after 30 ms."
+    )
+
+
+def test_a_wait_lasts_as_long_as_its_time_and_no_longer():
+    each = metadata()
+    started = time.monotonic()
+    with pytest.raises(KafkaTimeoutError):
+        each.wait_for_topic("t", None, 120, SystemClock(), lambda: None)
+    assert 0.12 <= time.monotonic() - started < 1.0
+
+
+def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
+    each = metadata()
+    each.note_connection_error(each.bootstrap_nodes[0], NetworkError("boot: refused"), 0)
+    with pytest.raises(KafkaTimeoutError) as raised:
+        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
+    assert str(raised.value) == (
+        "Topic t not present in metadata after 0 ms. "
+        "The last connection error (bootstrap.servers=boot:9092,boot2:9093): boot: refused"
+    )
+    each.note_connection_error(each.bootstrap_nodes[1], NetworkError("boot2: refused"), 0)
+    with pytest.raises(KafkaTimeoutError, match=r"No broker could be reached \(bootstrap.servers=.*\): boot2: refused"):
+        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "answer with error 87")],
+)
+def test_the_time_out_says_what_the_brokers_answered(error, words):
+    each = known(topic(leaders=(), error=error))
+    with pytest.raises(KafkaTimeoutError, match=words):
+        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "text"),
+    [
+        (17, "INVALID_TOPIC_EXCEPTION", "Invalid topics: [t]"),
+        (29, "TOPIC_AUTHORIZATION_FAILED", "Not authorized to access topics: [t]"),
+    ],
+)
+def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
+    each = metadata()
+    waiter = Waiter(each, max_wait_ms=60_000)
+    each.request_for(0)
+    each.updated(answer(topic(leaders=(), error=error)), 0)
+    raised = waiter.ended()
+    assert isinstance(raised, BrokerError)
+    assert (raised.code, raised.name, str(raised)) == (error, name, text)
+
+
+def test_an_error_of_an_earlier_time_does_not_end_a_new_wait():
+    each = known(topic(leaders=(), error=29))
+    waiter = Waiter(each)
+    each.request_for(100)
+    each.updated(answer(topic()), 100)
+    assert waiter.ended() is each.snapshot
+
+
+@pytest.mark.parametrize("error", [WrongProtocolError("TLS"), UnsupportedVersionError("old")])
+def test_what_waiting_cannot_mend_is_told_at_once_when_no_other_broker_is_left(error):
+    each = metadata()
+    waiter = Waiter(each, max_wait_ms=60_000)
+    each.note_connection_error(each.bootstrap_nodes[0], error, 0)
+    assert not waiter.asked.acquire(timeout=0.05)
+    each.note_connection_error(each.bootstrap_nodes[1], error, 0)
+    assert waiter.ended() is error
+
+
+def test_a_failed_request_is_tried_again_but_not_told_to_waiters():
+    each = metadata()
+    waiter = Waiter(each)
+    each.request_for(0)
+    each.failed(NetworkError("gone"), 0)
+    assert 80 <= each.next_update(0) <= 120
+    assert waiter.is_alive()
+    assert each.request_for(200) == ("t",)
+    each.failed(UnsupportedVersionError("old"), 200)
+    assert isinstance(waiter.ended(), UnsupportedVersionError)
+
+
+def test_waiters_of_now_and_later_get_the_error_when_the_sender_ends():
+    each = known(topic())
+    waiter = Waiter(each, "u")
+    each.fail_waiters(ProducerClosedError("closed"))
+    assert isinstance(waiter.ended(), ProducerClosedError)
+    for _ in range(2):
+        with pytest.raises(ProducerClosedError) as raised:
+            each.wait_for_topic("t", None, 1000, SystemClock(), lambda: None)
+        assert len(raised.traceback) < 6
+
+
+def test_the_first_update_is_due_at_once_and_the_next_by_age():
+    each = metadata(max_age_ms=1000)
+    assert each.next_update(5) == 5
+    assert each.request_for(5) == ()
+    assert each.next_update(5) == math.inf
+    each.updated(answer(), 5)
+    assert each.next_update(5) == 1005
+    assert each.next_update(2000) == 2000
+
+
+def test_a_requested_update_waits_for_the_backoff():
+    each = known(topic())
+    each.request_update()
+    assert 80 <= each.next_update(0) <= 120
+    assert each.next_update(500) == 500
+    assert each.request_for(500) == ("t",)
+
+
+def test_a_new_topic_is_asked_for_alone_and_at_once():
+    each = known(topic("old"))
+    waiter = Waiter(each, "new")
+    assert each.next_update(1) == 1
+    assert each.request_for(1) == ("new",)
+    each.updated(answer(topic("new")), 1)
+    waiter.ended()
+    assert set(each.snapshot.topics) == {"old", "new"}
+
+
+def test_a_topic_that_came_with_the_answer_to_another_wait_is_not_asked_for_again():
+    each = metadata()
+    first = Waiter(each)
+    each.request_for(0)
+    second = Waiter(each)
+    each.updated(answer(topic()), 0)
+    first.ended()
+    second.ended()
+    assert each.next_update(0) == 300_000
+
+
+def test_a_topic_added_while_an_update_is_in_flight_is_asked_for_next():
+    each = known(topic("old"))
+    each.request_update()
+    each.request_for(200)
+    waiter = Waiter(each, "new")
+    assert each.next_update(200) == math.inf
+    each.updated(answer(topic("old")), 200)
+    assert each.next_update(200) == 200
+    assert each.request_for(200) == ("new",)
+    each.updated(answer(topic("new")), 200)
+    waiter.ended()
+
+
+def test_hearing_the_same_again_and_again_slows_the_asking_down():
+    each = known(topic())
+    now, delays = 0.0, []
+    for _ in range(6):
+        each.request_update()
+        due = each.next_update(now)
+        delays.append(due - now)
+        now = due
+        each.request_for(now)
+        each.updated(answer(topic()), now)
+    for delay, expected in zip(delays, (100, 200, 400, 800, 1000, 1000), strict=True):
+        assert 0.8 * expected <= delay <= min(1.2 * expected, 1000)
+    each.request_for(now)
+    each.updated(answer(topic(leaders=(2,), epochs=(1,))), now)
+    each.request_update()
+    assert each.next_update(now) - now <= 120
+
+
+def test_topics_that_nobody_uses_are_forgotten():
+    each = known(topic("old"), topic("new"), max_idle_ms=1000)
+    each.wait_for_topic("new", None, 0, SystemClockAt(900), lambda: None)
+    each.request_update()
+    assert each.request_for(1000) == ("new",)
+    each.updated(answer(topic("new")), 1000)
+    assert set(each.snapshot.topics) == {"new"}
+
+
+def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
+    each = known(topic(leaders=(1, 1), epochs=(5, 5)))
+    each.request_for(1)
+    each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0))), 1)
+    assert each.snapshot.topics["t"].leaders == (1, 2, 2)
+    assert each.snapshot.topics["t"].leader_epochs == (5, 6, 0)
+
+
+def test_a_topic_that_was_created_anew_starts_over():
+    each = known(topic(epochs=(5,), topic_id=UUID(int=1)))
+    each.request_for(1)
+    each.updated(answer(topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2))), 1)
+    assert each.snapshot.topics["t"].leaders == (2,)
+
+
+def test_a_leader_named_in_passing_counts_when_its_epoch_is_newer():
+    each = known(topic(leaders=(1, 1), epochs=(5, 5)))
+    b3 = Node(3, "b3", 9092)
+    before = each.snapshot
+    each.update_leader(TopicPartition("t", 1), b3, 5)
+    each.update_leader(TopicPartition("t", 2), b3, 9)
+    each.update_leader(TopicPartition("u", 0), b3, 9)
+    assert each.snapshot is before
+    each.update_leader(TopicPartition("t", 1), b3, 6)
+    assert each.snapshot.leader(TopicPartition("t", 1)) == 3
+    assert each.snapshot.leader(TopicPartition("t", 0)) == 1
+    assert each.snapshot.generation == before.generation + 1
+    assert before.topics["t"].leaders == (1, 1)
+
+
+def test_asks_the_bootstrap_servers_again_when_every_known_broker_failed():
+    each = known(topic())
+    each.note_connection_error(B1, NetworkError("refused"), 10)
+    assert each.candidates(10) == (B1, B2)
+    each.note_connection_error(B2, NetworkError("refused"), 20)
+    assert each.candidates(20) == each.bootstrap_nodes
+    each.request_for(30)
+    each.updated(answer(topic(), nodes=(B1,)), 30)
+    assert each.candidates(30) == (B1,)
+
+
+def test_asks_the_bootstrap_servers_again_after_the_trigger_time():
+    each = known(topic())
+    each.note_connection_error(B1, NetworkError("refused"), 10)
+    assert each.candidates(300_009) == (B1, B2)
+    assert each.candidates(300_010) == each.bootstrap_nodes
+
+
+def test_asks_the_bootstrap_servers_again_when_a_broker_demands_it():
+    each = known(topic())
+    each.rebootstrap()
+    assert each.candidates(0) == each.bootstrap_nodes
+
+
+def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
+    each = known(topic(), rebootstrap=False)
+    each.note_connection_error(B1, NetworkError("refused"), 0)
+    each.note_connection_error(B2, NetworkError("refused"), 0)
+    each.rebootstrap()
+    assert each.candidates(10**9) == (B1, B2)
+
+
+def test_many_waiters_of_many_topics_are_all_served():
+    each = metadata()
+    waiters = [Waiter(each, f"t{i}") for i in range(8)]
+    pending = {f"t{i}" for i in range(8)}
+    now = 0.0
+    while pending:
+        asked = each.request_for(now)
+        each.updated(answer(*(topic(name) for name in asked[:3])), now)
+        pending -= set(asked[:3])
+        now += 1000
+        time.sleep(0.02)
+    assert {type(waiter.ended()) for waiter in waiters} == {ClusterSnapshot}

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+
+import pytest
+
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+
+
+def until(selector: Selector, kind: type, seconds: float = 5.0) -> list[Event]:
+    """Polls until an event of ``kind`` came; all events up to there."""
+    events: list[Event] = []
+    deadline = time.monotonic() + seconds
+    while not any(isinstance(event, kind) for event in events):
+        assert time.monotonic() < deadline, f"no {kind.__name__} among {events}"
+        events += selector.poll(100)
+    return events
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def selector():
+    before = open_fds()
+    each = Selector()
+    yield each
+    each.shutdown()
+    assert open_fds() == before, "a file descriptor is left"
+
+
+@pytest.fixture
+def server(selector):  # after the selector, so that its own sockets are gone before the count
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+        yield listening
+
+
+@pytest.fixture
+def peer(selector, server):
+    """The other end of connection 1."""
+    selector.connect(1, *server.getsockname())
+    accepted, _address = server.accept()
+    accepted.settimeout(5)
+    assert until(selector, Connected) == [Connected(1)]
+    with accepted:
+        yield accepted
+
+
+def read_exactly(sock: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        chunk = sock.recv(min(1 << 20, size - len(data)))
+        assert chunk
+        data += chunk
+    return bytes(data)
+
+
+def test_bytes_go_both_ways(selector, peer):
+    assert selector.send(1, (b"ab", b"", memoryview(b"cd")))
+    assert read_exactly(peer, 4) == b"abcd"
+    peer.sendall(b"answer")
+    assert until(selector, Received) == [Received(1, b"answer")]
+
+
+def test_what_is_sent_while_connecting_follows_the_connection(selector, server):
+    selector.connect(1, *server.getsockname())
+    assert not selector.send(1, (b"early",))
+    assert until(selector, Written) == [Connected(1), Written(1)]
+    accepted, _address = server.accept()
+    with accepted:
+        assert read_exactly(accepted, 5) == b"early"
+
+
+def test_the_options_of_the_socket(server):
+    selector = Selector(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
+    selector.connect(1, *server.getsockname())
+    until(selector, Connected)
+    sock = selector._links[1].socket
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (40_000, 80_000)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
+    selector.shutdown()
+
+
+def test_a_slow_reader_gets_everything_in_order_and_written_is_told_once(selector, peer):
+    payload = os.urandom(10_000_000)
+    view = memoryview(payload)
+    pieces = [view[i : i + 4_999] for i in range(0, len(view), 4_999)]
+    assert len(pieces) > 1024
+    assert not selector.send(1, pieces)
+    assert not selector.send(1, (b"tail",))
+    received = bytearray()
+
+    def read_slowly():
+        time.sleep(0.1)
+        received.extend(read_exactly(peer, len(payload) + 4))
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    events = until(selector, Written)
+    reader.join(5)
+    assert events == [Written(1)]
+    assert received == payload + b"tail"
+    assert selector.poll(0) == []
+
+
+def test_sending_copies_nothing_and_lets_go_of_what_is_written(selector, peer):
+    payload = bytearray(10_000_000)
+    reader = threading.Thread(target=read_exactly, args=(peer, len(payload)))
+    tracemalloc.start()
+    selector.send(1, (payload,))
+    _current, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+    with pytest.raises(BufferError):
+        payload.append(0)
+    reader.start()
+    until(selector, Written)
+    reader.join(5)
+    payload.append(0)
+
+
+def test_closing_lets_go_of_what_was_not_written(selector, peer):
+    payload = bytearray(10_000_000)
+    selector.send(1, (payload,))
+    selector.close(1)
+    payload.append(0)
+    assert selector.poll(0) == []
+
+
+def test_a_reset_by_the_peer_is_told_once(selector, peer):
+    selector.send(1, (bytes(5_000_000),))
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    (closed,) = until(selector, Closed)
+    assert closed.reason in ("Connection reset by peer", "Broken pipe")
+    assert selector.send(1, (b"more",))
+    assert selector.poll(20) == []
+
+
+def test_a_write_to_a_connection_that_broke_is_told_by_the_next_poll(selector, peer):
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    time.sleep(0.02)
+    selector.send(1, (b"x",))
+    started = time.monotonic()
+    assert [type(event) for event in selector.poll(5000)] == [Closed]
+    assert time.monotonic() - started < 1
+
+
+def test_the_end_of_the_stream_comes_after_its_last_bytes(selector, peer):
+    peer.sendall(b"bye")
+    peer.close()
+    events = until(selector, Closed)
+    assert events == [Received(1, b"bye"), Closed(1, "the broker closed the connection")]
+
+
+def test_nobody_listening_is_connection_refused(selector, server):
+    address = server.getsockname()
+    server.close()
+    selector.connect(1, *address)
+    assert until(selector, Closed) == [Closed(1, "Connection refused")]
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("no-such-host.invalid", 9092), ("a" * 300, 9092), ("", -5), ("127.0.0.1", 99999)]
+)
+def test_an_address_that_cannot_be_is_an_event_not_an_exception(selector, host, port):
+    selector.connect(1, host, port)
+    (closed,) = until(selector, Closed)
+    assert closed.reason
+
+
+def test_all_addresses_of_a_name_are_tried(selector, server, monkeypatch):
+    refused = socket.create_server(("127.0.0.1", 0))
+    dead = refused.getsockname()
+    refused.close()
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (dead, server.getsockname())]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    selector.connect(1, "both", 9092)
+    assert until(selector, Connected) == [Connected(1)]
+
+
+def test_an_address_that_was_given_up_is_tried_last_the_next_time(selector, monkeypatch):
+    silent, other = ("192.0.2.1", 9), ("192.0.2.2", 9)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (silent, other)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    tried = []
+    monkeypatch.setattr(Selector, "_start_connecting", lambda _self, _link, _family, address: tried.append(address))
+    for connection_id in (1, 2, 3):
+        selector.connect(connection_id, "both", 9)
+        selector.close(connection_id)
+    assert tried == [silent, other, silent]
+
+
+def test_poll_returns_after_its_time(selector):
+    started = time.monotonic()
+    assert selector.poll(30) == []
+    assert 0.03 <= time.monotonic() - started < 1
+
+
+def test_a_wakeup_before_the_poll_ends_it_at_once_and_only_that_one(selector):
+    for _ in range(3):
+        selector.wakeup()
+    started = time.monotonic()
+    selector.poll(float("inf"))
+    assert time.monotonic() - started < 1
+    started = time.monotonic()
+    selector.poll(30)
+    assert time.monotonic() - started >= 0.03
+
+
+def test_no_wakeup_is_ever_lost(selector):
+    """Many hand-overs back and forth: each must end a poll that would otherwise last for ever."""
+    rounds = 3000
+    turn = threading.Semaphore(0)
+    handed = [0]
+
+    def waker():
+        for i in range(1, rounds + 1):
+            if i % 3:
+                time.sleep(0)
+            handed[0] = i
+            selector.wakeup()
+            if not turn.acquire(timeout=20):
+                return
+
+    thread = threading.Thread(target=waker)
+    thread.start()
+    for i in range(1, rounds + 1):
+        while handed[0] < i:
+            started = time.monotonic()
+            selector.poll(20_000)
+            assert time.monotonic() - started < 10, "the wakeup was lost"
+        turn.release()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_wakeup_makes_no_system_call_unless_a_poll_sleeps(selector):
+    selector.wakeup()
+    selector._wakeup_reader.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        selector._wakeup_reader.recv(1)
+
+
+def test_wakeup_after_shutdown_is_harmless():
+    selector = Selector()
+    selector.shutdown()
+    selector._sleeping = True
+    selector.wakeup()
+
+
+def test_a_forked_child_that_shuts_down_leaves_its_parents_connections(selector, peer):
+    child = os.fork()
+    if not child:
+        try:
+            selector.shutdown()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert selector.send(1, (b"still here",))
+    assert read_exactly(peer, 10) == b"still here"
+    peer.sendall(b"so am I")
+    assert until(selector, Received) == [Received(1, b"so am I")]
+
+
+def test_many_connections_leave_no_file_descriptor(selector, server):
+    before = open_fds()
+    for connection_id in range(1, 101):
+        selector.connect(connection_id, *server.getsockname())
+        if connection_id % 2:
+            until(selector, Connected)
+        server.accept()[0].close()
+        if connection_id % 3:
+            selector.close(connection_id)
+        else:
+            until(selector, Closed)
+    assert open_fds() == before
