@@ -118,9 +118,10 @@ class _Choice:
             place = self._random.randrange(len(self._available))
             if not self._lengths:
                 return self._available[place]
-            # The shortest queue may have grown since: then the bound is higher than needed, and no weight is wrong.
-            bound = self._longest + 1 - self._shortest
-            if self._random.random() * bound < self._longest + 1 - self._lengths[place]:
+            most = self._longest + 1 - self._shortest
+            if self._random.random() * most < self._longest + 1 - self._lengths[place]:
                 self._lengths[place] += 1
                 self._longest = max(self._longest, self._lengths[place])
                 return self._available[place]
+            # Picks are fair with a shortest that is out of date, only that many of them are turned down.
+            self._shortest = min(self._lengths)

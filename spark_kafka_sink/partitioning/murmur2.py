@@ -75,8 +75,8 @@ def _add_words(hashes: UInt32Array, words: UInt32Array, starts: Int64Array, coun
     ranked = hashes[order]
     places = starts[order]
     counts = counts[order]
-    worthwhile = max(int(counts[min(_FEW_KEYS, len(counts)) - 1]), _SHORT_KEY_WORDS)
-    steps = min(int(counts[0]), worthwhile, _MOST_STEPS)
+    shared = int(counts[_FEW_KEYS - 1]) if len(counts) >= _FEW_KEYS else 0
+    steps = min(int(counts[0]), max(shared, _SHORT_KEY_WORDS), _MOST_STEPS)
     alive = len(counts) - np.searchsorted(counts[::-1], np.arange(steps), side="right")
     for still in alive.tolist():
         mixed = words[places[:still]]

@@ -1,0 +1,28 @@
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.partitioning.default import hash_partitions
+from spark_kafka_sink.partitioning.murmur2 import murmur2, murmur2_of
+
+KEYS = st.lists(
+    st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90
+)
+
+
+@settings(deadline=None)
+@given(keys=KEYS, start=st.integers(0, 90), length=st.integers(0, 90))
+def test_every_key_of_a_column_hashes_as_it_does_alone(keys, start, length):
+    column = pa.array(keys, pa.binary())[start : start + length]
+    hashes = murmur2(column).tolist()
+    assert len(hashes) == len(column)
+    alone = keys[start : start + length]
+    assert [found for found, key in zip(hashes, alone, strict=True) if key is not None] == [
+        murmur2_of(key) for key in alone if key is not None
+    ]
+
+
+@given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), count=st.integers(1, 10_000))
+def test_partitions_are_the_positive_hash_modulo_their_count(keys, count):
+    partitions = hash_partitions(pa.array(keys, pa.binary()), count).tolist()
+    assert partitions == [(murmur2_of(key) & 0x7FFFFFFF) % count for key in keys]

@@ -1,0 +1,137 @@
+from collections import Counter
+from itertools import groupby
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.partitioning.default import BuiltInPartitioner, hash_partitions
+from spark_kafka_sink.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import RecordColumns
+
+BATCH_SIZE = 1000 + HEADER_SIZE
+IDLE = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
+
+
+def partitioner(*, adaptive: bool = True, ignore_keys: bool = False, seed: int = 1) -> BuiltInPartitioner:
+    return BuiltInPartitioner(BATCH_SIZE, adaptive, Random(seed), ignore_keys)
+
+
+def runs(partitions: np.ndarray) -> list[tuple[int, int]]:
+    """(partition, rows) of each run; two runs of one partition in a row look like one."""
+    return [(partition, len(list(rows))) for partition, rows in groupby(partitions.tolist())]
+
+
+def chosen(load: PartitionLoad, count: int, *, picks: int = 4000, adaptive: bool = True) -> Counter[int]:
+    """How often each partition is picked first under ``load``."""
+    random = Random(2)
+    one_row = np.array([100])
+    return Counter(
+        int(BuiltInPartitioner(BATCH_SIZE, adaptive, random).assign("t", one_row, count, load)[0]) for _ in range(picks)
+    )
+
+
+# BuiltInPartitioner.partitionForKey of kafka-clients 4.1.1, for these counts of partitions.
+JAVA_COUNTS = (1, 3, 7, 100, 100_000)
+JAVA_PARTITIONS = {
+    b"": (0, 0, 2, 81, 46681),
+    b"21": (0, 0, 3, 40, 51340),
+    b"foobar": (0, 0, 0, 66, 51166),
+    b"N14228": (0, 2, 1, 68, 57568),
+    b"ab": (0, 2, 0, 34, 55434),
+}
+
+
+@pytest.mark.parametrize("place", range(len(JAVA_COUNTS)))
+def test_a_key_goes_where_java_sends_it(place):
+    partitions = hash_partitions(pa.array(JAVA_PARTITIONS, pa.binary()), JAVA_COUNTS[place])
+    assert partitions.tolist() == [expected[place] for expected in JAVA_PARTITIONS.values()]
+
+
+def test_keyed_rows_go_by_hash_and_the_rest_by_run():
+    keys = pa.array([b"21", None, b"foobar", None, b"21"])
+    columns = RecordColumns(key=keys, value=pa.array([b"v"] * 5))
+    partitions = partitioner().partition("t", columns, None, np.full(5, 10), 100, PartitionLoad((9,), (0,)))
+    hashed = hash_partitions(pa.array([b"21", b"foobar"]), 100).tolist()
+    assert partitions.dtype == np.int32
+    assert partitions.tolist() == [hashed[0], 9, hashed[1], 9, hashed[0]]
+
+
+def test_the_partition_a_row_names_comes_first():
+    columns = RecordColumns(key=pa.array([b"21", b"21", None, None]), value=pa.array([b"v"] * 4))
+    explicit = np.array([3, -1, 5, -1], np.int32)
+    partitions = partitioner().partition("t", columns, explicit, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
+    assert partitions.tolist() == [3, hash_partitions(pa.array([b"21"]), 100)[0], 5, 9]
+
+
+@pytest.mark.parametrize("ignore_keys", [True, False])
+def test_without_keys_or_when_they_are_ignored_all_rows_stick(ignore_keys):
+    columns = RecordColumns(key=pa.array([b"21", b"22"]) if ignore_keys else None, value=pa.array([b"v"] * 2))
+    stuck = partitioner(ignore_keys=ignore_keys).partition(
+        "t", columns, None, np.full(2, 10), 9, PartitionLoad((7,), (0,))
+    )
+    assert stuck.tolist() == [7, 7]
+
+
+def test_a_run_fills_one_batch_and_goes_on_in_the_next_call():
+    sticky = partitioner()
+    sizes = np.full(7, 100)
+    together = np.concatenate(
+        [sticky.assign("t", sizes, 64, PartitionLoad(tuple(range(64)), (0,) * 64)) for _ in range(5)]
+    )
+    assert [rows for _, rows in runs(together)] == [10, 10, 10, 5]
+
+
+def test_topics_stick_each_by_itself():
+    sticky = partitioner()
+    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    first = sticky.assign("a", np.full(5, 100), 64, load)
+    sticky.assign("b", np.full(15, 100), 64, load)
+    assert sticky.assign("a", np.full(5, 100), 64, load).tolist() == first.tolist()
+
+
+def test_a_row_larger_than_a_batch_has_a_run_of_its_own():
+    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    sizes = np.array([600, 5000, 600, 300, 5000, 5000])
+    assert [rows for _, rows in runs(partitioner().assign("t", sizes, 64, load))] == [1, 1, 2, 1, 1]
+
+
+def test_no_rows_need_no_partition():
+    assert partitioner().assign("t", np.zeros(0, np.int64), 4, IDLE).tolist() == []
+
+
+def test_idle_partitions_are_picked_evenly():
+    assert all(900 < picks < 1100 for picks in chosen(IDLE, 4).values())
+
+
+def test_long_queues_are_picked_less_often_as_in_java():
+    # The table of KIP-794 for queues 0, 3, 1 is 4, 5, 8.
+    picks = chosen(PartitionLoad((0, 5, 9), (0, 3, 1)), 10, picks=8000)
+    assert set(picks) == {0, 5, 9}
+    assert [round(picks[partition] / 1000, 1) for partition in (0, 5, 9)] == pytest.approx([4, 1, 3], abs=0.2)
+
+
+def test_queues_are_not_weighed_unless_adaptive():
+    picks = chosen(PartitionLoad((0, 1), (0, 1000)), 2, adaptive=False)
+    assert 1800 < picks[1] < 2200
+
+
+def test_what_a_slice_adds_itself_is_weighed_too():
+    load = PartitionLoad(tuple(range(4)), (0,) * 4)
+    rows = partitioner().assign("t", np.full(4000, 1000), 4, load)
+    # Each row is a batch. Even picks would spread by about 27; queues that are weighed keep each other level.
+    assert max(abs(picks - 1000) for picks in Counter(rows.tolist()).values()) < 20
+
+
+def test_only_available_partitions_are_picked_and_all_when_there_is_none():
+    assert set(chosen(PartitionLoad((2,), (50,)), 4, picks=20)) == {2}
+    assert set(chosen(PartitionLoad((), ()), 3, picks=200)) == {0, 1, 2}
+
+
+def test_a_run_ends_when_its_partition_is_no_longer_available():
+    sticky = partitioner()
+    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((2,), (0,))).tolist() == [2]
+    assert sticky.assign("t", np.array([10]), 4, PartitionLoad((3,), (0,))).tolist() == [3]
+    assert sticky.assign("t", np.array([10]), 4, IDLE).tolist() == [3]

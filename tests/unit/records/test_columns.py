@@ -1,0 +1,158 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, slot_lengths, timestamp_column
+
+WORDS = ["ä", None, "", "abcd"]
+BYTES = [None if word is None else word.encode() for word in WORDS]
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def spanning_null() -> pa.BinaryArray:
+    """Slot 1 is null, and its offsets span bytes all the same."""
+    offsets = np.array([0, 2, 5, 7], np.int32)
+    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(offsets), pa.py_buffer(b"aaXXXbb")]
+    return pa.BinaryArray.from_buffers(pa.binary(), 3, buffers)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.binary(),
+        pa.large_string(),
+        pa.large_binary(),
+        pa.string_view(),
+        pa.binary_view(),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cut", [slice(None), slice(1, 3), slice(4, 4)])
+def test_every_flavour_of_string_becomes_binary(kind, cut):
+    array = pa.array(WORDS).cast(kind)[cut]
+    column = binary_column(array)
+    assert column.type == pa.binary()
+    assert column.to_pylist() == BYTES[cut]
+
+
+def test_chunks_nulls_and_fixed_sizes_become_binary():
+    chunks = pa.chunked_array([pa.array(["a"]), pa.array([None, "b"])])
+    assert binary_column(chunks).to_pylist() == [b"a", None, b"b"]
+    assert binary_column(pa.chunked_array([], pa.string())).to_pylist() == []
+    assert binary_column(pa.nulls(2)).to_pylist() == [None, None]
+    assert binary_column(pa.array([b"ab", None], pa.binary(2))).to_pylist() == [b"ab", None]
+
+
+def test_a_small_slice_far_inside_a_large_array_is_taken():
+    far = (1 << 31) + 5
+    offsets = np.array([0, far, far + 3], np.int64)
+    data = pa.py_buffer(np.zeros(far + 3, np.uint8))  # zero pages: never touched but for the last three bytes
+    array = pa.Array.from_buffers(pa.large_binary(), 2, [None, pa.py_buffer(offsets), data])
+    assert binary_column(array[1:]).to_pylist() == [bytes(3)]
+
+
+def test_a_column_that_is_not_bytes_is_refused_by_its_type():
+    with pytest.raises(InvalidRecordError, match="type int64"):
+        binary_column(pa.array([1]))
+
+
+def test_a_null_slot_has_no_length_whatever_its_offsets_span():
+    assert slot_lengths(spanning_null()).tolist() == [2, -1, 2]
+    assert slot_lengths(spanning_null()[1:]).tolist() == [-1, 2]
+    assert slot_lengths(pa.array([], pa.binary())).tolist() == []
+
+
+def test_columns_are_taken_and_sliced_together():
+    columns = RecordColumns(
+        key=pa.array([b"a", None, b"c"]), value=pa.array([b"1", b"2", None]), timestamps=np.array([7, 8, 9])
+    )
+    turned = columns.take(np.array([2, 0]))
+    assert (turned.key.to_pylist(), turned.value.to_pylist()) == ([b"c", b"a"], [None, b"1"])
+    assert turned.timestamps.tolist() == [9, 7]
+    tail = columns.slice(1, 5)
+    assert len(tail) == 2
+    assert (tail.key.to_pylist(), tail.timestamps.tolist(), tail.headers) == ([None, b"c"], [8, 9], None)
+
+
+@pytest.mark.parametrize(
+    ("array", "millis"),
+    [
+        (pa.array([1, None], pa.int64()), [1, 42]),
+        (pa.array([1, None], pa.timestamp("s")), [1000, 42]),
+        (pa.array([1, None], pa.timestamp("ms", "UTC")), [1, 42]),
+        (pa.array([1_999, None], pa.timestamp("us", "Europe/Berlin")), [1, 42]),
+        (pa.array([1_999_999, None], pa.timestamp("ns")), [1, 42]),
+        (pa.array([0, 5_000, None], pa.timestamp("us"))[1:], [5, 42]),
+        (pa.chunked_array([pa.array([1]), pa.array([None], pa.int64())]), [1, 42]),
+        (pa.nulls(2), [42, 42]),
+    ],
+)
+def test_timestamps_become_epoch_milliseconds(array, millis):
+    column = timestamp_column(array, default_ms=42)
+    assert column.dtype == np.int64
+    assert column.tolist() == millis
+
+
+def test_a_negative_timestamp_is_refused_with_its_row():
+    with pytest.raises(InvalidRecordError, match=r"Invalid timestamp: -1\. ") as caught:
+        timestamp_column(pa.array([0, 7, -1], pa.timestamp("us")), default_ms=0)
+    assert caught.value.row == 2
+
+
+def test_a_timestamp_column_of_another_type_is_refused():
+    with pytest.raises(InvalidRecordError, match="type string"):
+        timestamp_column(pa.array(["2024-01-01"]), default_ms=0)
+
+
+ROWS = [[("a", b"1")], None, [("b", None), ("é", b"")], []]
+SECTIONS = ["0202610231", "00", "0402620104c3a900", "00"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        HEADERS,
+        pa.large_list(HEADERS.value_type),
+        pa.list_(pa.struct([("value", pa.binary_view()), ("key", pa.large_string())])),
+        pa.map_(pa.string(), pa.binary()),
+        pa.map_(pa.string(), pa.string()),
+    ],
+    ids=["list", "large_list", "swapped", "map", "map of strings"],
+)
+@pytest.mark.parametrize("first", range(5))
+def test_headers_become_sections_of_the_record(kind, first):
+    rows = ROWS
+    if not pa.types.is_map(kind):
+        rows = [None if row is None else [{"key": key, "value": value} for key, value in row] for row in ROWS]
+    sections = header_column(pa.array(rows, kind)[first:])
+    assert sections.null_count == 0
+    assert [section.hex() for section in sections.to_pylist()] == SECTIONS[first:]
+
+
+def test_a_null_list_of_headers_counts_for_none_whatever_it_spans():
+    entries = pa.array([{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}, {"key": "c", "value": b"3"}])
+    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([0, 1, 2, 3], np.int32))]
+    array = pa.Array.from_buffers(pa.list_(entries.type), 3, buffers, children=[entries])
+    assert [section.hex() for section in header_column(array).to_pylist()] == ["0202610231", "00", "0202630233"]
+
+
+@pytest.mark.parametrize("entry", [{"key": None, "value": b"v"}, None])
+def test_a_null_header_key_is_refused_with_its_row(entry):
+    rows = [None, [], [{"key": "a", "value": b""}], [{"key": "b", "value": None}, entry], [{"key": "c", "value": b""}]]
+    with pytest.raises(InvalidRecordError, match="Invalid null header key") as caught:
+        header_column(pa.array(rows, HEADERS)[1:])
+    assert caught.value.row == 2
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_(pa.struct([("key", pa.string())])), pa.string()])
+def test_headers_of_another_type_are_refused(kind):
+    with pytest.raises(InvalidRecordError, match="header"):
+        header_column(pa.array([None], kind))
+
+
+def test_untyped_nulls_and_empty_columns_have_no_headers():
+    assert header_column(pa.nulls(2)).to_pylist() == [b"\0", b"\0"]
+    assert header_column(pa.array([], HEADERS)).to_pylist() == []

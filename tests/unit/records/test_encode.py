@@ -1,0 +1,124 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column
+from spark_kafka_sink.records.encode import encode_records
+
+# What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
+GOLDEN_BATCH = bytes.fromhex(
+    "000000000000000000000102ffffffff02275b4ad50010000000040000018bcfe568050000018bcfe6eea0"
+    "0000000000001267000300000011000000051c000000066b65790a76616c7565000e000502010278003800"
+    "b69a0c040001060a747261636506616263086e6f6e650104c3a9000c000506010100a8020000088c01"
+    + "76" * 70
+    + "8c01"
+    + "76" * 70
+    + "00"
+)
+GOLDEN_TIMESTAMPS = np.array([1700000000005, 1700000000002, 1700000100000, 1700000000002, 1700000000005])
+
+
+def golden_columns() -> RecordColumns:
+    headers = [
+        None,
+        [],
+        [{"key": "trace", "value": b"abc"}, {"key": "none", "value": None}, {"key": "é", "value": b""}],
+        None,
+        None,
+    ]
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return RecordColumns(
+        key=pa.array([b"key", None, b"", None, b"v" * 70]),
+        value=pa.array([b"value", b"x", None, None, b"v" * 70]),
+        headers=header_column(pa.array(headers, kind)),
+        timestamps=GOLDEN_TIMESTAMPS,
+    )
+
+
+def encoded_rows(columns: RecordColumns, **others) -> list[bytes]:
+    rows = len(others.get("order", columns))
+    data, starts = encode_records(columns, np.zeros(rows, np.int64), 0, **others)
+    return [bytes(data[starts[row] : starts[row + 1]]) for row in range(rows)]
+
+
+def key_and_value(key: bytes | None, value: bytes | None) -> bytes:
+    """One record with short fields, no headers and deltas of 0."""
+    fields = b"".join(b"\x01" if field is None else bytes([2 * len(field)]) + field for field in (key, value))
+    return bytes([2 * (len(fields) + 4)]) + bytes(3) + fields + b"\0"
+
+
+def test_a_batch_has_the_bytes_that_java_gives_it():
+    columns = golden_columns()
+    base = int(GOLDEN_TIMESTAMPS[0])
+    data, starts = encode_records(columns, np.arange(5), GOLDEN_TIMESTAMPS - base)
+    segments = [data[starts[0] : starts[2]], data[starts[2] : starts[5]]]
+    header = BatchHeader(TRANSACTIONAL, 5, base, int(GOLDEN_TIMESTAMPS.max()), 4711, 3, 17)
+    assert stamp_header(header, segments) + b"".join(segments) == GOLDEN_BATCH
+
+
+def test_rows_are_encoded_in_the_order_asked_for():
+    columns = golden_columns()
+    order = np.array([4, 2, 0, 1, 3])
+    in_place = encoded_rows(columns)
+    assert encoded_rows(columns, order=order) == [in_place[row] for row in order]
+    assert encoded_rows(columns.take(order)) == [in_place[row] for row in order]
+    assert encoded_rows(columns, order=np.array([2, 3])) == in_place[2:4]
+
+
+def test_a_slice_of_columns_encodes_its_own_rows():
+    columns = golden_columns()
+    assert encoded_rows(columns.slice(1, 3)) == encoded_rows(columns)[1:4]
+
+
+def test_a_null_key_or_value_does_not_make_the_record_null():
+    columns = RecordColumns(key=pa.array([None, b"k"], pa.binary()), value=pa.array([b"v", None], pa.binary()))
+    assert encoded_rows(columns) == [key_and_value(None, b"v"), key_and_value(b"k", None)]
+
+
+def test_bytes_spanned_by_a_null_slot_are_not_written():
+    offsets = np.array([0, 2, 5, 7], np.int32)
+    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(offsets), pa.py_buffer(b"aaXXXbb")]
+    spanning = pa.BinaryArray.from_buffers(pa.binary(), 3, buffers)
+    expected = [key_and_value(b, b) for b in (b"aa", None, b"bb")]
+    assert encoded_rows(RecordColumns(key=spanning, value=spanning)) == expected
+    order = np.array([1, 2, 1])
+    assert encoded_rows(RecordColumns(key=spanning, value=spanning), order=order) == [expected[row] for row in order]
+    assert encoded_rows(RecordColumns(key=spanning[1:], value=spanning[1:])) == expected[1:]
+
+
+@pytest.mark.parametrize("key_kind", [pa.string(), pa.binary(), pa.large_binary(), pa.string_view()], ids=str)
+@pytest.mark.parametrize("value_kind", [pa.string(), pa.large_string(), pa.binary_view()], ids=str)
+def test_key_and_value_may_be_of_different_flavours(key_kind, value_kind):
+    key = binary_column(pa.array(["x", "k", None]).cast(key_kind)[1:])
+    value = binary_column(pa.array(["x", "v", "w"]).cast(value_kind)[1:])
+    expected = [key_and_value(b"k", b"v"), key_and_value(None, b"w")]
+    assert encoded_rows(RecordColumns(key=key, value=value)) == expected
+
+
+def test_a_column_that_is_not_given_is_null_in_every_row():
+    assert encoded_rows(RecordColumns(value=pa.array([b"v", b"w"]))) == [
+        key_and_value(None, b"v"),
+        key_and_value(None, b"w"),
+    ]
+    assert encoded_rows(RecordColumns(key=pa.array([b"k"]))) == [key_and_value(b"k", None)]
+
+
+def test_no_rows_are_no_bytes():
+    data, starts = encode_records(RecordColumns(value=pa.array([], pa.binary())), np.zeros(0, np.int64), 0)
+    assert (bytes(data), list(starts)) == (b"", [0])
+
+
+def test_boundaries_are_plain_ints():
+    _, starts = encode_records(RecordColumns(value=pa.array([b"v"])), np.zeros(1, np.int64), 0)
+    assert type(starts[1]) is int
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize("delta", [1 << 40, -(1 << 40), (1 << 63) - 1, -(1 << 63), 32767, 32768, -32768, -32769])
+def test_one_timestamp_delta_for_all_is_as_good_as_one_for_each(delta):
+    columns = RecordColumns(value=pa.array([b"v", b"w"]))
+    for_all = encode_records(columns, np.arange(2), delta)
+    for_each = encode_records(columns, np.arange(2), np.full(2, delta))
+    assert bytes(for_all.data) == bytes(for_each.data)
+    assert list(for_all.starts) == list(for_each.starts)
