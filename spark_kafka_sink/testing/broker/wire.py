@@ -65,7 +65,7 @@ def encode_answer(head: RequestHead, answer: Fields, *, version: int | None = No
     body.write(struct.pack(">i", head.correlation_id))
     if schema.__flexible__ and head.api_key != _API_VERSIONS_KEY:
         body.write(b"\0")  # no tagged fields in the header; ApiVersions keeps the old header for clients that probe
-    entity_writer(schema)(body, _build(schema, answer))
+    entity_writer(schema)(body, build(schema, answer))
     payload = body.getvalue()
     return struct.pack(">i", len(payload)) + payload
 
@@ -119,7 +119,8 @@ class _Shape:
         return None if value is None else tuple(map(self.convert, value))  # type: ignore[call-overload]
 
 
-def _build(entity: Any, values: Mapping[str, object]) -> Any:
+def build(entity: Any, values: Mapping[str, object]) -> Any:
+    """A kio message from plain values: unknown names are left out, missing ones get their defaults."""
     return entity(**{shape.name: shape.fill(values) for shape in _shapes(entity)})
 
 
@@ -134,7 +135,7 @@ def _shape(field: Field[Any]) -> _Shape:
     nested = next((part for part in parts if is_dataclass(part)), None)
     kafka_type = field.metadata.get("kafka_type", "")
     if nested is not None:
-        convert: Callable[[Any], object] = lambda values: _build(nested, values)  # noqa: E731
+        convert: Callable[[Any], object] = lambda values: build(nested, values)  # noqa: E731
     else:
         convert = _CONVERT.get(kafka_type, lambda value: value)
     if field.default is not MISSING:

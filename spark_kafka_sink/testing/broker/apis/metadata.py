@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.model import NO_LEADER
 from spark_kafka_sink.testing.broker.call import Call, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic
+from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -42,6 +42,8 @@ def _asked_topic(call: Call, name: str | None, topic_id: uuid.UUID | None) -> Fi
         if topic is None:
             return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
         return _described(call, topic.name, topic)
+    if not is_legal_name(name):
+        return {"error_code": ErrorCode.invalid_topic_exception, "name": name}
     topic = call.cluster.topics.get(name)
     if topic is None and getattr(call.body, "allow_auto_topic_creation", True):
         try:

@@ -10,15 +10,13 @@ has passed. Not emulated: magic 0 and 1, ``log_append_time``, quotas, authorizat
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.records.decode import BatchView
 from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, HangupError, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
@@ -26,22 +24,15 @@ from spark_kafka_sink.testing.broker.state.partition import (
     ALL_REPLICAS,
     Appended,
     Partition,
-    only_batch,
 )
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
+from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _TOPIC_IDS_SINCE: Final = 13
 _ADDS_PARTITIONS_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
 _KNOWN_ACKS: Final = frozenset({-1, 0, 1})
-
-_VERIFICATION_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
-    {
-        ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
-    }
-)
-"""The coordinator's error to the one that Produce answers; the others stay."""
 
 
 @dataclass(slots=True)
@@ -104,34 +95,40 @@ def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
     call.check_script(outcome.topic, outcome.index)
     if call.body.acks not in _KNOWN_ACKS:
         raise ApiError(ErrorCode.invalid_required_acks)
+    if outcome.topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.invalid_topic_exception)
     outcome.partition = call.cluster.partition(outcome.topic, outcome.index)
     if outcome.partition is None:
         by_id = call.version >= _TOPIC_IDS_SINCE and not outcome.topic
         raise ApiError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
-    if outcome.topic in INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.invalid_topic_exception)
     error = outcome.partition.leadership_error(call.request.node)
     if error:
         raise ApiError(error)
     header = only_batch(records)
-    if header.is_transactional and not outcome.partition.log.has_ongoing(header.producer_id):
-        _join_transaction(call, header, outcome.partition.name)
+    identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+    if header.is_transactional and not outcome.partition.is_writing(identity):
+        _join_transaction(call, identity, outcome.partition.name)
     outcome.appended = outcome.partition.append(records, header, call.body.acks)
 
 
-def _join_transaction(call: Call, header: BatchView, partition: TopicPartition) -> None:
+def _join_transaction(call: Call, identity: ProducerIdentity, partition: TopicPartition) -> None:
     transactional_id = call.body.transactional_id or ""
-    identity = ProducerIdentity(header.producer_id, header.producer_epoch)
     try:
         if call.version >= _ADDS_PARTITIONS_SINCE:
             call.state.transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)
         elif call.state.release.verifies_partitions:
             call.state.transactions.verify_partition(transactional_id, identity, partition)
     except ApiError as refused:
-        error = _VERIFICATION_ERRORS.get(refused.error, refused.error)
-        if error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
-            error = ErrorCode.invalid_txn_state
-        raise ApiError(error, refused.message) from None
+        raise ApiError(_produce_error(call, refused.error), refused.message) from None
+
+
+def _produce_error(call: Call, error: ErrorCode) -> ErrorCode:
+    """The coordinator's error as Produce words it in this version."""
+    if error is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
+        return ErrorCode.invalid_txn_state
+    return error
 
 
 def _is_settled(call: Call, outcome: _Outcome) -> bool:

@@ -25,6 +25,10 @@ CLUSTER_ID: Final = "TestBrokerClusterId000"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+def is_legal_name(topic: str) -> bool:
+    return bool(_LEGAL_NAME.fullmatch(topic)) and topic not in {".", ".."}
+
+
 @dataclass(slots=True)
 class BrokerNode:
     id: int
@@ -133,7 +137,7 @@ class Cluster:
             topic.partitions.append(Partition(TopicPartition(topic.name, index), placed, topic.settings))
 
     def _check_new_topic(self, name: str, count: int, replicas: int, config: Mapping[str, Setting]) -> None:
-        if not _LEGAL_NAME.fullmatch(name) or name in {".", ".."}:
+        if not is_legal_name(name):
             raise ApiError(ErrorCode.invalid_topic_exception, f"Topic name {name!r} is illegal")
         if name in self.topics:
             raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")

@@ -1,8 +1,8 @@
-"""One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``, ``LogValidator``).
+"""One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``).
 
 Emulated: leadership and its epoch, the ISR against ``min.insync.replicas``, followers that have each record at once
-unless the script holds them, CRC and header checks, batch size limit, sequences and epochs. Not emulated: followers
-with logs of their own (a new leader has everything), a walk through the records of an uncompressed batch.
+unless the script holds them, the checks of ``validation``, sequences and epochs. Not emulated: followers
+with logs of their own (a new leader has everything).
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.records.batch import CRC_END, NO_PRODUCER_ID
-from spark_kafka_sink.records.decode import BatchView, batch_headers, decode_batches
+from spark_kafka_sink.records.batch import NO_PRODUCER_ID
+from spark_kafka_sink.records.decode import BatchView
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
+from spark_kafka_sink.testing.broker.state.validation import check_batch
 
 ALL_REPLICAS = -1
 
@@ -96,7 +95,8 @@ class Partition:
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self._settings.number('min.insync.replicas')} for partition {self.name}",
             )
-        self._check(data, header)
+        compacted = "compact" in str(self._settings["cleanup.policy"])
+        check_batch(data, header, self._settings.number("max.message.bytes"), compacted=compacted)
         if header.producer_id != NO_PRODUCER_ID:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
@@ -117,55 +117,14 @@ class Partition:
         self.log.append_marker(marker, self.leader_epoch, now_ms)
         self._followers_fetch()
 
+    def is_writing(self, identity: tuple[int, int]) -> bool:
+        """Whether this producer id and epoch have a transaction open here."""
+        producer_id, epoch = identity
+        return self.log.has_ongoing(producer_id) and self.producers.epoch(producer_id) == epoch
+
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.high_watermark)
 
     def _followers_fetch(self) -> None:
         if not self.followers_held:
             self.high_watermark = self.log.end_offset
-
-    def _check(self, data: bytes, header: BatchView) -> None:
-        limit = self._settings.number("max.message.bytes")
-        if len(data) > limit:
-            raise ApiError(
-                ErrorCode.message_too_large,
-                f"The record batch size in the append to {self.name} is {len(data)} bytes "
-                f"which exceeds the maximum configured value of {limit}.",
-            )
-        if crc32c(memoryview(data)[CRC_END:]) != header.crc:
-            raise ApiError(ErrorCode.corrupt_message, f"Record is corrupt in the append to {self.name}")
-        fault = _header_fault(header) or _records_fault(data, header)
-        if fault is not None:
-            raise ApiError(ErrorCode.invalid_record, fault)
-
-
-def only_batch(data: bytes) -> BatchView:
-    """The header of the one batch that a partition of a Produce request may hold since version 3."""
-    try:
-        headers = batch_headers(data)
-    except CorruptRecordError as cause:
-        raise ApiError(ErrorCode.corrupt_message, str(cause)) from cause
-    if len(headers) != 1:
-        raise ApiError(ErrorCode.invalid_record, "Produce requests are only allowed to contain one record batch")
-    return headers[0]
-
-
-def _header_fault(header: BatchView) -> str | None:
-    if header.is_control:
-        return "Clients are not allowed to write control records"
-    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
-        return f"Inconsistent batch: {header.record_count} records, last offset delta {header.last_offset_delta}"
-    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
-        return f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
-    return None
-
-
-def _records_fault(data: bytes, header: BatchView) -> str | None:
-    """A broker unpacks compressed batches; what it cannot read it refuses."""
-    if not header.codec_id:
-        return None
-    try:
-        decode_batches(data)
-    except CorruptRecordError as cause:
-        return str(cause)
-    return None

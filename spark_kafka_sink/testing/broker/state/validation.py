@@ -1,0 +1,98 @@
+"""What a broker checks of a record batch before it appends it (Kafka: ``LogValidator``, ``UnifiedLog.append``).
+
+Emulated: one batch of magic 2 per partition, size limit, CRC, header counts, no control batches, sequences; that the
+records' lengths add up; of compressed batches that they unpack and that offset deltas go 0, 1, 2, …; keys in compacted
+topics. Not emulated: the fields inside uncompressed records (a real broker reads them too, but not their offset deltas,
+which it takes as they are), timestamps too old or too new, conversion from magic 0 and 1.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, NO_PRODUCER_ID
+from spark_kafka_sink.records.compression import decompress
+from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_headers, decode_batches
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+
+
+def only_batch(data: bytes) -> BatchView:
+    """The header of the one batch that a partition of a Produce request may hold since version 3."""
+    try:
+        headers = batch_headers(data)
+    except CorruptRecordError as cause:
+        raise ApiError(ErrorCode.invalid_record, str(cause)) from cause
+    if len(headers) != 1:
+        raise ApiError(ErrorCode.invalid_record, "Produce requests are only allowed to contain one record batch")
+    return headers[0]
+
+
+def check_batch(data: bytes, header: BatchView, max_message_bytes: int, *, compacted: bool) -> None:
+    """Raise ``ApiError`` for a batch that must not get into the log."""
+    if len(data) > max_message_bytes:
+        raise ApiError(
+            ErrorCode.message_too_large,
+            f"The record batch size is {len(data)} bytes, which exceeds the maximum of {max_message_bytes}.",
+        )
+    if crc32c(memoryview(data)[CRC_END:]) != header.crc:
+        raise ApiError(ErrorCode.corrupt_message, "Record is corrupt")
+    fault = _header_fault(header) or _records_fault(data, header, compacted=compacted)
+    if fault is not None:
+        raise ApiError(ErrorCode.invalid_record, fault)
+
+
+def _header_fault(header: BatchView) -> str | None:
+    if header.is_control:
+        return "Clients are not allowed to write control records"
+    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
+        return f"Inconsistent batch: {header.record_count} records, last offset delta {header.last_offset_delta}"
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        return f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+    return None
+
+
+def _records_fault(data: bytes, header: BatchView, *, compacted: bool) -> str | None:
+    if not header.codec_id and not compacted:
+        return _lengths_fault(memoryview(data)[HEADER_SIZE:], header.record_count)
+    _check_unpacks(data, header)
+    try:
+        (batch,) = decode_batches(data)
+    except CorruptRecordError as cause:
+        return str(cause)
+    if compacted and any(record.key is None for record in batch.records):
+        return "One or more records have been rejected: compacted topics cannot accept records without a key"
+    return _deltas_fault(batch.records, header) if header.codec_id else None
+
+
+def _check_unpacks(data: bytes, header: BatchView) -> None:
+    """A real broker does not foresee this and answers UNKNOWN_SERVER_ERROR."""
+    try:
+        decompress(header.codec_id, memoryview(data)[HEADER_SIZE:])
+    except CorruptRecordError as cause:
+        raise ApiError(ErrorCode.unknown_server_error, str(cause)) from cause
+
+
+def _deltas_fault(records: tuple[DecodedRecord, ...], header: BatchView) -> str | None:
+    if any(record.offset != header.base_offset + at for at, record in enumerate(records)):
+        return "An inner record inside the compressed record batch does not have incremental offsets"
+    return None
+
+
+def _lengths_fault(records: memoryview, count: int) -> str | None:
+    """Step from length to length; far cheaper than to decode, and it catches what shifts the following records."""
+    position, size = 0, len(records)
+    for number in range(count):
+        length = shift = 0
+        while position < size:
+            byte = records[position]
+            position += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        position += length >> 1
+        if not length or length & 1 or position > size:
+            return f"Incorrect declared batch size: record {number} of {count} ends after the batch"
+    return None if position == size else f"Incorrect declared batch size: bytes are left behind {count} records"

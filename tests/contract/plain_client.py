@@ -1,0 +1,180 @@
+"""The simplest Kafka client there is: one connection, one request at a time, whatever version the test names."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
+from spark_kafka_sink.testing.broker.versions import API_KEYS
+from spark_kafka_sink.testing.broker.wire import build
+
+DEADLINE_S = 15.0
+TRANSIENT = frozenset(
+    {"concurrent_transactions", "coordinator_load_in_progress", "coordinator_not_available", "not_coordinator"}
+)
+
+
+class PlainClient:
+    """Asks one broker. ``ConnectionError`` when it hangs up instead of answering."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.split(",")[0].rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), DEADLINE_S)
+        self._correlation_ids = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, api: str, version: int, /, **fields: object) -> Any:
+        """Send a request made of plain values; kio's answer."""
+        self.tell(api, version, **fields)
+        return self.hear(api, version)
+
+    def ask_patiently(self, api: str, version: int, /, **fields: object) -> Any:
+        """Ask again while the answer is one that a client waits out."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            answer = self.ask(api, version, **fields)
+            if answer.error_code.name not in TRANSIENT or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.02)
+
+    def tell(self, api: str, version: int, /, **fields: object) -> int:
+        """Send a request and do not wait; its correlation id."""
+        schema = load_request_schema(API_KEYS[api], version)
+        header = build(
+            schema.__header_schema__,
+            {
+                "request_api_key": API_KEYS[api],
+                "request_api_version": version,
+                "correlation_id": next(self._correlation_ids),
+                "client_id": "plain",
+            },
+        )
+        frame = io.BytesIO()
+        entity_writer(type(header))(frame, header)
+        entity_writer(schema)(frame, build(schema, fields))
+        self.send(struct.pack(">i", frame.tell()) + frame.getvalue())
+        return int(header.correlation_id)
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def hear(self, api: str, version: int) -> Any:
+        """The next answer, whose API and version the caller knows."""
+        schema = load_response_schema(API_KEYS[api], version)
+        frame = self.hear_frame()
+        header, position = entity_reader(schema.__header_schema__)(frame, 0)
+        answer, _ = entity_reader(schema)(frame, position)
+        self.last_correlation_id = int(header.correlation_id)
+        return answer
+
+    def hear_frame(self) -> bytes:
+        return self.receive(*struct.unpack(">i", self.receive(4)))
+
+    def receive(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            chunk = self._socket.recv(size - len(received))
+            if not chunk:
+                raise ConnectionResetError(f"the broker hung up after {len(received)} of {size} bytes")
+            received += chunk
+        return received
+
+    def is_hung_up(self) -> bool:
+        """Whether the broker closes the connection without another byte."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    # -- the few requests that every test of appends and transactions needs -------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        (result,) = self.ask("CreateTopics", 5, topics=[topic], timeout=10_000).topics
+        assert result.error_code.name == "none", result
+        self._await_leaders(name)
+
+    def produce(
+        self, topic: str, records: bytes, *, version: int = 9, acks: int = -1, transactional_id: str | None = None
+    ) -> Any:
+        """The answer for partition 0."""
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+        answer = self.ask(
+            "Produce", version, acks=acks, timeout=10_000, topic_data=data, transactional_id=transactional_id
+        )
+        return answer.responses[0].partition_responses[0]
+
+    def init_producer_id(self, transactional_id: str | None = None, **fields: object) -> tuple[int, int]:
+        if transactional_id is not None:
+            self.ask_patiently("FindCoordinator", 3, key=transactional_id, key_type=1)  # makes __transaction_state
+        answer = self.ask_patiently(
+            "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout=60_000, **fields
+        )
+        assert answer.error_code.name == "none", answer
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    def _await_leaders(self, topic: str) -> None:
+        self.until(
+            lambda: all(
+                partition.leader_id >= 0
+                for partition in self.ask("Metadata", 9, topics=[{"name": topic}]).topics[0].partitions or [_NoLeader]
+            )
+        )
+        self.until(lambda: self._offset_error(topic) == "none")
+
+    def _offset_error(self, topic: str) -> str:
+        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        return str(self.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions[0].error_code.name)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+class _NoLeader:
+    leader_id = -1
+
+
+def batch(
+    values: Sequence[bytes],
+    *,
+    producer: tuple[int, int] = (-1, -1),
+    sequence: int = -1,
+    attributes: int = 0,
+    timestamp: int = 1_700_000_000_000,
+) -> bytes:
+    """An uncompressed record batch of short values without keys, all at one timestamp."""
+    records = b"".join(_record(value, delta) for delta, value in enumerate(values))
+    header = BatchHeader(attributes, len(values), timestamp, timestamp, *producer, sequence)
+    return stamp_header(header, [records]) + records
+
+
+def _record(value: bytes, offset_delta: int) -> bytes:
+    body = bytes([0, 0, offset_delta << 1, 1, len(value) << 1]) + value + b"\0"
+    assert len(body) < 64, "one byte must do for every varint"
+    return bytes([len(body) << 1]) + body
