@@ -1,0 +1,48 @@
+"""The locked environments: every package by hash, from wherever the machine gets its packages."""
+
+import re
+import tomllib
+
+import pytest
+
+from tests.house.repository import ROOT
+
+LOCKED = sorted((ROOT / "requirements").glob("*.txt"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~ ;]", requirement)[0].lower() for requirement in requirements}
+
+
+def locked(path) -> list[str]:
+    """One string per package, its hashes in it."""
+    text = re.sub(r"^\s*#.*\n", "", path.read_text(), flags=re.MULTILINE)
+    return [entry for entry in text.replace("\\\n", " ").splitlines() if entry.strip()]
+
+
+@pytest.mark.parametrize("path", LOCKED, ids=lambda path: path.name)
+def test_every_package_has_one_version_and_hashes(path):
+    entries = locked(path)
+    assert entries
+    assert [
+        entry for entry in entries if not re.match(r"[\w.-]+==\S+( ;.*?)? +--hash=sha256:[0-9a-f]{64}", entry)
+    ] == []
+
+
+@pytest.mark.parametrize("path", LOCKED, ids=lambda path: path.name)
+def test_no_address_is_locked_in(path):
+    assert "://" not in path.read_text()
+    assert "index" not in path.read_text()
+
+
+def test_the_base_environment_has_what_the_engine_needs():
+    base = names(locked(ROOT / "requirements/base.txt"))
+    assert names(PROJECT["dependencies"]) <= base
+    assert "pyspark" not in base
+
+
+@pytest.mark.parametrize("name", ["dev.txt", "spark-4.1.txt", "spark-4.3.txt"])
+def test_a_development_environment_has_every_extra(name):
+    wanted = [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
+    assert names(wanted + PROJECT["dependencies"]) <= names(locked(ROOT / "requirements" / name))

@@ -1,0 +1,45 @@
+"""A file can be read in one go, a function fits a screen, a long list of parameters is a dataclass."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.repository import PACKAGE, ROOT
+
+FILE_LINES = 400
+FUNCTION_LINES = 40
+PARAMETERS = 6
+
+# "path::function" or "path" that may be longer. Stays empty.
+EXCEPTIONS: frozenset[str] = frozenset()
+
+MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
+
+
+def functions(module: Path) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{module}::{node.name}", node
+
+
+def lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+    return [argument.arg for argument in arguments if argument.arg not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_file_can_be_read_in_one_go(module):
+    assert str(module) in EXCEPTIONS or len((ROOT / module).read_text().splitlines()) <= FILE_LINES
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_functions_fit_a_screen_and_take_few_parameters(module):
+    long = [name for name, node in functions(module) if lines(node) > FUNCTION_LINES]
+    wide = [name for name, node in functions(module) if len(parameters(node)) > PARAMETERS]
+    assert set(long + wide) <= EXCEPTIONS

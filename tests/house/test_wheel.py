@@ -1,0 +1,51 @@
+"""What pip installs, and what importing it costs."""
+
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tests.house.repository import PACKAGE, ROOT
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    (built,) = folder.glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+def test_the_wheel_has_every_module_its_types_and_the_format_s_name(wheel):
+    modules = {str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*.py")}
+    assert modules | {"spark_kafka_sink/py.typed", "pyspark_pykafka/__init__.py"} <= set(wheel.namelist())
+
+
+def test_the_wheel_has_nothing_else(wheel):
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    (info,) = (top for top in tops if top.endswith(".dist-info"))
+    assert tops - {info} == {"spark_kafka_sink", "pyspark_pykafka"}
+    assert f"{info}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_the_wheel_brings_the_command_and_the_pytest_plugin(wheel):
+    (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    entry_points = wheel.read(name).decode()
+    assert "spark-kafka-sink = spark_kafka_sink.cli.main:main" in entry_points
+    assert "spark_kafka_sink = spark_kafka_sink.testing.pytest_plugin" in entry_points
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
+        ("spark_kafka_sink.producer", {"pyspark", "rich", "confluent_kafka"}),
+        ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
+        ("spark_kafka_sink.cli.main", {"pyspark", "rich", "confluent_kafka"}),
+    ],
+)
+def test_importing_does_not_drag_in(module, unwanted):
+    program = f"import {module}, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not unwanted.intersection(done.stdout.split())
