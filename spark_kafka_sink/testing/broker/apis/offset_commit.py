@@ -1,6 +1,6 @@
 """OffsetCommit (8) of a consumer that assigns its partitions itself.
 
-Emulated: storing and overwriting. Not emulated: groups with members; a member id is answered UNKNOWN_MEMBER_ID.
+Emulated: storing and overwriting. Not emulated: groups with members; a generation is answered UNKNOWN_MEMBER_ID.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _commit(call: Call, topic: str, asked: Any) -> ErrorCode:
         call.check_coordinator(call.body.group_id)
     except ApiError as refused:
         return refused.error
-    if call.body.member_id:
+    if call.body.generation_id_or_member_epoch >= 0:
         return ErrorCode.unknown_member_id
     if call.cluster.partition(*name) is None:
         return ErrorCode.unknown_topic_or_partition

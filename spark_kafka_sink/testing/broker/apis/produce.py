@@ -105,6 +105,8 @@ def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
     if error:
         raise ApiError(error)
     header = only_batch(records)
+    if header.is_transactional and not call.body.transactional_id:
+        raise ApiError(ErrorCode.transactional_id_authorization_failed)
     identity = ProducerIdentity(header.producer_id, header.producer_epoch)
     if header.is_transactional and not outcome.partition.is_writing(identity):
         _join_transaction(call, identity, outcome.partition.name)
@@ -112,7 +114,7 @@ def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
 
 
 def _join_transaction(call: Call, identity: ProducerIdentity, partition: TopicPartition) -> None:
-    transactional_id = call.body.transactional_id or ""
+    transactional_id = call.body.transactional_id
     try:
         if call.version >= _ADDS_PARTITIONS_SINCE:
             call.state.transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)

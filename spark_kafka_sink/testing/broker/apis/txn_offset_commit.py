@@ -17,6 +17,7 @@ from spark_kafka_sink.testing.broker.state.offsets import CommittedOffset
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
 
+_ABORTABLE_SINCE: Final = 4
 _ADDS_OFFSETS_SINCE: Final = 5
 
 
@@ -48,5 +49,7 @@ def _error(call: Call) -> ErrorCode:
         else:
             call.state.transactions.verify_open(body.transactional_id, identity)
     except ApiError as refused:
+        if refused.error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
+            return ErrorCode.invalid_txn_state
         return ErrorCode.invalid_producer_epoch if refused.error is ErrorCode.producer_fenced else refused.error
     return ErrorCode.none

@@ -108,10 +108,13 @@ class Cluster:
         if topic is None:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
         present = len(topic.partitions)
-        if count <= present:
-            relation = "already has" if count == present else "currently has"
-            more = "." if count == present else f", which is higher than the requested {count}."
-            raise ApiError(ErrorCode.invalid_partitions, f"Topic {relation} {present} partition(s){more}")
+        if count == present:
+            raise ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+        if count < present:
+            raise ApiError(
+                ErrorCode.invalid_partitions,
+                f"The topic {name} currently has {present} partition(s); {count} would not be an increase.",
+            )
         if not dry:
             self._extend(topic, count, topic.replication_factor)
 
@@ -138,15 +141,18 @@ class Cluster:
 
     def _check_new_topic(self, name: str, count: int, replicas: int, config: Mapping[str, Setting]) -> None:
         if not is_legal_name(name):
-            raise ApiError(ErrorCode.invalid_topic_exception, f"Topic name {name!r} is illegal")
+            raise ApiError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {name!r}")
         if name in self.topics:
             raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         if count < 1:
-            raise ApiError(ErrorCode.invalid_partitions, f"The number of partitions cannot be {count}.")
+            raise ApiError(
+                ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
+            )
         if not 1 <= replicas <= len(self.alive()):
             raise ApiError(
                 ErrorCode.invalid_replication_factor,
-                f"Unable to replicate the partition {replicas} time(s): {len(self.alive())} broker(s) are registered.",
+                f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
+                f"cannot be reached because only {len(self.alive())} broker(s) are registered.",
             )
         fault = topic_fault(config)
         if fault is not None:

@@ -77,7 +77,8 @@ class Partition:
         self._followers_fetch()
 
     def has_enough_replicas(self) -> bool:
-        return len(self.isr) >= self._settings.number("min.insync.replicas")
+        """``min.insync.replicas`` asks for no more replicas than there are."""
+        return len(self.isr) >= min(self._settings.number("min.insync.replicas"), len(self.replicas))
 
     def leadership_error(self, node: int) -> ErrorCode:
         if self.leader != node:
@@ -97,6 +98,8 @@ class Partition:
             )
         compacted = "compact" in str(self._settings["cleanup.policy"])
         check_batch(data, header, self._settings.number("max.message.bytes"), compacted=compacted)
+        if self.log.has_ongoing(header.producer_id) and not header.is_transactional:
+            raise ApiError(ErrorCode.invalid_txn_state, f"Expected transactional write from {header.producer_id}")
         if header.producer_id != NO_PRODUCER_ID:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)

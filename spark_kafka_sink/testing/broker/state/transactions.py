@@ -181,7 +181,7 @@ class TransactionCoordinator:
     def verify_open(self, transactional_id: str, identity: ProducerIdentity) -> None:
         """The check of transactions v1 before offsets are taken into a transaction."""
         if self._checked(transactional_id, identity).state is not State.ONGOING:
-            raise ApiError(ErrorCode.invalid_txn_state)
+            raise ApiError(ErrorCode.transaction_abortable)
 
     def end(
         self, transactional_id: str, identity: ProducerIdentity, *, committed: bool, bump: bool, now_ms: int

@@ -1,9 +1,10 @@
 """What a broker checks of a record batch before it appends it (Kafka: ``LogValidator``, ``UnifiedLog.append``).
 
 Emulated: one batch of magic 2 per partition, size limit, CRC, header counts, no control batches, sequences; that the
-records' lengths add up; of compressed batches that they unpack and that offset deltas go 0, 1, 2, …; keys in compacted
-topics. Not emulated: the fields inside uncompressed records (a real broker reads them too, but not their offset deltas,
-which it takes as they are), timestamps too old or too new, conversion from magic 0 and 1.
+records' lengths add up; of compressed batches that they unpack (UNKNOWN_SERVER_ERROR, as a real broker says) and that
+offset deltas go 0, 1, 2, … (INVALID_RECORD; a real broker says UNKNOWN_SERVER_ERROR); keys in compacted topics. Not
+emulated: the fields inside uncompressed records (a real broker reads them too, but not their offset deltas, which it
+takes as they are), timestamps too old or too new, conversion from magic 0 and 1.
 """
 
 from __future__ import annotations
@@ -67,7 +68,6 @@ def _records_fault(data: bytes, header: BatchView, *, compacted: bool) -> str | 
 
 
 def _check_unpacks(data: bytes, header: BatchView) -> None:
-    """A real broker does not foresee this and answers UNKNOWN_SERVER_ERROR."""
     try:
         decompress(header.codec_id, memoryview(data)[HEADER_SIZE:])
     except CorruptRecordError as cause:
