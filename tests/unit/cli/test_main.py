@@ -1,0 +1,82 @@
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink.cli import broker
+from spark_kafka_sink.cli.main import COMMANDS, main
+from spark_kafka_sink.errors import KafkaError
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(command.__name__.split(".")[-1].replace("_", "-") in shown for command in COMMANDS)
+
+
+def test_the_version_is_the_package_s(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"spark-kafka-sink {spark_kafka_sink.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ([], "COMMAND"),
+        (["brocker"], "invalid choice: 'brocker'"),
+        (["broker", "--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
+        (["broker", "--set", "=1"], "'=1' is not of the form NAME=VALUE"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, says):
+    with pytest.raises(SystemExit, match="2"):
+        main(line)
+    assert says in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_and_exit_code_1(capsys):
+    assert main(["broker", "--version", "latest"]) == 1
+    assert capsys.readouterr().err == "error: Kafka version 'latest' is not of the form 4.1.1.\n"
+
+
+def test_ctrl_c_is_130_and_no_traceback(monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker, "LocalKafka", interrupt)
+    assert main(["broker"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
+    class DeadKafka:
+        version, bootstrap_servers, node_ids = "4.1.1", "127.0.0.1:9092", (1,)
+
+        def __init__(self, *arguments):
+            self.arguments = arguments
+
+        def __enter__(self):
+            assert self.arguments == (1, "4.1.1", {"a.b": "c=d"}, 9092)
+
+        def __exit__(self, *_): ...
+
+        def alive(self, node):
+            return False
+
+        def log_tail(self, node):
+            return "out of disk"
+
+    monkeypatch.setattr(broker, "LocalKafka", DeadKafka)
+    assert main(["broker", "--set", "a.b=c=d"]) == 1
+    shown = capsys.readouterr()
+    assert '.option("kafka.bootstrap.servers", "127.0.0.1:9092")' in shown.out
+    assert shown.err == "error: Node 1 ended by itself:\nout of disk\n"
+
+
+def test_every_error_of_the_package_is_caught():
+    from spark_kafka_sink.testing.java import JavaError
+    from spark_kafka_sink.testing.kafka_jars import KafkaJarsError
+    from spark_kafka_sink.testing.local_kafka import LocalKafkaError
+
+    assert all(issubclass(error, KafkaError) for error in (JavaError, KafkaJarsError, LocalKafkaError))

@@ -1,0 +1,159 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+
+SLEEP = ["sleep", "300"]
+
+
+def is_gone(pid, within_s=5.0):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    started = []
+
+    def start(*command, **options):
+        started.append(GuardedProcess(command or SLEEP, log=tmp_path / "log", **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def parent(tmp_path):
+    """A process that starts ``command`` guarded, prints its pid and waits for ever."""
+    started = []
+
+    def start(command, scratch):
+        program = textwrap.dedent(f"""
+            import time
+            from pathlib import Path
+            from spark_kafka_sink.testing.child_processes import GuardedProcess
+            process = GuardedProcess({command!r}, log=Path({str(tmp_path / "log")!r}), scratch=Path({str(scratch)!r}))
+            print(process.pid, flush=True)
+            time.sleep(300)
+        """)
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process, int(process.stdout.readline())
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_child_and_its_scratch_folder_go_when_the_parent_is_killed(parent, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "data").write_text("x")
+    process, child = parent(SLEEP, scratch)
+
+    process.kill()  # not waited for: a parent that nobody has reaped yet counts as dead too
+
+    assert is_gone(child)
+    deadline = time.monotonic() + 5
+    while scratch.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not scratch.exists()
+
+
+def test_the_child_s_own_children_go_as_well(parent, tmp_path):
+    pid_file = tmp_path / "grandchild"
+    process, child = parent(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], tmp_path / "none")
+    while not pid_file.exists() or not pid_file.read_text().strip():
+        time.sleep(0.02)
+    grandchild = int(pid_file.read_text())
+
+    process.kill()
+
+    assert is_gone(child)
+    assert is_gone(grandchild)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a child to its guard")
+def test_a_child_goes_when_its_guard_is_killed(guarded):
+    process = guarded()
+    os.kill(process._guard.pid, signal.SIGKILL)
+    process._guard.wait(5)
+    assert is_gone(process.pid)
+
+
+def test_a_child_outlives_the_thread_that_started_it(guarded):
+    started = []
+    thread = threading.Thread(target=lambda: started.append(guarded()))
+    thread.start()
+    thread.join()
+    time.sleep(0.5)
+    assert started[0].poll() is None
+
+
+def test_the_scratch_folder_stays_when_only_the_child_ends(guarded, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    guarded(scratch=scratch).kill()
+    assert scratch.exists()
+
+
+def test_exit_codes_are_the_command_s(guarded):
+    assert guarded("sh", "-c", "exit 7").wait(5) == 7
+    assert guarded().stop() == 128 + signal.SIGTERM
+    assert guarded().kill() == 128 + signal.SIGKILL
+
+
+def test_stop_kills_what_does_not_listen(guarded, tmp_path):
+    process = guarded("sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 0.1; done")
+    while "deaf" not in tail(tmp_path / "log"):
+        time.sleep(0.02)
+    assert process.stop(timeout_s=0.3) == 128 + signal.SIGKILL
+
+
+def test_a_stopped_child_can_be_killed(guarded):
+    process = guarded()
+    process.send_signal(signal.SIGSTOP)
+    assert process.kill() == 128 + signal.SIGKILL
+
+
+def test_signals_to_a_child_that_has_ended_are_no_error(guarded):
+    process = guarded("true")
+    process.wait(5)
+    process.send_signal(signal.SIGTERM)
+    assert process.stop() == 0
+
+
+def test_output_goes_to_the_log(guarded, tmp_path):
+    guarded("sh", "-c", "echo out; echo err >&2").wait(5)
+    assert tail(tmp_path / "log") == "out\nerr"
+
+
+def test_a_command_that_is_not_there_is_named(guarded):
+    with pytest.raises(OSError, match=r"no-such-command did not start:\n(.|\n)*FileNotFoundError"):
+        guarded("no-such-command")
+
+
+def test_the_tail_of_a_log(tmp_path):
+    log = tmp_path / "log"
+    assert tail(log) == "(no log)"
+    log.touch()
+    assert tail(log) == "(the log is empty)"
+    log.write_text("\n".join(map(str, range(100))))
+    assert tail(log, lines=2) == "98\n99"
