@@ -33,6 +33,7 @@ class NodeState:
         """The node has another address: what was learnt of the old one says nothing about it."""
         self.node = node
         self.failed_series_ended()
+        self.setup_failures = 0
         self.next_attempt_at = -math.inf
 
     def failed(self, error: KafkaError, reconnect_backoff: ExponentialBackoff, now: float) -> None:
@@ -42,7 +43,6 @@ class NodeState:
 
     def failed_series_ended(self) -> None:
         self.failures = 0
-        self.setup_failures = 0
         self.last_error = None
         self.warned = False
 

@@ -111,9 +111,8 @@ class Selector:
         link = self._links.get(connection_id)
         if link is None:
             return True
-        idle = not link.outgoing
         link.outgoing.extend(view for buffer in buffers if (view := memoryview(buffer).cast("B")))
-        return self._flush(link) if idle and link.channel is not None else not link.outgoing
+        return self._flush(link) if link.channel is not None else not link.outgoing
 
     def close(self, connection_id: int) -> None:
         link = self._links.pop(connection_id, None)

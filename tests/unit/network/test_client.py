@@ -170,6 +170,22 @@ def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, 
     assert "Connection to node 1 (b:9092) could not be established: no answer within" in turns.client.last_error(1)
 
 
+def test_the_setup_timeout_starts_over_once_a_connection_was_established(turns, node):
+    turns.transport.accept_all = False
+    for _ in range(3):
+        turns.ready(node)
+        turns.turn(turns.client.next_deadline(turns.now) - turns.now)
+        turns.turn(1000)
+    turns.transport.accept_all = True
+    connection = turns.make_ready(node)
+    turns.transport.drop(connection, "gone")
+    turns.turn(1000)
+    turns.turn(1000)
+    turns.transport.accept_all = False
+    turns.ready(node)
+    assert turns.client.next_deadline(turns.now) - turns.now <= 12_000
+
+
 def test_failed_connections_are_tried_again_after_a_growing_backoff(turns, node):
     turns.transport.accept_all = False
     delays = []
@@ -359,6 +375,15 @@ def test_a_connection_that_nobody_uses_is_closed_without_a_failure(turns, node):
     turns.make_ready(node)
 
 
+def test_a_connection_is_unused_from_its_last_answer_on(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    turns.clock.advance(1000)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    assert turns.client.next_deadline(turns.now) == 541_000
+
+
 def test_connections_stay_open_when_max_idle_is_negative(make_turns, node):
     turns = make_turns(connections_max_idle_ms=-1)
     connection = turns.make_ready(node)
@@ -421,6 +446,11 @@ def test_least_loaded_prefers_idle_then_connecting_then_the_longest_untried(make
     assert least() == nodes[1]
     turns.send(nodes[1])
     assert least() == nodes[0], "full nodes are not chosen"
+
+
+def test_equally_loaded_nodes_share_the_load(turns):
+    nodes = [Node(i, f"b{i}", 9092) for i in range(3)]
+    assert {turns.client.least_loaded_node(nodes, turns.now) for _ in range(100)} == set(nodes)
 
 
 def test_no_node_is_least_loaded_while_all_are_in_backoff(turns, node):

@@ -65,9 +65,10 @@ def test_tagged_fields_of_the_response_header_are_skipped():
 def test_no_bytes_make_anything_but_an_entity_or_a_network_error(data):
     response = schema("metadata", 12).MetadataResponse
     try:
-        assert type(decode_response(data, response)) is response
+        result = decode_response(data, response)
     except NetworkError as error:
-        assert f"a MetadataResponse v12 of {len(data)} bytes cannot be read" in str(error)
+        result = error
+    assert type(result) is response or str(result).startswith(f"a MetadataResponse v12 of {len(data)} bytes cannot be")
 
 
 def _end_txn_response():

@@ -26,11 +26,12 @@ def unsupported(ranges: dict[int, tuple[int, int]]) -> memoryview:
 def versions_asked(answers: list[memoryview]) -> tuple[list[int], ApiVersions | None]:
     handshake = negotiate_api_versions("b:9092 (id: 1)")
     asked = [next(handshake).__version__]
-    try:
-        for answer in answers:
-            asked.append(handshake.send(answer).__version__)
-    except StopIteration as done:
-        return asked, done.value
+    for answer in answers:
+        try:
+            request = handshake.send(answer)
+        except StopIteration as done:
+            return asked, done.value
+        asked.append(request.__version__)
     return asked, None
 
 
@@ -64,9 +65,9 @@ def test_tagged_fields_that_a_later_broker_may_add_lead_to_v0():
 
 
 def test_a_broker_that_never_agrees_is_not_asked_for_ever():
-    with pytest.raises(NetworkError, match="b:9092 .* refused ApiVersions v0: UNSUPPORTED_VERSION"):
+    with pytest.raises(NetworkError, match=r"b:9092 .* refused ApiVersions v0: UNSUPPORTED_VERSION"):
         versions_asked([unsupported({18: (0, 9)})] * 10)
-    with pytest.raises(NetworkError, match="b:9092 .* gave ApiVersions an answer that cannot be read"):
+    with pytest.raises(NetworkError, match=r"b:9092 .* gave ApiVersions an answer that cannot be read"):
         versions_asked([memoryview(b"\xff")] * 10)
 
 

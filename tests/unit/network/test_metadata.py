@@ -158,6 +158,16 @@ def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
         each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
 
 
+def test_an_update_clears_the_connection_errors_before_it():
+    each = known(topic())
+    each.note_connection_error(B1, NetworkError("b1: refused"), 0)
+    each.request_for(0)
+    each.updated(answer(topic()), 0)
+    with pytest.raises(KafkaTimeoutError) as raised:
+        each.wait_for_topic("u", None, 0, SystemClock(), lambda: None)
+    assert str(raised.value) == "Topic u not present in metadata after 0 ms."
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "answer with error 87")],
@@ -201,6 +211,16 @@ def test_what_waiting_cannot_mend_is_told_at_once_when_no_other_broker_is_left(e
     assert not waiter.asked.acquire(timeout=0.05)
     each.note_connection_error(each.bootstrap_nodes[1], error, 0)
     assert waiter.ended() is error
+
+
+def test_what_could_not_be_mended_before_is_tried_again_by_a_new_wait():
+    each = metadata()
+    for node in each.bootstrap_nodes:
+        each.note_connection_error(node, WrongProtocolError("TLS"), 0)
+    waiter = Waiter(each)
+    each.request_for(0)
+    each.updated(answer(topic()), 0)
+    assert waiter.ended() is each.snapshot
 
 
 def test_a_failed_request_is_tried_again_but_not_told_to_waiters():
@@ -252,6 +272,18 @@ def test_a_new_topic_is_asked_for_alone_and_at_once():
     each.updated(answer(topic("new")), 1)
     waiter.ended()
     assert set(each.snapshot.topics) == {"old", "new"}
+
+
+def test_a_new_topic_does_not_hurry_a_cluster_in_trouble():
+    each = known(topic("old"))
+    each.request_update()
+    each.request_for(200)
+    each.failed(NetworkError("gone"), 200)
+    waiter = Waiter(each, "new")
+    assert each.next_update(200) >= 280
+    assert set(each.request_for(400)) == {"old", "new"}
+    each.updated(answer(topic("new")), 400)
+    waiter.ended()
 
 
 def test_a_topic_that_came_with_the_answer_to_another_wait_is_not_asked_for_again():
@@ -313,6 +345,13 @@ def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
     assert each.snapshot.topics["t"].leader_epochs == (5, 6, 0)
 
 
+def test_a_broker_that_gives_no_epochs_is_believed():
+    each = known(topic(leaders=(1,), epochs=(5,)))
+    each.request_for(1)
+    each.updated(answer(topic(leaders=(2,), epochs=(-1,))), 1)
+    assert each.snapshot.topics["t"].leaders == (2,)
+
+
 def test_a_topic_that_was_created_anew_starts_over():
     each = known(topic(epochs=(5,), topic_id=UUID(int=1)))
     each.request_for(1)
@@ -349,8 +388,18 @@ def test_asks_the_bootstrap_servers_again_when_every_known_broker_failed():
 def test_asks_the_bootstrap_servers_again_after_the_trigger_time():
     each = known(topic())
     each.note_connection_error(B1, NetworkError("refused"), 10)
+    each.note_connection_error(B1, NetworkError("refused"), 5000)
     assert each.candidates(300_009) == (B1, B2)
     assert each.candidates(300_010) == each.bootstrap_nodes
+
+
+def test_trouble_before_an_update_does_not_count_towards_the_trigger_time():
+    each = known(topic())
+    each.note_connection_error(B1, NetworkError("refused"), 10)
+    each.request_for(20)
+    each.updated(answer(topic()), 20)
+    each.note_connection_error(B1, NetworkError("refused"), 300_000)
+    assert each.candidates(300_010) == (B1, B2)
 
 
 def test_asks_the_bootstrap_servers_again_when_a_broker_demands_it():
