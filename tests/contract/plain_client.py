@@ -28,7 +28,7 @@ class PlainClient:
     """Asks one broker. ``ConnectionError`` when it hangs up instead of answering."""
 
     def __init__(self, address: str) -> None:
-        host, port = address.split(",")[0].rsplit(":", 1)
+        host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), DEADLINE_S)
         self._correlation_ids = itertools.count(1)
 

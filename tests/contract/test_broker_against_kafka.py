@@ -1,0 +1,28 @@
+"""TestBroker answers what a real Kafka answers: the same scenarios with the same expected steps on both."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.testing import LocalKafka, TestBroker
+from tests.contract.broker_scenarios import SCENARIOS, Scenario
+from tests.contract.plain_client import PlainClient
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_test_broker_answers_as_written(scenario: Scenario, kafka_test_broker: TestBroker) -> None:
+    play(scenario, kafka_test_broker.bootstrap_servers)
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka_versions("4.1.1")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_kafka_answers_as_written(scenario: Scenario, local_kafka: LocalKafka) -> None:
+    play(scenario, local_kafka.bootstrap_servers)
+
+
+def play(scenario: Scenario, bootstrap_servers: str) -> None:
+    with PlainClient(bootstrap_servers) as client:
+        steps = scenario(client)
+    answered = {step: answer for step, answer, _ in steps}
+    assert answered == {step: expected for step, _, expected in steps}
