@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-import uuid
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -224,7 +224,8 @@ class LocalKafka:
             node.properties_file.write_text("".join(lines))
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Of ASCII, so that it never begins with the "-" of an option.
+        cluster = base64.urlsafe_b64encode(secrets.token_hex(8).encode()).decode().rstrip("=")
         for node in self._nodes.values():
             self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.properties_file))
 

@@ -1,0 +1,216 @@
+"""The real thing, so that every other test may lean on it. confluent-kafka is the client: it shares no code of ours."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
+
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
+
+pytestmark = pytest.mark.jvm
+
+
+def produce(servers: str, topic: str, *values: bytes) -> None:
+    """One batch to partition 0, acks=all."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 200, "message.timeout.ms": 30_000})
+    errors = []
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None] * len(values)
+
+
+def consume(servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
+    consumer.assign([Place(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def own_kafka():
+    """Ours to stop and kill, unlike the session's."""
+    with LocalKafka(properties={"auto.create.topics.enable": "false"}) as kafka:
+        yield kafka
+
+
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+def test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka):
+    topic = "round-trip"
+    local_kafka.create_topic(topic, partitions=2, configs={"segment.bytes": "1048576"})
+    produce(local_kafka.bootstrap_servers, topic, b"one", b"two", b"three")
+
+    assert consume(local_kafka.bootstrap_servers, topic, 3) == [b"one", b"two", b"three"]
+    assert (local_kafka.log_dir(topic, 1) / "00000000000000000000.log").stat().st_size == 0
+    dump = local_kafka.dump_log_segments(topic, 0)
+    assert "isvalid: true" in dump
+    assert re.findall(r"offset: (\d) CreateTime: \d+ keySize: -1 valueSize: (\d)", dump) == [
+        ("0", "3"), ("1", "3"), ("2", "5"),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.kafka_versions("4.3.1")
+def test_the_newest_version_does_the_same(local_kafka):
+    test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka)
+
+
+def test_a_topic_is_usable_when_create_topic_returns(own_kafka):
+    own_kafka.create_topic("ready", partitions=7)
+    assert [own_kafka.leader("ready", partition) for partition in range(7)] == [1] * 7
+    assert all(own_kafka.log_dir("ready", partition).is_dir() for partition in range(7))
+    own_kafka.delete_topic("ready")
+    own_kafka.create_topic("ready", partitions=1)
+    with pytest.raises(LocalKafkaError, match=r"There is no partition ready-1\."):
+        own_kafka.leader("ready", 1)
+
+
+def test_a_refusal_carries_kafka_s_own_words(own_kafka):
+    own_kafka.create_topic("twice")
+    with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS: Topic twice was not created: Topic 'twice' already"):
+        own_kafka.create_topic("twice")
+    with pytest.raises(BrokerError, match=r"INVALID_CONFIG.*Unknown topic config name: no\.such"):
+        own_kafka.create_topic("odd", configs={"no.such": "1"})
+    with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+        own_kafka.create_topic("wide", replication=2)
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION: Topic nowhere was not deleted"):
+        own_kafka.delete_topic("nowhere")
+
+
+def test_a_stopped_and_a_killed_node_come_back_with_their_data(own_kafka):
+    own_kafka.create_topic("kept")
+    produce(own_kafka.bootstrap_servers, "kept", b"before")
+    own_kafka.stop(1)
+    assert not own_kafka.alive(1)
+    own_kafka.start(1)
+    produce(own_kafka.bootstrap_servers, "kept", b"between")
+    own_kafka.kill(1)
+    with pytest.raises(LocalKafkaError, match=r"Node 1 is not running\."):
+        own_kafka.kill(1)
+    own_kafka.start(1)
+    with pytest.raises(LocalKafkaError, match=r"Node 1 is running\."):
+        own_kafka.start(1)
+    assert consume(own_kafka.bootstrap_servers, "kept", 2) == [b"before", b"between"]
+
+
+def test_a_paused_node_takes_connections_and_does_not_answer(own_kafka):
+    host, port = own_kafka.bootstrap_servers.split(":")
+    api_versions_v0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+    own_kafka.pause(1)
+    with socket.create_connection((host, int(port)), timeout=1) as connection:
+        connection.sendall(api_versions_v0)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        own_kafka.resume(1)
+        connection.settimeout(10)
+        assert connection.recv(1)
+
+
+def test_three_nodes_elect_a_new_leader_when_one_is_killed():
+    with LocalKafka(nodes=3) as kafka:
+        assert kafka.bootstrap_servers.count(",") == 2
+        kafka.create_topic("moves", configs={"min.insync.replicas": "2"})
+        produce(kafka.bootstrap_servers, "moves", b"before")
+        dead = kafka.leader("moves", 0)
+        kafka.kill(dead)
+        produce(kafka.bootstrap_servers, "moves", b"after")
+        assert kafka.leader("moves", 0) != dead
+        kafka.start(dead)
+        kafka.await_in_sync("moves")
+        dumps = {node: kafka.dump_log_segments("moves", 0, node).split("Log starting offset")[1] for node in (1, 2, 3)}
+        assert len(set(dumps.values())) == 1, "the replicas differ"
+        assert consume(kafka.bootstrap_servers, "moves", 2) == [b"before", b"after"]
+
+
+def test_a_listener_more_has_servers_of_its_own():
+    with LocalKafka(listeners={"SECOND": "PLAINTEXT"}) as kafka:
+        kafka.create_topic("t")
+        assert kafka.servers("SECOND") != kafka.bootstrap_servers
+        produce(kafka.servers("SECOND"), "t", b"through the second")
+        assert consume(kafka.bootstrap_servers, "t", 1) == [b"through the second"]
+
+
+def left_of(kafka: LocalKafka) -> list[object]:
+    listening = []
+    for server in kafka.bootstrap_servers.split(","):
+        with socket.socket() as probe:
+            if probe.connect_ex((server.split(":")[0], int(server.split(":")[1]))) == 0:
+                listening.append(server)
+    return [*listening, *([kafka.folder] if kafka.folder.exists() else [])]
+
+
+def test_nothing_is_left_at_the_end_also_of_a_paused_or_killed_node():
+    with LocalKafka() as kafka:
+        kafka.pause(1)
+    assert left_of(kafka) == []
+    with LocalKafka() as kafka:
+        kafka.kill(1)
+    assert left_of(kafka) == []
+
+
+def test_nothing_is_left_when_the_parent_is_killed():
+    program = (
+        "from spark_kafka_sink.testing import LocalKafka; import time\n"
+        "with LocalKafka() as kafka: print(kafka.bootstrap_servers, kafka.folder, flush=True); time.sleep(300)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        server, folder = parent.stdout.readline().split()
+        address = server.split(":")[0], int(server.split(":")[1])
+        socket.create_connection(address, timeout=5).close()
+        parent.kill()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and (Path(folder).exists() or connects(address)):
+        time.sleep(0.05)
+    assert not connects(address)
+    assert not Path(folder).exists()
+
+
+def connects(address: tuple[str, int]) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(address) == 0
+
+
+def test_a_fork_that_leaves_the_block_leaves_the_broker_alone(own_kafka):
+    child = os.fork()
+    if child == 0:
+        own_kafka.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert own_kafka.alive(1)
+    assert own_kafka.folder.exists()
+
+
+def test_a_broker_that_cannot_start_says_why_and_leaves_nothing():
+    kafka = LocalKafka(properties={"log.retention.ms": "many"})
+    with pytest.raises(LocalKafkaError, match=r"Invalid value many for configuration log\.retention\.ms"):
+        kafka.__enter__()
+    assert not kafka.folder.exists()
+    kafka = LocalKafka(properties={"authorizer.class.name": "no.such.Authorizer"})
+    with pytest.raises(LocalKafkaError, match=r"node 1 ended at once:\n(.|\n)*no\.such\.Authorizer"):
+        kafka.__enter__()
+    assert not kafka.folder.exists()
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(LocalKafkaError, match=f"Port {port} is in use; choose another one"):
+            LocalKafka(port=port).__enter__()
+
+
+@pytest.mark.parametrize("nodes", [0, -1])
+def test_a_kafka_without_nodes_is_refused(nodes):
+    with pytest.raises(LocalKafkaError, match=f"A Kafka of {nodes} nodes cannot start"):
+        LocalKafka(nodes=nodes)
