@@ -45,8 +45,9 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> str:
     """What an aborted write leaves behind: Kafka keeps what was sent, and the failed tasks (None) could not count."""
     finished = sum(message is not None for message in messages)
     return (
-        f"write aborted: {_totals(messages)} by the {finished} of {_counted(len(messages), 'task')} that finished, "
-        "and what the others had sent, stay in Kafka (at least once)"
+        "write aborted, what was sent stays in Kafka (at least once): "
+        f"{_totals(messages)} by the {finished} of {_counted(len(messages), 'task')} that finished, and whatever the "
+        "others had sent"
     )
 
 

@@ -1,0 +1,105 @@
+"""Batch jobs as a whole."""
+
+import contextlib
+
+import pytest
+from chispa import assert_df_equality
+from pyspark import TaskContext
+from pyspark.sql.functions import udf
+
+from tests.spark.writes import one_row, save
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def to_topic(topic):
+    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+
+
+@contextlib.contextmanager
+def setting(spark, name, value):
+    """A session setting for the time of the block."""
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
+
+
+def test_a_frame_comes_back_as_it_was_written(spark, topic, to_topic):
+    frame = spark.range(2_000).selectExpr(
+        "cast(id % 100 as string) key", "if(id % 7 = 0, null, repeat(cast(id as string), id % 50)) value"
+    )
+    save(frame, to_topic)
+    rows = [(record.key.decode(), record.value and record.value.decode()) for record in topic.records()]
+    rows = [(key, "" if value == b"" else value) for key, value in rows]
+    assert_df_equality(
+        spark.createDataFrame(rows, "key string, value string"), frame, ignore_row_order=True, ignore_nullable=True
+    )
+
+
+def test_rows_of_one_key_and_one_task_keep_their_order(spark, topic, to_topic):
+    save(
+        spark.range(50_000).coalesce(1).selectExpr("cast(id % 10 as string) key", "cast(id as string) value"), to_topic
+    )
+    last = {}
+    for record in topic.records():
+        assert last.get(record.key, -1) < int(record.value)
+        last[record.key] = int(record.value)
+    assert len(last) == 10
+
+
+@pytest.mark.parametrize("frame", ["no partitions", "empty partitions", "one row in one of many partitions"])
+def test_empty_tasks_write_nothing_and_do_no_harm(spark, topic, to_topic, frame):
+    rows = {
+        "no partitions": spark.createDataFrame([], "value string"),
+        "empty partitions": spark.range(100).repartition(3).filter("id < 0").selectExpr("cast(id as string) value"),
+        "one row in one of many partitions": spark.range(0, 8, 1, 8).filter("id = 5").selectExpr("'v' value"),
+    }[frame]
+    save(rows, to_topic)
+    assert topic.values() == ({b"v": 1} if frame.startswith("one") else {})
+
+
+def test_an_empty_frame_needs_no_broker(spark):
+    save(spark.createDataFrame([], "value string"), {"kafka.bootstrap.servers": "localhost:1", "topic": "t"})
+
+
+def test_large_types_of_arrow_are_written_too(spark, topic, to_topic):
+    with setting(spark, "spark.sql.execution.arrow.useLargeVarTypes", "true"):
+        frame = one_row(
+            spark, "'k' key", "X'00FF' value", f"'{topic.name}' topic", "map('a', X'01') headers", "2 partition"
+        )
+        save(frame, {"kafka.bootstrap.servers": topic.servers})
+    (record,) = topic.records()
+    assert (record.key, record.value, record.headers, record.partition) == (b"k", b"\x00\xff", (("a", b"\x01"),), 2)
+
+
+def test_small_arrow_batches_are_one_task(spark, topic, to_topic):
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7"):
+        save(spark.range(1000).selectExpr("cast(id as string) value"), to_topic)
+    assert topic.values() == {str(number).encode(): 1 for number in range(1000)}
+
+
+def test_a_failing_task_is_retried_and_no_row_is_lost(spark, topic, to_topic):
+    @udf("string")
+    def fail_once(number):
+        if number == 999 and TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails")
+        return str(number)
+
+    save(spark.range(1000).coalesce(1).select(fail_once("id").alias("value")), to_topic)
+    assert set(topic.values()) == {str(number).encode() for number in range(1000)}
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_readable(spark, topic, to_topic, codec):
+    frame = spark.range(2000).selectExpr("concat('value number ', id) value")
+    save(frame, {**to_topic, "kafka.compression.type": codec})
+    assert topic.values() == {f"value number {number}".encode(): 1 for number in range(2000)}
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_fewer_acks_write_every_row(spark, topic, to_topic, acks):
+    save(spark.range(1000).selectExpr("cast(id as string) value"), {**to_topic, "kafka.acks": acks})
+    assert topic.values().total() == 1000

@@ -1,0 +1,47 @@
+"""Writes to ``format("pykafka")``, batch and streaming, that end well or with the text a user would read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+_DEADLINE_S = 60
+
+
+def save(frame: DataFrame, options: Mapping[str, object], mode: str = "append") -> None:
+    """A batch job."""
+    frame.write.format("pykafka").options(**options).mode(mode).save()
+
+
+def stream(
+    frame: DataFrame, options: Mapping[str, object], checkpoint: object, output_mode: str = "append"
+) -> list[int]:
+    """A streaming query over what its source has; the numbers of the micro-batches it ran."""
+    writer = frame.writeStream.format("pykafka").options(**options).option("checkpointLocation", str(checkpoint))
+    query = writer.outputMode(output_mode).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(_DEADLINE_S), "the query is still running"
+        return [progress.batchId for progress in query.recentProgress if progress.numInputRows]
+    finally:
+        query.stop()
+
+
+def streaming(frame: DataFrame, folder: object) -> DataFrame:
+    """A streaming frame with the rows of ``frame``, through files in ``folder``."""
+    frame.coalesce(1).write.mode("append").parquet(str(folder))
+    return frame.sparkSession.readStream.schema(frame.schema).parquet(str(folder))
+
+
+def fails(run, *arguments, **named) -> str:
+    """The text of the error that Spark raises."""
+    with pytest.raises(PySparkException) as raised:
+        run(*arguments, **named)
+    return str(raised.value)
+
+
+def one_row(spark: SparkSession, *columns: str) -> DataFrame:
+    """A frame of one row in one task, its columns given in SQL."""
+    return spark.range(1).coalesce(1).selectExpr(*columns)
