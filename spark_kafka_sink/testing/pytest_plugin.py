@@ -1,8 +1,8 @@
 """pytest fixtures ``kafka_test_broker`` (in process, one for each test) and ``local_kafka`` (one real Kafka a session).
 
-``local_kafka`` runs the version of ``--kafka-version`` (may be given several times: each test then runs on each). A test marked
-``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When it cannot start, tests fail; they are
-never skipped.
+``local_kafka`` runs the version of ``--kafka-version`` (may be given several times: each test then runs on each). A
+test marked ``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When it cannot start, tests fail;
+they are never skipped.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_kafka_sink.testing.broker.fixture import kafka_test_broker as kafka_test_broker
+from spark_kafka_sink.testing.broker.fixture import kafka_test_broker
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
+
+__all__ = ["kafka_test_broker", "local_kafka"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
