@@ -33,6 +33,7 @@ class ProducerParts:
     accumulator: RecordAccumulator
     appender: ColumnarAppender
     metadata: Metadata
+    sender: Sender
     sender_thread: SenderThread
     clock: Clock
 
@@ -55,7 +56,9 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     )
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, sender_thread.wakeup)
-    return ProducerParts(accumulator, ColumnarAppender(append_config, append_parts), metadata, sender_thread, clock)
+    return ProducerParts(
+        accumulator, ColumnarAppender(append_config, append_parts), metadata, sender, sender_thread, clock
+    )
 
 
 def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:

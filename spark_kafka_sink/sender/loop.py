@@ -83,7 +83,7 @@ class Sender:
     def _identify(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
         """Get a producer id as soon as there is something to send that needs one; says when to try again."""
         sequences, requester = self._parts.sequences, self._parts.producer_id
-        if not sequences.needs_identity or not nodes:
+        if not sequences.needs_identity or not (nodes or sequences.epochs_ran_out):
             return NEVER
         requester.ask(snapshot.nodes.values(), now)
         if requester.error is not None:

@@ -60,6 +60,11 @@ class Sequences:
     def needs_identity(self) -> bool:
         return self.idempotent and self.identity is NO_IDENTITY
 
+    @property
+    def epochs_ran_out(self) -> bool:
+        """A partition waits for a new producer id to be settled with."""
+        return self.needs_identity and any(state.resequence or state.gap for state in self._partitions.values())
+
     def partition(self, partition: TopicPartition) -> PartitionSequence:
         state = self._partitions.get(partition)
         if state is None:

@@ -1,0 +1,64 @@
+"""Whatever rows come, batches are cut by the rules: never over batch.size unless one record is, order kept, none lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.decode import decode_batches
+from tests.unit.scripted_engine import TOPIC, Engine
+
+_rows = st.lists(
+    st.tuples(st.integers(-1, 2), st.one_of(st.none(), st.binary(max_size=6)), st.integers(0, 400)), max_size=60
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    appends=st.lists(_rows, max_size=4),
+    batch_size=st.integers(0, 1500),
+    stamped=st.booleans(),
+    linger_ms=st.sampled_from([0, 5, 10_000]),
+)
+def test_batches_hold_every_row_once_in_order_within_batch_size(appends, batch_size, stamped, linger_ms):
+    engine = Engine(partitions=3, batch_size=batch_size, linger_ms=linger_ms)
+    engine.connect()
+    sent: list[tuple[int, bytes]] = []
+    for partition in range(3):
+        engine.logs[partition].append = _recording(engine.logs[partition].append, partition, sent)
+    receipt = SendReceipt()
+    numbers = iter(range(10_000))
+    expected: dict[int, list[bytes]] = {}
+    for rows in appends:
+        values = [b"%d:" % next(numbers) + b"v" * size for _, _, size in rows]
+        for (partition, _, _), value in zip(rows, values, strict=True):
+            expected.setdefault(partition, []).append(value)
+        columns = RecordColumns(
+            pa.array([key for _, key, _ in rows], pa.binary()),
+            pa.array(values, pa.binary()),
+            timestamps=np.array([len(value) * 10**6 for value in values], np.int64) if stamped else None,
+        )
+        engine.parts.appender.append(TOPIC, columns, np.array([row[0] for row in rows], np.int32), receipt)
+        engine.spin(3)
+    engine.settle()
+    receipt.wait(0)
+    batches = [(partition, data, batch) for partition, data in sent for batch in decode_batches(data)]
+    assert all(len(data) <= batch_size or len(batch.records) == 1 for _, data, batch in batches)
+    written = {p: [record.value for q, _, batch in batches if q == p for record in batch.records] for p in range(3)}
+    assert sorted(sum(written.values(), [])) == sorted(sum(expected.values(), []))
+    for partition, values in expected.items():
+        if partition >= 0:
+            assert [value for value in written[partition] if value in set(values)] == values
+    assert engine.memory_is_free()
+
+
+def _recording(append, partition: int, sent: list[tuple[int, bytes]]):
+    def recorded(data: bytes):
+        sent.append((partition, data))
+        return append(data)
+
+    return recorded

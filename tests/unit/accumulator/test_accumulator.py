@@ -1,0 +1,256 @@
+"""Claim, publish, give back, ready and drain, step by step: no thread, so every race is played by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
+from spark_kafka_sink.accumulator.batch import OpenBatch
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.accumulator.claim import RowSizes, Run
+from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
+from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.testing.manual_clock import ManualClock
+
+T0 = TopicPartition("t", 0)
+ROW = 100
+
+
+class Desk:
+    """An accumulator with batches of ten rows (100 bytes each), a linger of 10 ms, and two nodes."""
+
+    def __init__(self, partitions: int = 4, max_request_size: int = 1 << 20) -> None:
+        self.clock = ManualClock()
+        config = AccumulatorConfig(61 + 10 * ROW, 10, 1000, max_request_size, compresses=False)
+        self.accumulator = RecordAccumulator(config, BufferPool(1 << 20, self.clock), self.clock)
+        self.sealer = Sealer("none", None, self.accumulator)
+        leaders = tuple(partition % 2 for partition in range(partitions))
+        nodes = {id: Node(id, f"n{id}", 9092) for id in (0, 1)}
+        self.snapshot = ClusterSnapshot(1, nodes, {"t": TopicInfo("t", leaders, leaders)})
+
+    def claim(self, rows: int, partition: int = 0, timestamp: int = 0):
+        sizes = RowSizes([Run(partition, 0, rows)], [ROW * row for row in range(rows + 1)], 61 + 10 * ROW,
+                         timestamp, timestamp, timestamp, 63)  # fmt: skip
+        return self.accumulator.claim("t", sizes, self.clock.now())
+
+    def publish(self, claim) -> bool:
+        for batch in claim.filled:
+            batch.sealed = self.sealer.seal(batch)
+        return self.accumulator.publish(claim)
+
+    def append(self, rows: int, partition: int = 0) -> bool:
+        return self.publish(self.claim(rows, partition))
+
+    def ready(self):
+        return self.accumulator.ready(self.snapshot, self.clock.now())
+
+    def drain(self, node: int = 0):
+        return self.accumulator.drain(node, self.clock.now())
+
+    def drained_counts(self, node: int = 0) -> list[int]:
+        self.ready()
+        return [batch.count for batch in self.drain(node)]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_rows_fill_batches_and_the_rest_stays_open(desk):
+    claim = desk.claim(25)
+    assert [(segment.start, segment.end, segment.first) for segment in claim.segments] == [
+        (0, 10, 0),
+        (10, 20, 0),
+        (20, 25, 0),
+    ]
+    assert desk.publish(claim)
+    assert desk.drained_counts() == [10]
+    assert desk.drained_counts() == [10]
+    assert desk.drained_counts() == []
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [5]
+
+
+def test_later_rows_go_on_in_the_open_batch(desk):
+    desk.append(4)
+    claim = desk.claim(3)
+    assert [segment.first for segment in claim.segments] == [4]
+    desk.publish(claim)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [7]
+
+
+def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
+    desk.append(1)
+    sizes = RowSizes([Run(0, 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, 0, 0, 0, 63)
+    claim = desk.accumulator.claim("t", sizes, 0.0)
+    assert [(segment.start, segment.end, segment.batch.count) for segment in claim.segments] == [(0, 1, 1), (1, 2, 1)]
+
+
+def test_rows_too_far_in_time_from_a_batch_do_not_join_it(desk):
+    desk.publish(desk.claim(1, timestamp=1000))
+    claim = desk.claim(1, timestamp=1064)
+    assert [segment.first for segment in claim.segments] == [0]
+    assert len(claim.filled) == 1
+
+
+def test_race_a_claimed_batch_is_not_drained_before_it_is_published(desk):
+    """Linger closed a batch while its offset deltas were being written: they ran on past its end."""
+    desk.append(3)
+    claim = desk.claim(2)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == []
+    desk.publish(claim)
+    assert desk.drained_counts() == [5]
+
+
+def test_race_two_callers_and_a_drain_at_one_batch(desk):
+    first = desk.claim(3)
+    second = desk.claim(4)
+    assert second.segments[0].batch is not first.segments[0].batch, "the tail was in somebody's hands"
+    desk.publish(second)
+    assert desk.drained_counts() == [], "what was claimed first goes first"
+    desk.publish(first)
+    assert desk.drained_counts() == [3], "overtaken by another batch it takes no more rows, so it need not linger"
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [4]
+
+
+def test_race_a_full_batch_behind_a_claimed_one_goes_out_when_that_is_published(desk):
+    first = desk.claim(3)
+    desk.append(12)
+    assert desk.drained_counts() == []
+    desk.publish(first)
+    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [10]]
+
+
+def test_giving_back_leaves_everything_as_it_was(desk):
+    desk.append(4)
+    claim = desk.claim(20)
+    desk.accumulator.give_back(claim)
+    desk.append(1)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [5]
+    assert desk.drained_counts() == []
+
+
+def test_giving_back_lets_what_came_due_meanwhile_go(desk):
+    desk.append(4)
+    claim = desk.claim(20)
+    desk.clock.advance(10)
+    desk.ready()
+    desk.accumulator.give_back(claim)
+    assert desk.drained_counts() == [4]
+
+
+def test_retracting_takes_the_batches_out(desk):
+    desk.append(4)
+    claim = desk.claim(20)
+    desk.accumulator.retract(claim)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == []
+    assert not desk.accumulator.has_incomplete
+
+
+def test_ready_names_the_nodes_and_the_next_check(desk):
+    assert desk.ready().nodes == ()
+    desk.append(1, partition=1)
+    readiness = desk.ready()
+    assert (readiness.nodes, readiness.next_check) == ((), 10.0)
+    desk.append(10, partition=2)
+    desk.append(1, partition=2)
+    assert desk.ready().nodes == (0,)
+    desk.clock.advance(10)
+    assert set(desk.ready().nodes) == {0, 1}
+
+
+def test_topics_without_a_leader_are_named_only_while_they_have_batches(desk):
+    desk.append(10, partition=9)
+    desk.clock.advance(10)
+    assert desk.ready().unknown_leaders == {"t"}
+    desk.clock.advance(1000)
+    assert len(desk.accumulator.expire(desk.clock.now())) == 1
+    assert desk.ready().unknown_leaders == frozenset()
+
+
+def test_drain_goes_on_where_the_last_one_stopped():
+    desk = Desk(partitions=6, max_request_size=2200)
+    for partition in (0, 2, 4):
+        desk.append(31, partition)
+    desk.ready()
+    order = [[batch.partition.partition for batch in desk.drain()] for _ in range(5)]
+    assert order == [[0, 2], [4, 0], [2, 4], [0, 2], [4]]
+
+
+def test_a_batch_over_max_request_size_goes_alone():
+    desk = Desk(max_request_size=500)
+    desk.append(11, 0)
+    desk.append(11, 2)
+    desk.ready()
+    assert [len(desk.drain()), len(desk.drain())] == [1, 1]
+
+
+def test_a_muted_partition_is_not_drained_until_it_is_admitted(desk):
+    desk.accumulator.admit(T0, Admission.NOTHING)
+    desk.append(11)
+    assert desk.drained_counts() == []
+    desk.accumulator.admit(T0, Admission.ALL)
+    assert desk.drained_counts() == [10]
+
+
+def test_new_leaders_take_over_what_is_listed(desk):
+    desk.append(11)
+    desk.ready()
+    moved = TopicInfo("t", (1, 1, 1, 1), (1, 1, 1, 1))
+    desk.snapshot = ClusterSnapshot(2, desk.snapshot.nodes, {"t": moved})
+    assert desk.ready().nodes == (1,)
+    assert desk.drain(0) == []
+    assert len(desk.drain(1)) == 1
+
+
+def test_exhausted_memory_lets_nothing_linger(desk):
+    desk.append(1)
+    pool = desk.accumulator.pool
+    pool.reserve(pool.total, 0, lambda: None)
+    counts: list[list[int]] = []
+
+    with pytest.raises(BufferExhaustedError):
+        pool.reserve(1, 0, lambda: counts.append(desk.drained_counts()))
+    assert counts == [[1]]
+
+
+def test_expiry_takes_the_old_and_leaves_the_young(desk):
+    desk.append(11, 0)
+    desk.clock.advance(600)
+    desk.append(1, 1)
+    assert desk.accumulator.expire(desk.clock.now()) == []
+    desk.clock.advance(400)
+    expired = desk.accumulator.expire(desk.clock.now())
+    assert [batch.count for batch in expired] == [10, 1]
+    assert desk.accumulator.next_expiry == 1600.0
+
+
+def test_after_an_abort_claims_fail_and_claimed_batches_are_their_callers(desk):
+    desk.append(1, 1)
+    claim = desk.claim(1)
+    (orphan,) = desk.accumulator.abort(ProducerClosedError("closed"))
+    assert orphan.partition.partition == 1
+    with pytest.raises(ProducerClosedError):
+        desk.publish(claim)
+    with pytest.raises(ProducerClosedError):
+        desk.accumulator.give_back(claim)
+    desk.accumulator.retract(claim)
+    with pytest.raises(ProducerClosedError):
+        desk.claim(1)
+
+
+def test_a_sealed_batch_keeps_its_place_in_the_queue(desk):
+    desk.append(25)
+    desk.ready()
+    (first,) = desk.drain()
+    assert isinstance(first, OpenBatch)
+    assert first.sealed is not None
+    assert first.sealed.size == 61

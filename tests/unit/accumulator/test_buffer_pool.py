@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.accumulator.batch import Hold, Memory
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
+
+
+@pytest.fixture
+def pool() -> BufferPool:
+    return BufferPool(1000, SystemClock())
+
+
+def ignore() -> None:
+    pass
+
+
+def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread:
+    """A thread that has begun to wait for ``size`` bytes."""
+    waits = threading.Event()
+
+    def take() -> None:
+        pool.reserve(size, 10_000, waits.set)
+        granted.append(size)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    assert waits.wait(5)
+    return thread
+
+
+def test_what_is_free_is_granted_at_once(pool):
+    pool.reserve(600, 0, ignore)
+    assert pool.available == 400
+
+
+def test_an_adjusted_reservation_gives_back_what_was_too_much(pool):
+    pool.reserve(600, 0, ignore)
+    pool.adjust(600, 250)
+    assert pool.available == 750
+
+
+def test_a_wait_ends_after_max_block_ms_and_says_how_much_was_asked_and_is_free(pool):
+    pool.reserve(900, 0, ignore)
+    with pytest.raises(BufferExhaustedError, match=r"allocate 200 bytes within max.block.ms \(50 ms\): 100 of .* 1000"):
+        pool.reserve(200, 50, ignore)
+    assert not pool.exhausted
+    assert pool.available == 100
+
+
+def test_waiters_are_served_first_come_first_served(pool):
+    """A small request behind a large one must not overtake it, or the large one starves."""
+    pool.reserve(1000, 0, ignore)
+    granted: list[int] = []
+    large = waiting(pool, 800, granted)
+    small = waiting(pool, 10, granted)
+    pool.adjust(500, 0)
+    time.sleep(0.05)
+    assert granted == []
+    pool.adjust(300, 0)
+    large.join(5)
+    pool.adjust(200, 0)
+    small.join(5)
+    assert granted == [800, 10]
+
+
+def test_a_waiter_that_gives_up_lets_the_next_one_through(pool):
+    pool.reserve(950, 0, ignore)
+    granted: list[int] = []
+    with pytest.raises(BufferExhaustedError):
+        pool.reserve(500, 20, lambda: waiting(pool, 40, granted))
+    deadline = time.monotonic() + 5
+    while granted != [40] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert granted == [40]
+
+
+def test_more_than_there_will_ever_be_is_refused_at_once(pool):
+    with pytest.raises(RecordTooLargeError, match=r"1001 bytes at once, more than buffer.memory holds \(1000 bytes\)"):
+        pool.reserve(1001, 60_000, ignore)
+
+
+def test_a_closed_pool_wakes_its_waiters_with_the_reason(pool):
+    pool.reserve(1000, 0, ignore)
+
+    def close() -> None:
+        threading.Timer(0.05, pool.close, [ProducerClosedError("closed")]).start()
+
+    with pytest.raises(ProducerClosedError):
+        pool.reserve(10, 60_000, close)
+    with pytest.raises(ProducerClosedError):
+        pool.reserve(0, 0, ignore)
+
+
+def test_a_shared_slice_is_free_with_its_last_batch(pool):
+    pool.reserve(700, 0, ignore)
+    hold = Hold(600)
+    hold.users = 2
+    first, second = Memory(own=100, holds=[hold]), Memory(holds=[hold])
+    pool.release(first)
+    assert pool.available == 400
+    pool.release(second)
+    pool.release(second)
+    assert pool.available == 1000

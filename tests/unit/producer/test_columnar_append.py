@@ -1,0 +1,181 @@
+"""Columns into the accumulator: what is checked, how rows are cut, and that memory comes back to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.producer import columnar_append
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.decode import decode_batches
+from tests.unit.scripted_engine import TOPIC, Engine, Step
+
+
+def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendReceipt:
+    receipt = SendReceipt()
+    chosen = None if partitions is None else np.array(partitions, np.int32)
+    engine.parts.appender.append(TOPIC, columns, chosen, receipt)
+    return receipt
+
+
+def column(*values: bytes | None) -> pa.BinaryArray:
+    return pa.array(values, pa.binary())
+
+
+def test_keyed_rows_keep_their_order_within_a_partition():
+    engine = Engine(partitions=3)
+    engine.connect()
+    keys = [b"k%d" % (row % 7) for row in range(500)]
+    append(engine, RecordColumns(column(*keys), column(*(b"%d" % row for row in range(500)))))
+    engine.settle()
+    written = [[int(value) for value in engine.values(partition)] for partition in range(3)]
+    assert sorted(sum(written, [])) == list(range(500))
+    assert all(rows == sorted(rows) for rows in written)
+
+
+def test_no_rows_are_no_work():
+    engine = Engine()
+    append(engine, RecordColumns(value=column())).wait(0)
+    assert engine.transport.addresses == {}
+
+
+def test_a_null_partition_leaves_the_choice_to_the_partitioner():
+    engine = Engine(partitions=2)
+    engine.connect()
+    append(engine, RecordColumns(column(b"a", b"a"), column(b"1", b"2")), [-1, 1])
+    engine.settle()
+    assert sum(len(engine.values(partition)) for partition in range(2)) == 2
+    assert b"2" in engine.values(1)
+
+
+def test_a_negative_partition_is_refused_with_its_row():
+    engine = Engine()
+    engine.connect()
+    with pytest.raises(InvalidRecordError, match="Invalid partition: -7. Partition number should always be") as caught:
+        append(engine, RecordColumns(value=column(b"1", b"2")), [0, -7])
+    assert caught.value.row == 1
+
+
+def test_a_partition_that_is_not_there_is_waited_for_and_then_refused():
+    engine = Engine(partitions=2, max_block_ms=0)
+    engine.connect()
+    with pytest.raises(KafkaTimeoutError, match="Partition 9 of topic t with partition count 2 is not present in meta"):
+        append(engine, RecordColumns(value=column(b"1")), [9])
+
+
+def test_a_record_over_max_request_size_is_refused_with_javas_text_and_its_row():
+    engine = Engine()
+    engine.connect()
+    with pytest.raises(RecordTooLargeError) as caught:
+        append(engine, RecordColumns(value=column(b"1", b"x" * 2_000_000)))
+    assert str(caught.value) == (
+        "The message is 2000088 bytes when serialized which is larger than 1048576, which is the value of the "
+        "max.request.size configuration."
+    )
+    assert caught.value.row == 1
+    assert engine.requests == []
+
+
+def test_a_failed_batch_stops_the_next_append_of_its_receipt():
+    from kio.schema.errors import ErrorCode
+
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    receipt = append(engine, RecordColumns(value=column(b"1")))
+    engine.settle()
+    with pytest.raises(Exception, match="INVALID_RECORD"):
+        engine.parts.appender.append(TOPIC, RecordColumns(value=column(b"2")), None, receipt)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_memory_comes_back_to_the_byte(codec):
+    engine = Engine(partitions=3, compression_type=codec)
+    engine.connect()
+    for size in (10, 1000, 30_000):
+        append(engine, RecordColumns(column(*(b"%d" % row for row in range(200))), column(*[b"v" * size] * 200)))
+        engine.settle()
+        assert engine.memory_is_free()
+
+
+def test_large_arrow_batches_go_in_slices_that_fit_a_small_buffer_memory():
+    engine = Engine(buffer_memory=200_000)
+    engine.connect()
+    engine.parts.appender._parts.accumulator.pool.reserve = _sending_instead_of_waiting(engine)
+    receipt = append(engine, RecordColumns(value=column(*[b"x" * 1000] * 1000)))
+    engine.settle()
+    receipt.wait(0)
+    assert len(engine.values()) == 1000
+    assert engine.memory_is_free()
+
+
+def _sending_instead_of_waiting(engine: Engine):
+    reserve = engine.parts.accumulator.pool.reserve
+
+    def sent_first(size, max_wait_ms, before_waiting):
+        if engine.parts.accumulator.pool.available < size:
+            begun = engine.parts.accumulator.begin_flush()
+            engine.settle()
+            engine.parts.accumulator.await_flush(begun, 0)
+        reserve(size, max_wait_ms, before_waiting)
+
+    return sent_first
+
+
+def test_rows_that_cannot_be_encoded_leave_nothing_behind(monkeypatch):
+    engine = Engine(linger_ms=1000)
+    engine.connect()
+    append(engine, RecordColumns(value=column(b"before")))
+
+    def fail(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr(columnar_append, "encode_records", fail)
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    monkeypatch.undo()
+    append(engine, RecordColumns(value=column(b"after")))
+    engine.settle()
+    assert engine.values() == [b"before", b"after"]
+    assert engine.memory_is_free()
+
+
+def test_a_batch_that_cannot_be_sealed_fails_its_rows_instead_of_losing_them(monkeypatch):
+    engine = Engine(linger_ms=1000, compression_type="zstd")
+    engine.connect()
+    before = append(engine, RecordColumns(value=column(b"before")))
+
+    def fail(*_args):
+        raise MemoryError("no room to compress")
+
+    monkeypatch.setattr("spark_kafka_sink.accumulator.seal.compress", fail)
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    with pytest.raises(MemoryError):
+        before.wait(0)
+    assert engine.memory_is_free()
+    assert not engine.parts.accumulator.has_incomplete
+
+
+def test_record_timestamps_are_kept_and_the_batch_knows_the_latest():
+    engine = Engine()
+    engine.connect()
+    sent: list[bytes] = []
+    engine.logs[0].append = _spying(engine.logs[0].append, sent)
+    stamps = np.array([5_000, 1_000, 9_000_000_000], np.int64)
+    append(engine, RecordColumns(value=column(b"1", b"2", b"3"), timestamps=stamps))
+    engine.settle()
+    batches = [batch for data in sent for batch in decode_batches(data)]
+    assert [record.timestamp for batch in batches for record in batch.records] == stamps.tolist()
+    assert max(batch.header.max_timestamp for batch in batches) == 9_000_000_000
+
+
+def _spying(append_to_log, sent: list[bytes]):
+    def spy(data: bytes):
+        sent.append(data)
+        return append_to_log(data)
+
+    return spy

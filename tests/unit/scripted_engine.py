@@ -1,0 +1,203 @@
+"""A whole producer turned by hand: manual clock, scripted transport, and a plain model of the brokers' logs."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.assembly import assemble
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+
+RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
+TOPIC = "t"
+
+
+@dataclass
+class Log:
+    """One partition as a broker keeps it: values in order, and the sequences of each producer (KIP-98)."""
+
+    values: list[bytes] = field(default_factory=list)
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    identities: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, data: bytes) -> tuple[ErrorCode, int]:
+        (batch,) = decode_batches(data)
+        header = batch.header
+        identity = (header.producer_id, header.producer_epoch)
+        key = (*identity, header.base_sequence)
+        if header.producer_id >= 0:
+            if key in self.recent:
+                return ErrorCode.none, self.recent[key]
+            epoch, expected = self.producers.get(header.producer_id, (header.producer_epoch, 0))
+            if header.producer_epoch < epoch:
+                return ErrorCode.invalid_producer_epoch, -1
+            if header.base_sequence != (0 if header.producer_epoch > epoch else expected):
+                return ErrorCode.out_of_order_sequence_number, -1
+            self.producers[header.producer_id] = (header.producer_epoch, header.base_sequence + header.record_count)
+        offset = self.recent[key] = len(self.values)
+        self.identities.append(identity)
+        self.values.extend(record.value for record in batch.records)
+        return ErrorCode.none, offset
+
+    def forget_producers(self) -> None:
+        """What an unclean leader election does to sequences."""
+        self.producers.clear()
+        self.recent.clear()
+        self.producers[-2] = (0, 0)
+
+
+@dataclass
+class Step:
+    """How the next Produce request is treated: per partition an error before the append, or one after it."""
+
+    before: dict[int, ErrorCode] = field(default_factory=dict)
+    lose_answer: bool = False
+    swallow: bool = False
+    hold: bool = False
+
+
+class Engine:
+    """A producer and its cluster. ``turn`` is one turn of the sender after the clock has moved."""
+
+    def __init__(self, partitions: int = 1, nodes: int = 1, **config: object) -> None:
+        self.clock = ManualClock()
+        self.transport = ScriptedTransport(self._answer, accept_all=True)
+        names = {name.replace("_", "."): value for name, value in config.items()}
+        self.config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "linger.ms": 0, **names})
+        self.parts = assemble(self.config, self.transport, self.clock, Random(1))
+        self.leaders = {p: p % nodes for p in range(partitions)}
+        self.nodes = nodes
+        self.logs: dict[int, Log] = defaultdict(Log)
+        self.steps: deque[Step] = deque()
+        self.requests: list[list[int]] = []
+        self.held: list[tuple[SentRequest, Any]] = []
+        self.init_producer_id: deque[ErrorCode] = deque()
+        self.granted = 0
+        self.receipt = SendReceipt()
+        self.wake_at = 0.0
+
+    def connect(self) -> None:
+        """Metadata and producer id are there, nothing is sent yet."""
+        self.parts.metadata.wait_for_topic(TOPIC, None, 1000, self.clock, self.spin)
+
+    def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        columns = RecordColumns(value=pa.array(values, pa.binary()))
+        chosen = np.full(len(values), partition, np.int32)
+        self.parts.appender.append(TOPIC, columns, chosen, receipt or self.receipt)
+
+    def turn(self, ms: float = 0) -> None:
+        self.clock.advance(ms)
+        self.wake_at = self.parts.sender.run_once(self.clock.now(), self.transport.poll(0))
+
+    def spin(self, ms: float = 0) -> None:
+        """Turns until nothing moves any more without time passing."""
+        self.clock.advance(ms)
+        idle = 0
+        for _ in range(200):
+            events = self.transport.poll(0)
+            before = len(self.requests)
+            self.wake_at = self.parts.sender.run_once(self.clock.now(), events)
+            idle = 0 if events or before != len(self.requests) else idle + 1
+            if idle == 2:
+                return
+        raise AssertionError("the sender spins without an end")
+
+    def settle(self, ms: float = 600_000) -> None:
+        """Lets time pass from deadline to deadline until everything is complete."""
+        end = self.clock.now() + ms
+        self.spin()
+        while self.parts.accumulator.has_incomplete and self.clock.now() < end:
+            assert self.wake_at < float("inf"), "batches wait, and nothing will wake the sender"
+            self.spin(max(self.wake_at - self.clock.now(), 1.0))
+
+    def values(self, partition: int = 0) -> list[bytes]:
+        return self.logs[partition].values
+
+    def memory_is_free(self) -> bool:
+        return self.parts.accumulator.pool.available == self.config.buffer_memory
+
+    def release_held(self) -> None:
+        held, self.held = self.held, []
+        for request, response in held:
+            self.transport.respond(request, response)
+
+    def _answer(self, request: SentRequest) -> Any:
+        match request.api:
+            case "api_versions":
+                return api_versions_response(request, RANGES)
+            case "metadata":
+                return self._metadata(request.module)
+            case "init_producer_id":
+                return self._init_producer_id(request.module)
+            case "produce":
+                return self._produce(request)
+        raise AssertionError(request.api)
+
+    def _metadata(self, module: Any) -> Any:
+        response = module.response
+        partitions = tuple(
+            response.MetadataResponsePartition(
+                error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
+                partition_index=p,
+                leader_id=leader,
+            )
+            for p, leader in self.leaders.items()
+        )
+        topic = response.MetadataResponseTopic(
+            error_code=ErrorCode.none, name=TOPIC, topic_id=None, partitions=partitions
+        )
+        brokers = tuple(
+            response.MetadataResponseBroker(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
+        )
+        return response.MetadataResponse(throttle_time=timedelta(0), brokers=brokers, topics=(topic,))
+
+    def _init_producer_id(self, module: Any) -> Any:
+        code = self.init_producer_id.popleft() if self.init_producer_id else ErrorCode.none
+        if code is ErrorCode.none:
+            self.granted += 1
+        return module.response.InitProducerIdResponse(
+            throttle_time=timedelta(0), error_code=code, producer_id=1000 + self.granted, producer_epoch=0
+        )
+
+    def _produce(self, request: SentRequest) -> Any:
+        step = self.steps.popleft() if self.steps else Step()
+        asked = [
+            (each.index, bytes(each.records)) for topic in request.entity().topic_data for each in topic.partition_data
+        ]
+        self.requests.append([partition for partition, _ in asked])
+        if step.swallow:
+            return None
+        answers = tuple(self._append(request.module.response, *each, step) for each in asked)
+        if step.lose_answer:
+            self.transport.drop(request.connection_id, "Connection reset by peer")
+            return None
+        response = request.module.response
+        answer = response.ProduceResponse(
+            responses=(response.TopicProduceResponse(name=TOPIC, partition_responses=answers),)
+        )
+        if request.entity().acks == 0:
+            return None
+        if step.hold:
+            self.held.append((request, answer))
+            return None
+        return answer
+
+    def _append(self, response: Any, partition: int, data: bytes, step: Step) -> Any:
+        code = step.before.get(partition)
+        offset = -1
+        if code is None:
+            code, offset = self.logs[partition].append(data)
+        return response.PartitionProduceResponse(index=partition, error_code=code, base_offset=offset, record_errors=())
