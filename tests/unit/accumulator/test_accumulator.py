@@ -27,7 +27,7 @@ class Desk:
         self.accumulator = RecordAccumulator(config, BufferPool(1 << 20, self.clock), self.clock)
         self.sealer = Sealer("none", None, self.accumulator)
         leaders = tuple(partition % 2 for partition in range(partitions))
-        nodes = {id: Node(id, f"n{id}", 9092) for id in (0, 1)}
+        nodes = {node: Node(node, f"n{node}", 9092) for node in (0, 1)}
         self.snapshot = ClusterSnapshot(1, nodes, {"t": TopicInfo("t", leaders, leaders)})
 
     def claim(self, rows: int, partition: int = 0, timestamp: int = 0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -32,7 +34,7 @@ def test_keyed_rows_keep_their_order_within_a_partition():
     append(engine, RecordColumns(column(*keys), column(*(b"%d" % row for row in range(500)))))
     engine.settle()
     written = [[int(value) for value in engine.values(partition)] for partition in range(3)]
-    assert sorted(sum(written, [])) == list(range(500))
+    assert sorted(chain(*written)) == list(range(500))
     assert all(rows == sorted(rows) for rows in written)
 
 

@@ -244,7 +244,7 @@ def test_a_refused_batch_fails_with_the_brokers_word_and_the_next_goes_on():
     assert engine.values() == [b"b"]
 
 
-def test_other_partitions_go_on_while_one_is_out_of_Step():
+def test_other_partitions_go_on_while_one_is_out_of_step():
     engine = Engine(partitions=2)
     engine.connect()
     engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
