@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
-from tests.contract.broker_scenarios import SCENARIOS, Scenario
+from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.plain_client import PlainClient
+from tests.contract.scenario import Scenario
+from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
+
+SCENARIOS = (*APPEND_SCENARIOS, *TRANSACTION_SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

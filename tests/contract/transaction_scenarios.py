@@ -1,166 +1,10 @@
-"""What a client sends and which errors it gets, in steps. Kafka 4.1.1 and TestBroker must both answer like this."""
+"""Transactions: what a client sends and which errors Kafka 4.1.1 and TestBroker must both answer."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-from typing import Any, TypeAlias
-from uuid import uuid4
-
-from spark_kafka_sink.records.batch import CONTROL, BatchHeader, stamp_header
-from spark_kafka_sink.records.compression import compress
 from tests.contract.plain_client import PlainClient, batch
+from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
-
-Steps: TypeAlias = list[tuple[str, object, object]]
-"""(what was done, what the broker answered, what it has to answer)."""
-Scenario: TypeAlias = Callable[[PlainClient], Steps]
-
-HEADER_SIZE = 61
-
-
-def name(prefix: str) -> str:
-    """Tests share the real Kafka; each needs topics and ids of its own."""
-    return f"{prefix}-{uuid4().hex[:12]}"
-
-
-def new_topic(client: PlainClient, **configs: str) -> str:
-    topic = name("topic")
-    client.create_topic(topic, **configs)
-    return topic
-
-
-def sequences_and_epochs(client: PlainClient) -> Steps:
-    topic, (producer_id, epoch) = new_topic(client), client.init_producer_id()
-
-    def write(sequence: int, count: int = 1, *, at: int = 0, who: int = producer_id) -> tuple[str, int]:
-        records = batch([b"x"] * count, producer=(who, epoch + at), sequence=sequence)
-        answer = client.produce(topic, records)
-        return answer.error_code.name, int(answer.base_offset)
-
-    out_of_order = ("out_of_order_sequence_number", -1)
-    return [
-        ("first", write(0, 2), ("none", 0)),
-        ("next", write(2, 2), ("none", 2)),
-        ("the first again", write(0, 2), ("none", 0)),
-        ("a gap", write(5), out_of_order),
-        ("same first, other last sequence", write(2, 1), out_of_order),
-        ("third", write(4), ("none", 4)),
-        ("fourth", write(5), ("none", 5)),
-        ("fifth", write(6), ("none", 6)),
-        ("sixth", write(7), ("none", 7)),
-        ("the second again, one of the last five", write(2, 2), ("none", 2)),
-        ("the first again, no longer known", write(0, 2), out_of_order),
-        ("new epoch, not from 0", write(8, at=1), out_of_order),
-        ("new epoch, from 0", write(0, at=1), ("none", 8)),
-        ("old epoch", write(8), ("invalid_producer_epoch", -1)),
-        ("unknown producer, any sequence", write(7, who=987_654_321), ("none", 9)),
-        ("no sequence", write(-1, at=1), ("invalid_record", -1)),
-    ]
-
-
-def broken_batches(client: PlainClient) -> Steps:
-    topic, compacted = new_topic(client, max_message_bytes="2000"), new_topic(client, cleanup_policy="compact")
-    good = batch([b"x", b"y"])
-    records = good[HEADER_SIZE:]
-    flipped = good[:-2] + bytes([good[-2] ^ 1]) + good[-1:]
-    wrong_magic = good[:16] + b"\1" + good[17:]
-    gzipped = compress("gzip", None, [records])
-
-    def write(data: bytes, where: str = topic, *, acks: int = -1) -> str:
-        return str(client.produce(where, data, acks=acks).error_code.name)
-
-    def stamped(header: BatchHeader, payload: bytes = records) -> bytes:
-        return stamp_header(header, [payload]) + payload
-
-    return [
-        ("one bit flipped", write(flipped), "corrupt_message"),
-        ("two batches", write(good + good), "invalid_record"),
-        ("none", write(b""), "invalid_record"),
-        ("cut short", write(good[:-3]), "invalid_record"),
-        ("magic 1", write(wrong_magic), "invalid_record"),
-        ("control batch", write(batch([b"x"], attributes=CONTROL)), "invalid_record"),
-        ("header counts too many", write(stamped(BatchHeader(0, 3, 1, 1))), "invalid_record"),
-        ("header counts too few", write(stamped(BatchHeader(0, 1, 1, 1))), "invalid_record"),
-        ("gzip, counted wrong", write(stamped(BatchHeader(1, 3, 1, 1), gzipped)), "invalid_record"),
-        ("gzip that is none", write(stamped(BatchHeader(1, 2, 1, 1))), "unknown_server_error"),
-        ("too large", write(batch([b"x" * 50] * 60)), "message_too_large"),
-        ("acks 2", write(good, acks=2), "invalid_required_acks"),
-        ("compacted, no key", write(good, compacted), "invalid_record"),
-        ("good", write(good), "none"),
-    ]
-
-
-def topics_that_cannot_be_written(client: PlainClient) -> Steps:
-    client.init_producer_id(name("id"))  # makes __transaction_state
-    good = batch([b"x"])
-    by_id = [{"topic_id": uuid4(), "partition_data": [{"index": 0, "records": good}]}]
-    by_name = [{"name": new_topic(client), "partition_data": [{"index": 7, "records": good}]}]
-
-    def first(answer: Any) -> str:
-        return str(answer.responses[0].partition_responses[0].error_code.name)
-
-    def produce(version: int, data: object) -> str:
-        return first(client.ask("Produce", version, acks=1, timeout=1000, topic_data=data))
-
-    return [
-        ("unknown name", client.produce(name("nope"), good).error_code.name, "unknown_topic_or_partition"),
-        ("unknown id", produce(13, by_id), "unknown_topic_id"),
-        ("unknown partition", produce(9, by_name), "unknown_topic_or_partition"),
-        ("internal", client.produce("__transaction_state", good).error_code.name, "invalid_topic_exception"),
-    ]
-
-
-def metadata_of_unknown_topics(client: PlainClient) -> Steps:
-    def error(topic: str, *, create: bool) -> str:
-        answer = client.ask("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=create)
-        return str(answer.topics[0].error_code.name)
-
-    return [
-        ("unknown, not to be created", error(name("nope"), create=False), "unknown_topic_or_partition"),
-        ("illegal", error("a b", create=False), "invalid_topic_exception"),
-        ("illegal, to be created", error("a b", create=True), "invalid_topic_exception"),
-    ]
-
-
-def min_isr_counts_only_replicas_there_are(client: PlainClient) -> Steps:
-    topic = new_topic(client, min_insync_replicas="2")
-    return [("acks=all with one replica", client.produce(topic, batch([b"x"])).error_code.name, "none")]
-
-
-def topics_refused(client: PlainClient) -> Steps:
-    def create(topic: str, count: int = 1, replicas: int = 1, **configs: str) -> str:
-        asked = {
-            "name": topic,
-            "num_partitions": count,
-            "replication_factor": replicas,
-            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-        }
-        return str(client.ask("CreateTopics", 5, topics=[asked], timeout=10_000).topics[0].error_code.name)
-
-    def extend(topic: str, count: int) -> tuple[str, str | None]:
-        asked = [{"name": topic, "count": count, "assignments": None}]
-        answer = client.ask("CreatePartitions", 3, topics=asked, timeout=10_000).results[0]
-        return answer.error_code.name, answer.error_message
-
-    def delete(topic: str) -> str:
-        return str(client.ask("DeleteTopics", 4, topic_names=[topic], timeout=10_000).responses[0].error_code.name)
-
-    topic = new_topic(client)
-    return [
-        ("exists", create(topic), "topic_already_exists"),
-        ("no partitions", create(name("t"), 0), "invalid_partitions"),
-        ("too many replicas", create(name("t"), 1, 2), "invalid_replication_factor"),
-        ("illegal name", create("a b"), "invalid_topic_exception"),
-        ("unknown setting", create(name("t"), nope="1"), "invalid_config"),
-        ("bad value", create(name("t"), retention_ms="x"), "invalid_config"),
-        ("broker's defaults", create(name("t"), -1, -1), "none"),
-        ("more partitions", extend(topic, 3), ("none", None)),
-        ("as many", extend(topic, 3), ("invalid_partitions", "Topic already has 3 partition(s).")),
-        ("of an unknown topic", extend(name("nope"), 3)[0], "unknown_topic_or_partition"),
-        ("delete", delete(topic), "none"),
-        ("delete again", delete(topic), "unknown_topic_or_partition"),
-    ]
 
 
 def init_producer_id_fences_and_continues(client: PlainClient) -> Steps:
@@ -321,38 +165,6 @@ def offsets_in_a_transaction(client: PlainClient) -> Steps:
     return [*steps, ("the new one counts", committed(stable=True), (9, "none"))]
 
 
-def acks_0_after_an_error_hangs_up(client: PlainClient) -> Steps:
-    topic = new_topic(client)
-
-    def produce(index: int) -> None:
-        data = [{"name": topic, "partition_data": [{"index": index, "records": batch([b"x"])}]}]
-        client.tell("Produce", 9, acks=0, timeout=1000, topic_data=data)
-
-    produce(0)
-    next_answer = client.ask("Metadata", 9, topics=[{"name": topic}]).topics[0].name
-    produce(7)
-    return [
-        ("no answer to a good one", next_answer, topic),
-        ("no connection after a bad one", client.is_hung_up(), True),
-    ]
-
-
-def unknown_version_of_api_versions(client: PlainClient) -> Steps:
-    client.send(struct.pack(">ihhihb", 11, 18, 99, 7, -1, 0))
-    frame = client.hear_frame()
-    return [("correlation id and UNSUPPORTED_VERSION, in version 0", frame[:6].hex(), "000000070023")]
-
-
-def unknown_version_of_metadata(client: PlainClient) -> Steps:
-    client.send(struct.pack(">ihhihb", 11, 3, 99, 7, -1, 0))
-    return [("hangs up", client.is_hung_up(), True)]
-
-
-def absurd_frame_length(client: PlainClient) -> Steps:
-    client.send(struct.pack(">i", 200_000_000))
-    return [("hangs up", client.is_hung_up(), True)]
-
-
 def _fetched(client: PlainClient, topic: str, offset: int, *, epoch: int = -1) -> dict[str, object]:
     """One read_committed Fetch that does not wait."""
     partition = {
@@ -382,13 +194,7 @@ def _offset(client: PlainClient, topic: str, timestamp: int, *, isolation: int =
     return int(answer.topics[0].partitions[0].offset)
 
 
-SCENARIOS: tuple[Scenario, ...] = (
-    sequences_and_epochs,
-    broken_batches,
-    topics_that_cannot_be_written,
-    metadata_of_unknown_topics,
-    min_isr_counts_only_replicas_there_are,
-    topics_refused,
+TRANSACTION_SCENARIOS: tuple[Scenario, ...] = (
     init_producer_id_fences_and_continues,
     transaction_v1,
     transaction_v2,
@@ -396,8 +202,4 @@ SCENARIOS: tuple[Scenario, ...] = (
     what_does_not_belong_to_a_transaction,
     aborted_records_in_fetch,
     offsets_in_a_transaction,
-    acks_0_after_an_error_hangs_up,
-    unknown_version_of_api_versions,
-    unknown_version_of_metadata,
-    absurd_frame_length,
 )

@@ -1,0 +1,23 @@
+"""What scenarios are made of: steps that say what was done, what the broker answered and what it has to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+from uuid import uuid4
+
+from tests.contract.plain_client import PlainClient
+
+Steps: TypeAlias = list[tuple[str, object, object]]
+Scenario: TypeAlias = Callable[[PlainClient], Steps]
+
+
+def name(prefix: str) -> str:
+    """Tests share the real Kafka; each needs topics and ids of its own."""
+    return f"{prefix}-{uuid4().hex[:12]}"
+
+
+def new_topic(client: PlainClient, **configs: str) -> str:
+    topic = name("topic")
+    client.create_topic(topic, **configs)
+    return topic

@@ -1,0 +1,204 @@
+"""librdkafka, a client that shares nothing with this package, works against TestBroker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from spark_kafka_sink.testing import StoredRecord, TestBroker
+
+DEADLINE_S = 10.0
+RECORDS = 200
+
+
+def producer(broker: TestBroker, **config: object) -> Producer:
+    dotted = {name.replace("_", "."): value for name, value in config.items()}
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, **dotted})
+
+
+def write(to: Producer, topic: str, values: Sequence[bytes], *, partition: int = 0) -> list[Message]:
+    """Every delivery report, in order; fails the test when one is an error."""
+    reports: list[Message] = []
+    for value in values:
+        to.produce(
+            topic, value, key=b"key of " + value, partition=partition, on_delivery=lambda _, m: reports.append(m)
+        )
+    assert to.flush(DEADLINE_S) == 0
+    assert [report.error() for report in reports if report.error()] == []
+    return reports
+
+
+def consume(broker: TestBroker, topic: str, count: int, partitions: int = 1, **config: object) -> list[Message]:
+    """``count`` messages of an assigned (not subscribed) consumer, by partition and offset."""
+    dotted = {name.replace("_", "."): value for name, value in config.items()}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **dotted})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    messages: list[Message] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(messages) < count and time.monotonic() < deadline:
+        messages += consumer.consume(count - len(messages), 0.2)
+    consumer.close()
+    assert [message.error() for message in messages if message.error()] == []
+    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
+
+
+def as_stored(message: Message) -> StoredRecord:
+    headers = tuple((name.encode(), value) for name, value in message.headers() or ())
+    return StoredRecord(
+        message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value(), headers
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(
+    kafka_test_broker: TestBroker, codec: str
+) -> None:
+    topic = kafka_test_broker.create_topic("t", partitions=2)
+    values = [b"value %d" % number for number in range(RECORDS)]
+    writer = producer(kafka_test_broker, enable_idempotence=True, compression_type=codec)
+
+    reports = write(writer, "t", values) + write(writer, "t", values, partition=1)
+
+    assert [report.offset() for report in reports] == [*range(RECORDS), *range(RECORDS)]
+    assert topic.values(0) == topic.values(1) == values
+    consumed = consume(kafka_test_broker, "t", 2 * RECORDS, partitions=2)
+    assert [as_stored(message) for message in consumed] == topic.records()
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_every_acks_delivers(kafka_test_broker: TestBroker, acks: object) -> None:
+    topic = kafka_test_broker.create_topic("t")
+    values = [b"%d" % number for number in range(RECORDS)]
+
+    write(producer(kafka_test_broker, acks=acks), "t", values)
+    kafka_test_broker.requests.wait_for("Produce")
+
+    messages = consume(kafka_test_broker, "t", RECORDS)
+    assert [message.value() for message in messages] == topic.values() == values
+
+
+def test_headers_and_nulls_survive(kafka_test_broker: TestBroker) -> None:
+    topic = kafka_test_broker.create_topic("t")
+    writer = producer(kafka_test_broker)
+    writer.produce("t", None, key=None, headers=[("a", b"1"), ("a", None), ("", b"")], timestamp=1_700_000_000_123)
+    assert writer.flush(DEADLINE_S) == 0
+
+    (stored,) = topic.records()
+
+    headers = ((b"a", b"1"), (b"a", None), (b"", b""))
+    assert stored == StoredRecord(0, 0, 1_700_000_000_123, None, None, headers)
+    assert [as_stored(message) for message in consume(kafka_test_broker, "t", 1)] == [stored]
+
+
+@pytest.mark.parametrize("like", ["2.8", "3.9", "4.1"])
+def test_read_committed_sees_committed_transactions_only(like: str) -> None:
+    with TestBroker(like=like) as broker:
+        topic = broker.create_topic("t")
+        writer = producer(broker, transactional_id="tx")
+        writer.init_transactions(DEADLINE_S)
+        for number, end in enumerate((writer.commit_transaction, writer.abort_transaction, writer.commit_transaction)):
+            writer.begin_transaction()
+            write(writer, "t", [b"%d" % number] * 3)
+            end(DEADLINE_S)
+
+        committed = [b"0"] * 3 + [b"2"] * 3
+        assert topic.values() == committed
+        messages = consume(broker, "t", 6, isolation_level="read_committed")
+        assert [message.value() for message in messages] == committed
+        everything = consume(broker, "t", 9, isolation_level="read_uncommitted")
+        assert [as_stored(message) for message in everything] == topic.records(read_committed=False)
+
+
+def test_an_open_transaction_hides_what_comes_after_it(kafka_test_broker: TestBroker) -> None:
+    topic = kafka_test_broker.create_topic("t")
+    writer = producer(kafka_test_broker, transactional_id="tx")
+    writer.init_transactions(DEADLINE_S)
+    writer.begin_transaction()
+    write(writer, "t", [b"open"])
+    write(producer(kafka_test_broker), "t", [b"after"])
+
+    assert topic.values() == []
+
+    writer.commit_transaction(DEADLINE_S)
+    assert topic.values() == [b"open", b"after"]
+
+
+def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka_test_broker: TestBroker) -> None:
+    topic = kafka_test_broker.create_topic("t")
+    first, second = (producer(kafka_test_broker, transactional_id="tx") for _ in range(2))
+    first.init_transactions(DEADLINE_S)
+    first.begin_transaction()
+    write(first, "t", [b"zombie"])
+    second.init_transactions(DEADLINE_S)
+
+    with pytest.raises(KafkaException) as failure:
+        first.commit_transaction(DEADLINE_S)
+
+    assert failure.value.args[0].fatal()
+    assert topic.values() == []
+    assert kafka_test_broker.transaction_state("tx") == "Empty"
+
+
+def test_offsets_sent_to_a_transaction_count_when_it_commits(kafka_test_broker: TestBroker) -> None:
+    kafka_test_broker.create_topic("t")
+    consumer = Consumer({"bootstrap.servers": kafka_test_broker.bootstrap_servers, "group.id": "g"})
+    writer = producer(kafka_test_broker, transactional_id="tx")
+    writer.init_transactions(DEADLINE_S)
+    for offset, end in ((7, writer.commit_transaction), (9, writer.abort_transaction)):
+        writer.begin_transaction()
+        writer.send_offsets_to_transaction(
+            [TopicPartition("t", 0, offset)], consumer.consumer_group_metadata(), DEADLINE_S
+        )
+        end(DEADLINE_S)
+
+    assert kafka_test_broker.committed("g") == {("t", 0): 7}
+    (committed,) = consumer.committed([TopicPartition("t", 0)], DEADLINE_S)
+    consumer.close()
+    assert committed.offset == 7
+
+
+def test_it_finds_the_new_leader(kafka_three_nodes: TestBroker) -> None:
+    broker = kafka_three_nodes
+    topic = broker.create_topic("t")
+    writer = producer(broker, enable_idempotence=True)
+    write(writer, "t", [b"1"])
+    broker.move_leader("t", 0, to=2)
+    write(writer, "t", [b"2"])
+    broker.kill(2)
+    write(writer, "t", [b"3"])
+
+    assert topic.values() == [b"1", b"2", b"3"]
+    assert [batch.header.partition_leader_epoch for batch in topic.batches(0)] == [0, 1, 2]
+
+
+def test_an_idempotent_producer_writes_once_when_answers_get_lost(kafka_test_broker: TestBroker) -> None:
+    topic = kafka_test_broker.create_topic("t")
+    lost = kafka_test_broker.faults.drop_after("Produce", times=2)
+
+    write(producer(kafka_test_broker, enable_idempotence=True), "t", [b"1", b"2", b"3"])
+
+    assert lost.hits == 2
+    assert topic.values() == [b"1", b"2", b"3"]
+
+
+def test_admin_requests_it_knows(kafka_test_broker: TestBroker) -> None:
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+    admin = AdminClient({"bootstrap.servers": kafka_test_broker.bootstrap_servers})
+    done(admin.create_topics([NewTopic("t", 2, 1, config={"cleanup.policy": "compact"})]))
+    done(admin.create_partitions([NewPartitions("t", 3)]))
+    described = done(admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")]))
+
+    assert len(admin.list_topics(timeout=DEADLINE_S).topics["t"].partitions) == 3
+    assert described["cleanup.policy"].value == "compact"
+    done(admin.delete_topics(["t"]))
+    assert "t" not in admin.list_topics(timeout=DEADLINE_S).topics
+
+
+def done(futures: Mapping[Any, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(DEADLINE_S)
