@@ -121,6 +121,11 @@ class TestBroker:
     def delete_topic(self, name: str) -> None:
         self._call(lambda server: server.state.cluster.delete_topic(name))
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics, created ones and those that came by themselves."""
+        return self._call(lambda server: tuple(server.state.cluster.topics))
+
     def topic(self, name: str) -> TopicView:
         """The topic's contents; it need not exist until they are asked for."""
         return TopicView(name, lambda read: self._call(lambda server: read(server.state.cluster.topics.get(name))))

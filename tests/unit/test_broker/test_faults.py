@@ -1,0 +1,197 @@
+"""Each fault does what it says, to the requests it is meant for, as often as it is told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.contract.plain_client import PlainClient, batch
+
+RECORDS = batch([b"x"])
+
+
+def error(client: PlainClient, topic: str = "t") -> str:
+    return str(client.produce(topic, RECORDS).error_code.name)
+
+
+def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClient) -> None:
+    fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
+
+    assert [error(client), error(client)] == ["not_leader_or_follower", "none"]
+    assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
+
+
+def test_two_answers_meet_two_requests_in_order(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.answer("Produce", "REQUEST_TIMED_OUT")
+    broker.faults.answer("Produce", 56)
+
+    assert [error(client), error(client), error(client)] == ["request_timed_out", "kafka_storage_error", "none"]
+
+
+def test_a_kept_fault_stays_until_it_is_removed(broker: TestBroker, client: PlainClient) -> None:
+    fault = broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", times=KEPT)
+    assert {error(client) for _ in range(3)} == {"not_enough_replicas"}
+
+    fault.remove()
+
+    assert (error(client), fault.hits) == ("none", 3)
+
+
+def test_answer_for_one_partition_leaves_the_others_alone(broker: TestBroker, client: PlainClient) -> None:
+    broker.create_topic("two", partitions=2)
+    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="two", partition=1)
+    data = [{"name": "two", "partition_data": [{"index": index, "records": RECORDS} for index in (0, 1)]}]
+
+    answer = client.ask("Produce", 9, acks=1, timeout=1000, topic_data=data)
+
+    errors = {part.index: part.error_code.name for part in answer.responses[0].partition_responses}
+    assert errors == {0: "none", 1: "not_leader_or_follower"}
+    assert error(client) == "none"
+
+
+def test_only_chooses_by_the_request(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", only=lambda request: request.body.acks == 1)
+
+    assert error(client) == "none"
+    assert client.produce("t", RECORDS, acks=1).error_code.name == "request_timed_out"
+
+
+def test_drop_before_leaves_nothing_in_the_log(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.drop_before("Produce")
+
+    with pytest.raises(ConnectionError):
+        error(client)
+    assert broker.topic("t").records() == []
+
+
+def test_drop_after_leaves_the_records_in_the_log(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.drop_after("Produce")
+
+    with pytest.raises(ConnectionError):
+        error(client)
+    assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.lose_answer("Produce")
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+
+    assert client.ask("Metadata", 9, topics=[]).brokers
+    assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_delayed_handler_does_nothing_before_its_time(broker: TestBroker, client: PlainClient) -> None:
+    fault = broker.faults.delay("Produce", 60)
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    fault.wait()
+    assert broker.topic("t").records() == []
+
+    client.hear("Produce", 9)
+
+    assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_delayed_answer_comes_after_the_append(broker: TestBroker, client: PlainClient) -> None:
+    fault = broker.faults.delay_answer("Produce", 60)
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+    before = time.perf_counter()
+    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    fault.wait()
+    assert broker.topic("t").values() == [b"x"]
+
+    client.hear("Produce", 9)
+
+    assert time.perf_counter() - before >= 0.06
+
+
+def test_busy_handlers_let_requests_wait() -> None:
+    with TestBroker(config={"num.io.threads": 2}) as broker:
+        slow = broker.faults.delay("Metadata", 80, times=2)
+        clients = [PlainClient(broker.bootstrap_servers) for _ in range(3)]
+        before = time.perf_counter()
+        for each in clients:
+            each.tell("Metadata", 9, topics=[])
+            broker.requests.wait_for("Metadata", min(slow.hits + 1, 2))
+        assert clients[2].hear("Metadata", 9).brokers  # it met no fault, but no free handler either
+        took = time.perf_counter() - before
+        for each in clients:
+            each.close()
+    assert (slow.hits, took >= 0.08) == (2, True)
+
+
+def test_cut_sends_the_start_of_a_frame(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.cut("Metadata", 10)
+    client.tell("Metadata", 9, topics=[])
+
+    assert len(client.receive(10)) == 10
+    assert client.is_hung_up()
+
+
+def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.reorder("Metadata")
+    first, second = client.tell("Metadata", 9, topics=[]), client.tell("Metadata", 9, topics=[])
+
+    heard = []
+    for _ in range(2):
+        client.hear("Metadata", 9)
+        heard.append(client.last_correlation_id)
+
+    assert heard == [second, first]
+
+
+def test_throttle_answers_at_once_and_reads_on_later(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.throttle("Metadata", 60)
+    before = time.perf_counter()
+    assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0.06
+    answered = time.perf_counter()
+    assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0
+    assert answered - before < 0.06 <= time.perf_counter() - before
+
+
+def test_mangle_sends_any_bytes(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.mangle("Metadata", lambda frame: b"\x7f\xff\xff\xff" + frame[4:])
+    client.tell("Metadata", 9, topics=[])
+
+    assert client.receive(4) == b"\x7f\xff\xff\xff"
+
+
+def test_run_acts_in_the_middle_of_a_request() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        broker.faults.run("Produce", lambda: broker.move_leader("t", 0, to=2))
+        with PlainClient(broker.bootstrap_servers) as client:
+            assert error(client) == "not_leader_or_follower"
+        assert broker.leader("t", 0) == 2
+
+
+def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.faults.drop_before("Metadata", node=2)
+        one, two = broker.bootstrap_servers.split(",")
+        with PlainClient(one) as client:
+            assert client.ask("Metadata", 9, topics=[]).brokers
+        with PlainClient(two) as client, pytest.raises(ConnectionError):
+            client.ask("Metadata", 9, topics=[])
+
+
+def test_clear_takes_every_fault_out(broker: TestBroker, client: PlainClient) -> None:
+    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", times=KEPT)
+    broker.faults.clear()
+
+    assert error(client) == "none"
+
+
+def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
+    with pytest.raises(ValueError, match="'Product' is not an API"):
+        broker.faults.drop_after("Product")
+    with pytest.raises(ValueError, match="'NO_SUCH' is not the name"):
+        broker.faults.answer("Produce", "NO_SUCH")
+
+
+def test_wait_gives_up(broker: TestBroker) -> None:
+    with pytest.raises(TimeoutError, match="no Produce request"):
+        broker.faults.drop_after("Produce").wait(0.01)

@@ -1,0 +1,98 @@
+"""Starting, stopping, and what must not be left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.errors import ConfigError, IllegalStateError
+from spark_kafka_sink.testing import TestBroker
+from tests.contract.plain_client import PlainClient, batch
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_it_starts_in_less_than_100_ms() -> None:
+    before = time.perf_counter()
+    with TestBroker(nodes=3):
+        took_ms = (time.perf_counter() - before) * 1000
+    assert took_ms < 100
+
+
+def test_each_node_listens_on_a_loopback_port_of_its_own() -> None:
+    with TestBroker(nodes=3) as broker:
+        addresses = [address.rsplit(":", 1) for address in broker.bootstrap_servers.split(",")]
+        assert {host for host, _ in addresses} == {"127.0.0.1"}
+        assert len({port for _, port in addresses}) == 3
+
+
+def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
+    threads, files = threading.active_count(), open_files()
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        broker.hold_followers("t", 0)
+        broker.faults.delay("Metadata", 60_000)
+        waiting, slow, idle = (PlainClient(broker.bootstrap_servers) for _ in range(3))
+        data = [{"name": "t", "partition_data": [{"index": 0, "records": batch([b"x"])}]}]
+        waiting.tell("Produce", 9, acks=-1, timeout=60_000, topic_data=data)
+        slow.tell("Metadata", 9, topics=[])
+        broker.requests.wait_for("Produce")
+        broker.requests.wait_for("Metadata")
+    assert all(client.is_hung_up() for client in (waiting, slow, idle))
+    for client in (waiting, slow, idle):
+        client.close()
+    assert (threading.active_count(), open_files()) == (threads, files)
+
+
+def test_closing_twice_does_nothing() -> None:
+    with TestBroker() as broker:
+        broker.close()
+
+
+def test_a_closed_broker_says_so() -> None:
+    with TestBroker() as broker:
+        pass
+    with pytest.raises(IllegalStateError, match="closed"):
+        broker.create_topic("t")
+
+
+def test_a_broker_that_was_never_started_says_how() -> None:
+    with pytest.raises(IllegalStateError, match="with TestBroker"):
+        TestBroker().create_topic("t")
+
+
+def test_bad_settings_are_named_all_at_once() -> None:
+    with pytest.raises(ConfigError) as failure:
+        TestBroker(config={"min.insync.replica": 2, "num.partitions": "many"})
+    assert len(failure.value.faults) == 2
+    assert "did you mean min.insync.replicas?" in str(failure.value)
+
+
+def test_an_unknown_release_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"2\.8, 3\.9, 4\.1"):
+        TestBroker(like="1.0")
+
+
+def test_a_socket_that_sends_nothing_does_not_stop_others() -> None:
+    with TestBroker() as broker:
+        host, port = broker.bootstrap_servers.rsplit(":", 1)
+        with socket.create_connection((host, int(port))), PlainClient(broker.bootstrap_servers) as client:
+            assert client.ask("Metadata", 9, topics=[]).brokers
+
+
+def test_importing_the_pytest_plugin_loads_neither_kio_nor_a_broker() -> None:
+    code = "import sys, spark_kafka_sink.testing.pytest_plugin; sys.exit(any(n.startswith('kio') for n in sys.modules))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], check=False, env=dict(os.environ, PYTHONPATH=os.getcwd())
+        ).returncode
+        == 0
+    )

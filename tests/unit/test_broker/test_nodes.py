@@ -1,0 +1,152 @@
+"""Nodes that die, come back, hang; leaders and coordinators that move."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.testing import TestBroker
+from tests.contract.plain_client import PlainClient, batch
+
+RECORDS = batch([b"x"])
+
+
+def address(broker: TestBroker, node: int) -> str:
+    return broker.bootstrap_servers.split(",")[node - 1]
+
+
+def test_a_killed_node_is_gone_and_others_lead() -> None:
+    with TestBroker(nodes=3) as broker:
+        broker.create_topic("t", partitions=3)
+        with PlainClient(address(broker, 1)) as client:
+            broker.kill(1)
+            assert client.is_hung_up()
+        with pytest.raises(ConnectionRefusedError):
+            PlainClient(address(broker, 1))
+        with PlainClient(address(broker, 2)) as client:
+            answer = client.ask("Metadata", 9, topics=[{"name": "t"}])
+        assert [int(node.node_id) for node in answer.brokers] == [2, 3]
+        leaders = {part.partition_index: int(part.leader_id) for part in answer.topics[0].partitions}
+        assert leaders == {0: 2, 1: 2, 2: 3}
+
+
+def test_a_node_comes_back_on_its_port_and_in_sync() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        broker.kill(1)
+        broker.start(1)
+        with PlainClient(address(broker, 1)) as client:
+            (partition,) = client.ask("Metadata", 9, topics=[{"name": "t"}]).topics[0].partitions
+        assert (int(partition.leader_id), int(partition.leader_epoch)) == (2, 1)
+        assert sorted(map(int, partition.isr_nodes)) == [1, 2]
+
+
+def test_the_last_replica_takes_the_leadership_with_it_and_brings_it_back() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t", replication=1)
+        broker.kill(1)
+        with PlainClient(address(broker, 2)) as client:
+            (partition,) = client.ask("Metadata", 9, topics=[{"name": "t"}]).topics[0].partitions
+            assert (partition.error_code.name, int(partition.leader_id)) == ("leader_not_available", -1)
+        broker.start(1)
+        assert broker.leader("t", 0) == 1
+
+
+def test_records_survive_a_restart() -> None:
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        with PlainClient(broker.bootstrap_servers) as client:
+            client.produce("t", RECORDS)
+        broker.kill(1)
+        broker.start(1)
+        assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_paused_node_answers_when_it_is_resumed(broker: TestBroker, client: PlainClient) -> None:
+    broker.pause(1)
+    client.tell("Metadata", 9, topics=[])
+    resume = threading.Timer(0.05, broker.resume, [1])
+    resume.start()
+
+    assert client.hear("Metadata", 9).brokers
+
+    resume.join()
+    assert len(broker.requests.of("Metadata")) == 1
+
+
+def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+
+    broker.cut_connections(1)
+
+    assert client.is_hung_up()
+    with PlainClient(broker.bootstrap_servers) as again:
+        assert again.ask("Metadata", 9, topics=[]).brokers
+
+
+def test_only_the_leader_takes_records() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        with PlainClient(address(broker, 2)) as client:
+            assert client.produce("t", RECORDS).error_code.name == "not_leader_or_follower"
+
+
+def test_the_coordinator_moves_when_its_node_dies() -> None:
+    with TestBroker(nodes=2) as broker:
+        with PlainClient(address(broker, 1)) as client:
+            found = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
+        other = 3 - found
+        with PlainClient(address(broker, other)) as client:
+            fields = {"transactional_id": "tx", "transaction_timeout": 1000}
+            assert client.ask("InitProducerId", 4, **fields).error_code.name == "not_coordinator"
+            broker.kill(found)
+            assert client.ask("InitProducerId", 4, **fields).error_code.name == "none"
+
+
+def test_failed_storage_is_told_until_it_is_mended(broker: TestBroker, client: PlainClient) -> None:
+    broker.fail_storage("t", 0)
+    assert client.produce("t", RECORDS).error_code.name == "kafka_storage_error"
+    broker.fail_storage("t", 0, failed=False)
+    assert client.produce("t", RECORDS).error_code.name == "none"
+
+
+def test_a_topic_made_again_has_another_id_and_no_records(broker: TestBroker, client: PlainClient) -> None:
+    client.produce("t", RECORDS)
+    first = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
+    broker.delete_topic("t")
+    broker.create_topic("t")
+
+    assert client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id != first
+    assert broker.topic("t").records() == []
+
+
+def test_partitions_added_later_can_be_written(broker: TestBroker, client: PlainClient) -> None:
+    broker.create_partitions("t", 2)
+    data = [{"name": "t", "partition_data": [{"index": 1, "records": RECORDS}]}]
+    client.ask("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+
+    assert broker.topic("t").values(1) == [b"x"]
+
+
+def test_topics_are_created_by_asking_only_when_allowed() -> None:
+    with TestBroker(config={"auto.create.topics.enable": "false"}) as broker:
+        with PlainClient(broker.bootstrap_servers) as client:
+            answer = client.ask("Metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True)
+        assert answer.topics[0].error_code.name == "unknown_topic_or_partition"
+
+
+def test_what_the_cluster_refuses_is_a_broker_error(broker: TestBroker) -> None:
+    with pytest.raises(BrokerError, match="already exists") as failure:
+        broker.create_topic("t")
+    assert (failure.value.code, failure.value.name) == (36, "TOPIC_ALREADY_EXISTS")
+
+
+def test_what_is_not_there_is_named(broker: TestBroker) -> None:
+    with pytest.raises(ValueError, match="no partition t-5"):
+        broker.move_leader("t", 5)
+    with pytest.raises(ValueError, match="no node 2"):
+        broker.kill(2)
+    with pytest.raises(ValueError, match="no topic nope"):
+        broker.topic("nope").records()

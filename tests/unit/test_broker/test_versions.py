@@ -1,0 +1,127 @@
+"""Every version that is offered and that kio can read is answered."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.apis.table import HANDLERS
+from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
+from spark_kafka_sink.testing.broker.wire import has_version
+from tests.contract.plain_client import PlainClient, batch
+
+PARTITIONS = [0]
+IDENTITY = {"producer_id": 7, "producer_epoch": 0, "transactional_id": "tx"}
+V3_AND_BELOW = {"v3_and_below_transactional_id": "tx", "v3_and_below_producer_id": 7, "v3_and_below_producer_epoch": 0}
+
+
+def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
+    """One request of each API with the fields of every version; versions take what they know."""
+    topic = {"name": "t", "topic": "t", "topic_id": topic_id}
+    produced = {**topic, "partition_data": [{"index": 0, "records": batch([b"x"])}]}
+    fetched = {**topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}
+    listed = {**topic, "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}
+    offset = {**topic, "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
+    asked_offsets = {**topic, "partition_indexes": PARTITIONS}
+    added = [{"name": "t", "partitions": PARTITIONS}]
+    created = {"name": "u", "num_partitions": 1, "replication_factor": 1}
+    return {
+        "Produce": {"acks": 1, "timeout": 1000, "topic_data": [produced]},
+        "Fetch": {"max_wait": 0, "min_bytes": 0, "topics": [fetched], "session_epoch": -1},
+        "ListOffsets": {"replica_id": -1, "topics": [listed]},
+        "Metadata": {"topics": [{"name": "t"}], "allow_auto_topic_creation": False},
+        "OffsetCommit": {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": [offset]},
+        "OffsetFetch": {
+            "group_id": "g",
+            "topics": [asked_offsets],
+            "groups": [{"group_id": "g", "topics": [asked_offsets]}],
+        },
+        "FindCoordinator": {"key": "g", "key_type": 0, "coordinator_keys": ["g"]},
+        "ApiVersions": {"client_software_name": "test", "client_software_version": "1"},
+        "CreateTopics": {"topics": [created], "timeout": 1000},
+        "DeleteTopics": {"topics": [{"name": "t"}], "topic_names": ["t"], "timeout": 1000},
+        "InitProducerId": {"transactional_id": None, "transaction_timeout": 1000},
+        "AddPartitionsToTxn": {
+            **V3_AND_BELOW,
+            "v3_and_below_topics": added,
+            "transactions": [{**IDENTITY, "topics": added}],
+        },
+        "AddOffsetsToTxn": {**IDENTITY, "group_id": "g"},
+        "EndTxn": {**IDENTITY, "committed": True},
+        "TxnOffsetCommit": {**IDENTITY, "group_id": "g", "topics": [offset]},
+        "DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},
+        "CreatePartitions": {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout": 1000},
+    }
+
+
+UNKNOWN_ID = "invalid_producer_id_mapping"
+"""No transactional id was initialised: what these APIs have to find out."""
+
+EXPECTED_ERRORS = {
+    "AddPartitionsToTxn": {UNKNOWN_ID},
+    "AddOffsetsToTxn": {UNKNOWN_ID},
+    "EndTxn": {UNKNOWN_ID},
+    "TxnOffsetCommit": {UNKNOWN_ID},
+}
+
+
+def offered() -> list[tuple[str, int]]:
+    return [
+        (api, version)
+        for api, versions in RELEASES["4.1"].versions.items()
+        for version in range(versions.lowest, versions.highest + 1)
+        if has_version(API_KEYS[api], version)
+    ]
+
+
+def errors(answer: object) -> Iterator[str]:
+    """Every error code anywhere in an answer."""
+    for name in getattr(answer, "__slots__", ()):
+        value = getattr(answer, name)
+        if name in {"error_code", "partition_error_code"}:
+            yield value.name
+        for nested in value if isinstance(value, tuple) else (value,):
+            yield from errors(nested)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[TestBroker]:
+    with TestBroker() as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(("api", "version"), offered())
+def test_every_offered_version_is_answered(shared: TestBroker, api: str, version: int) -> None:
+    shared.create_topic("t")
+    with PlainClient(shared.bootstrap_servers) as client:
+        topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
+        answer = client.ask(api, version, **requests(topic_id)[api])
+    for topic in shared.topics:
+        shared.delete_topic(topic)
+
+    assert set(errors(answer)) - {"none"} == EXPECTED_ERRORS.get(api, set())
+
+
+def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
+    for release in RELEASES.values():
+        assert set(release.versions) == set(HANDLERS) == set(API_KEYS)
+
+
+@pytest.mark.parametrize(("like", "highest", "transaction_version"), [("2.8", 9, 0), ("3.9", 11, 0), ("4.1", 13, 2)])
+def test_it_offers_what_the_release_offers(like: str, highest: int, transaction_version: int) -> None:
+    with TestBroker(like=like) as broker, PlainClient(broker.bootstrap_servers) as client:
+        answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+    produce = next(each for each in answer.api_keys if each.api_key == API_KEYS["Produce"])
+    features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert produce.max_version == highest
+    assert features.get("transaction.version", 0) == transaction_version
+
+
+def test_ranges_can_be_narrowed() -> None:
+    with TestBroker(api_versions={"Metadata": (5, 7)}) as broker, PlainClient(broker.bootstrap_servers) as client:
+        assert client.ask("Metadata", 7, topics=[]).brokers
+        client.tell("Metadata", 8, topics=[])
+        assert client.is_hung_up()
