@@ -295,9 +295,9 @@ class Metadata:
             text = f"{text} {_TOPIC_VERDICTS[code].text.format(topic=topic)}"
         elif code:
             text = f"{text} The brokers answer with error {code} for it."
-        if not self._errors:
-            return text
         servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
+        if not self._errors:
+            return text if self.snapshot.generation else f"{text} No broker has answered (bootstrap.servers={servers})."
         unreachable = all(node.id in self._errors for node in self._candidates())
         said = "No broker could be reached" if unreachable else "The last connection error"
         return f"{text} {said} (bootstrap.servers={servers}): {list(self._errors.values())[-1]}"

@@ -158,6 +158,14 @@ def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
         each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
 
 
+def test_the_time_out_says_that_nobody_has_answered():
+    with pytest.raises(KafkaTimeoutError) as raised:
+        metadata().wait_for_topic("t", None, 0, SystemClock(), lambda: None)
+    assert str(raised.value) == (
+        "Topic t not present in metadata after 0 ms. No broker has answered (bootstrap.servers=boot:9092,boot2:9093)."
+    )
+
+
 def test_an_update_clears_the_connection_errors_before_it():
     each = known(topic())
     each.note_connection_error(B1, NetworkError("b1: refused"), 0)
