@@ -1,0 +1,86 @@
+"""Producers, offsets and contents of a partition."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL
+from spark_kafka_sink.testing import StoredRecord, TestBroker
+from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
+from tests.contract.plain_client import PlainClient, batch
+from tests.contract.transactional_writer import V2, TransactionalWriter
+
+LAST_SEQUENCE = 2**31 - 1
+
+
+def test_sequences_wrap_around_to_0() -> None:
+    states = ProducerStates()
+    last = last_sequence(LAST_SEQUENCE - 1, 3)
+    states.appended(7, 0, SequenceRange(LAST_SEQUENCE - 1, last, 0, 0))
+
+    assert last == 0
+    assert states.check(7, 0, 1) is ErrorCode.none
+    assert states.check(7, 0, 2) is ErrorCode.out_of_order_sequence_number
+
+
+@pytest.mark.parametrize(("refuse", "expected"), [(False, ["none", "none"]), (True, ["unknown_producer_id", "none"])])
+def test_a_forgotten_producer_may_go_on_or_not(
+    broker: TestBroker, client: PlainClient, refuse: bool, expected: list[str]
+) -> None:
+    producer = client.init_producer_id()
+    client.produce("t", batch([b"x"], producer=producer, sequence=0))
+    broker.drop_producer_state("t", 0, refuse_unknown=refuse)
+
+    errors = [
+        client.produce("t", batch([b"x"], producer=who, sequence=sequence)).error_code.name
+        for who, sequence in ((producer, 1), (client.init_producer_id(), 0))
+    ]
+
+    assert errors == expected
+
+
+def test_stored_batches_carry_offset_and_leader_epoch(broker: TestBroker, client: PlainClient) -> None:
+    client.produce("t", batch([b"a", b"b"]))
+    broker.move_leader("t", 0, to=1)
+    client.produce("t", batch([b"c"], timestamp=5))
+
+    headers = [stored.header for stored in broker.topic("t").batches(0)]
+
+    assert [(header.base_offset, header.partition_leader_epoch) for header in headers] == [(0, 0), (2, 1)]
+    assert broker.topic("t").records()[-1] == StoredRecord(0, 2, 5, None, b"c", ())
+
+
+def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient) -> None:
+    for value in (b"a", b"b", b"c"):
+        client.produce("t", batch([value]))
+    broker.delete_records("t", 0, before=2)
+
+    assert broker.topic("t").values() == [b"c"]
+    asked = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -2}]}]
+    (partition,) = client.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions
+    assert int(partition.offset) == 2
+
+
+def test_markers_are_control_batches_of_the_transaction(broker: TestBroker, client: PlainClient) -> None:
+    writer = TransactionalWriter(client, "t", "tx", V2)
+    writer.write(0)
+    writer.commit()
+
+    marker = broker.topic("t").batches(0)[-1]
+
+    assert marker.header.attributes == CONTROL | TRANSACTIONAL
+    assert (marker.header.producer_id, marker.header.producer_epoch) == writer.at(1)
+    assert [(record.key, record.value) for record in marker.records] == [(b"\0\0\0\1", bytes(6))]
+
+
+def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: PlainClient) -> None:
+    broker.create_topic("two", partitions=2)
+    data = [{"name": "two", "partition_data": [{"index": at, "records": batch([b"%d" % at])} for at in (0, 1)]}]
+    client.ask("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+
+    topic = broker.topic("two")
+
+    assert (topic.values(0), topic.values(1), topic.values()) == ([b"0"], [b"1"], [b"0", b"1"])
+    with pytest.raises(ValueError, match="no partition two-2"):
+        topic.records(2)
