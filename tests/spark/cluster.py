@@ -1,0 +1,67 @@
+"""A standalone Spark cluster out of the pip-installed pyspark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Self
+
+import pyspark
+
+from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+
+_HOME = Path(pyspark.__file__).parent
+_DEADLINE_S = 60.0
+_DEPLOY = "org.apache.spark.deploy"
+
+
+class StandaloneCluster:
+    """One master and ``workers`` workers of one core on 127.0.0.1; they end with the block, or with this process."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.url = f"spark://127.0.0.1:{self._port}"
+        self._folder = folder
+        self._worker_count = workers
+        self._processes: list[GuardedProcess] = []
+
+    def __enter__(self) -> Self:
+        try:
+            log = self._start("master.Master", "master", "--port", str(self._port))
+            self._await_line(log, "I have been elected leader")
+            common = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / "work"), self.url)
+            logs = [self._start("worker.Worker", f"worker-{n}", *common) for n in range(self._worker_count)]
+            for log in logs:
+                self._await_line(log, "Successfully registered with master")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+
+    def executors(self) -> int:
+        """How many executors have run so far."""
+        return len(list((self._folder / "work").glob("app-*/*")))
+
+    def _start(self, main_class: str, name: str, *arguments: str) -> Path:
+        log = self._folder / f"{name}.log"
+        command = [str(_HOME / "bin" / "spark-class"), f"{_DEPLOY}.{main_class}", "--host", "127.0.0.1"]
+        environment = {**os.environ, "SPARK_HOME": str(_HOME), "SPARK_DAEMON_MEMORY": "256m"}
+        process = GuardedProcess([*command, "--webui-port", "0", *arguments], log=log, env=environment)
+        self._processes.append(process)
+        return log
+
+    def _await_line(self, log: Path, line: str) -> None:
+        deadline = time.monotonic() + _DEADLINE_S
+        while line not in log.read_text(errors="replace"):
+            assert time.monotonic() < deadline, f"no {line!r} in {log.name}:\n{tail(log)}"
+            time.sleep(0.1)
