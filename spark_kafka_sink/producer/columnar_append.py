@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Hold, Share
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, Hold, Share
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
@@ -77,6 +78,41 @@ class _Timestamps:
         return _Timestamps(values, self.earliest, self.latest, self.bound_bytes)
 
 
+class BatchListeners(Protocol):
+    """Whoever wants to know what becomes of rows that are being appended."""
+
+    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
+        """One listener per segment; segment ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
+
+        ``order`` None: the rows as they were given. Called once per slice, before its batches can complete.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StagedColumns:
+    """Rows of one topic that were checked when they were sent; ``reserved`` bytes of memory are theirs.
+
+    ``created`` is when the first of them was sent (monotonic ms): their batches linger from then on.
+    """
+
+    topic: str
+    columns: RecordColumns
+    explicit: Partitions | None
+    snapshot: ClusterSnapshot
+    created: float
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupedRows:
+    """Rows with their partitions: ``sizes`` are in the order of partitions, ``columns`` as they came."""
+
+    topic: str
+    columns: RecordColumns
+    order: npt.NDArray[np.intp] | None
+    sizes: RowSizes
+
+
 class ColumnarAppender:
     """Safe to call from several threads; each call holds no lock while it encodes."""
 
@@ -84,6 +120,11 @@ class ColumnarAppender:
         self._config = config
         self._parts = parts
         self._slice_limit = max(1, min(_LARGEST_SLICE, config.buffer_memory // 4))
+
+    @property
+    def slice_limit(self) -> int:
+        """The most bytes that are encoded at once, unless one record is larger."""
+        return self._slice_limit
 
     def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
         """Rows of one topic; blocks for metadata and memory up to max.block.ms each time it must wait.
@@ -104,35 +145,38 @@ class ColumnarAppender:
             rows = columns if end - start == len(columns) else columns.slice(start, end - start)
             chosen = None if explicit is None else explicit[start:end]
             partitions = self._partitions(snapshot, topic, rows, chosen, sizes[start:end])
-            runs, order = group_by_partition(partitions)
-            bounds = sizes[start:end] if order is None else sizes[start:end][order]
-            times = timestamps.slice(start, end).sorted_by(order)
-            self._append_slice(topic, rows, order, _row_sizes(runs, bounds, limit, times), receipt)
+            grouped = _grouped(topic, rows, partitions, sizes[start:end], limit, timestamps.slice(start, end))
+            self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
 
-    def _append_slice(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        order: npt.NDArray[np.intp] | None,
-        rows: RowSizes,
-        receipt: SendReceipt,
-    ) -> None:
+    def append_staged(self, stage: StagedColumns, listeners: BatchListeners) -> None:
+        """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
+        limit = self._parts.accumulator.batch_limit(stage.topic)
+        timestamps = self._timestamps(stage.columns)
+        try:
+            sizes = record_size_bounds(stage.columns, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
+            partitions = self._partitions(stage.snapshot, stage.topic, stage.columns, stage.explicit, sizes)
+            grouped = _grouped(stage.topic, stage.columns, partitions, sizes, limit, timestamps)
+        except BaseException:
+            self._parts.accumulator.pool.adjust(stage.reserved, 0)
+            raise
+        self._publish(grouped, listeners, stage.reserved, stage.created)
+
+    def _publish(self, rows: _GroupedRows, listeners: BatchListeners, reserved: int, created: float) -> None:
         accumulator = self._parts.accumulator
         pool = accumulator.pool
-        reserved = self._reserve(rows)
         try:
-            claim = accumulator.claim(topic, rows, self._parts.clock.now())
+            claim = accumulator.claim(rows.topic, rows.sizes, created)
         except BaseException:
             pool.adjust(reserved, 0)
             raise
         try:
-            encoded = _encode(columns, order, rows, claim)
+            encoded = _encode(rows, claim)
         except BaseException as error:
             pool.adjust(reserved, 0)
             self._give_back(claim, error)
             raise
         try:
-            pool.adjust(reserved, _lay_in(claim, encoded, rows, receipt))
+            pool.adjust(reserved, _lay_in(claim, encoded, rows, listeners))
             for batch in claim.filled:
                 batch.sealed = self._parts.sealer.seal(batch)
             wake = accumulator.publish(claim)
@@ -142,10 +186,10 @@ class ColumnarAppender:
         if wake:
             self._parts.wake_sender()
 
-    def _reserve(self, rows: RowSizes) -> int:
+    def _reserve(self, sizes: RowSizes) -> int:
         """Bytes for the encoded rows and for copies of those that will wait in open batches."""
-        encoded = rows.cumulative[-1]
-        copies = min(encoded, len(rows.runs) * rows.limit)
+        encoded = sizes.cumulative[-1]
+        copies = min(encoded, len(sizes.runs) * sizes.limit)
         pool = self._parts.accumulator.pool
         size = max(encoded, min(encoded + copies, pool.total))
         pool.reserve(size, self._config.max_block_ms, self._parts.wake_sender)
@@ -229,10 +273,14 @@ def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
         start, before = end, int(cumulative[end - 1])
 
 
-def _row_sizes(runs: list[Run], bounds: Int64Array, limit: int, times: _Timestamps) -> RowSizes:
-    cumulative = np.zeros(len(bounds) + 1, np.int64)
-    np.cumsum(bounds, out=cumulative[1:])
-    return RowSizes(
+def _grouped(
+    topic: str, columns: RecordColumns, partitions: Partitions, sizes: Int64Array, limit: int, times: _Timestamps
+) -> _GroupedRows:
+    runs, order = group_by_partition(partitions)
+    times = times.sorted_by(order)
+    cumulative = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes if order is None else sizes[order], out=cumulative[1:])
+    row_sizes = RowSizes(
         runs=runs,
         cumulative=cumulative.data,
         limit=limit,
@@ -241,36 +289,37 @@ def _row_sizes(runs: list[Run], bounds: Int64Array, limit: int, times: _Timestam
         latest=times.latest,
         max_timestamp_delta=times.max_delta,
     )
+    return _GroupedRows(topic, columns, order, row_sizes)
 
 
-def _encode(columns: RecordColumns, order: npt.NDArray[np.intp] | None, rows: RowSizes, claim: Claim) -> EncodedRecords:
+def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
     """All rows of a claim at once: each record's deltas are against the batch the claim has put it in."""
+    timestamps = rows.sizes.timestamps
     starts = np.array([segment.start for segment in claim.segments])
-    lengths = np.diff(starts, append=len(columns))
+    lengths = np.diff(starts, append=len(rows.columns))
     firsts = np.array([segment.first for segment in claim.segments])
     bases = np.array([segment.batch.base_timestamp for segment in claim.segments])
-    offset_deltas = np.arange(len(columns)) - np.repeat(starts - firsts, lengths)
-    if not isinstance(rows.timestamps, int):
-        timestamp_deltas: Int64Array | int = np.asarray(rows.timestamps) - np.repeat(bases, lengths)
-    elif (bases == rows.timestamps).all():
+    offset_deltas = np.arange(len(rows.columns)) - np.repeat(starts - firsts, lengths)
+    if not isinstance(timestamps, int):
+        timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
+    elif (bases == timestamps).all():
         timestamp_deltas = 0
     else:
-        timestamp_deltas = np.repeat(rows.timestamps - bases, lengths)
-    return encode_records(columns, offset_deltas, timestamp_deltas, order)
+        timestamp_deltas = np.repeat(timestamps - bases, lengths)
+    return encode_records(rows.columns, offset_deltas, timestamp_deltas, rows.order)
 
 
-def _lay_in(claim: Claim, encoded: EncodedRecords, rows: RowSizes, receipt: SendReceipt) -> int:
+def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners) -> int:
     """Give each batch its bytes; says how many bytes of memory are kept for that.
 
-    A filled batch keeps a slice of the encoded rows, an open one a copy: a slice pins all of them for as long as it
-    waits.
+    A filled batch keeps a slice of the encoded rows, an open one a copy: a slice pins all of them while it waits.
     """
     data, starts = encoded
     hold = Hold(len(data))
     copied = 0
-    latest = _latest_timestamps(claim, rows)
-    receipt.expect(len(claim.segments))
-    for (batch, start, end, first), timestamp in zip(claim.segments, latest, strict=True):
+    told = listeners.listeners(rows.order, [segment.start for segment in claim.segments])
+    latest = _latest_timestamps(claim, rows.sizes)
+    for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
         records = data[starts[start] : starts[end]]
         memory = batch.completion.memory
         if not batch.filled:
@@ -283,7 +332,7 @@ def _lay_in(claim: Claim, encoded: EncodedRecords, rows: RowSizes, receipt: Send
                 memory.holds.append(hold)
                 hold.users += 1
         batch.max_timestamp = max(batch.max_timestamp, timestamp)
-        batch.completion.shares.append(Share(receipt, first, end - start, len(records)))
+        batch.completion.shares.append(Share(listener, first, end - start, len(records)))
     return copied + (hold.size if hold.users else 0)
 
 

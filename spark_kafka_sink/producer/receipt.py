@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchOutcome
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, BatchOutcome
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 
@@ -47,10 +51,11 @@ class SendReceipt:
         self._deliveries: dict[TopicPartition, Delivery] = {}
         self.error: Exception | None = None
 
-    def expect(self, shares: int) -> None:
-        """So many shares of batches are on their way. Called by the appending thread before it publishes them."""
+    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
+        """So many segments are on their way, told by the appending thread before they can complete."""
         with self._changed:
-            self._outstanding += shares
+            self._outstanding += len(starts)
+        return [self] * len(starts)
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
         with self._changed:
