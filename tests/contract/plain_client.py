@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import select
 import socket
 import struct
 import time
@@ -96,6 +97,10 @@ class PlainClient:
                 raise ConnectionResetError(f"the broker hung up after {len(received)} of {size} bytes")
             received += chunk
         return received
+
+    def hears_within(self, seconds: float) -> bool:
+        """Whether anything has come by then; nothing is taken off the socket."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def is_hung_up(self) -> bool:
         """Whether the broker closes the connection without another byte."""

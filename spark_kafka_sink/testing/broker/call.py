@@ -113,7 +113,7 @@ Handler: TypeAlias = Callable[[Call], Answer]
 
 def endpoint(node: BrokerNode) -> Fields:
     """A node as metadata, coordinator and leader hints name it."""
-    return {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+    return {"node_id": node.id, "host": node.host, "port": node.port}
 
 
 def by_topic(rows: Iterable[tuple[Hashable, Fields]], name: str, partitions: str) -> list[Fields]:

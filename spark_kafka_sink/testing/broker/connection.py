@@ -16,12 +16,15 @@ _LENGTH: Final = struct.Struct(">i")
 class Connection:
     """Loop thread only."""
 
-    def __init__(self, number: int, node: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, number: int, node: int, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], running: asyncio.Event
+    ) -> None:
+        """``running`` is cleared while the node is paused: then nothing is read or written."""
         self.number = number
         self.node = node
         self.held_back: bytes | None = None
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = streams
+        self._running = running
 
     async def read_frame(self, max_bytes: int) -> bytes | None:
         """The next request without its length prefix; None when the peer is gone or sends no frame."""
@@ -29,12 +32,15 @@ class Connection:
             (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             if not 0 <= size <= max_bytes:
                 return None
-            return await self._reader.readexactly(size)
+            frame = await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
+        await self._running.wait()
+        return frame
 
     async def write(self, frame: bytes) -> None:
         """Send a frame, then one that was held back for it."""
+        await self._running.wait()
         held, self.held_back = self.held_back, None
         self._writer.write(frame)
         if held is not None:
@@ -43,6 +49,7 @@ class Connection:
 
     async def close_after(self, data: bytes = b"") -> None:
         """Send what is given and close in good order (FIN)."""
+        await self._running.wait()
         try:
             self._writer.write(data)
             self._writer.close()

@@ -33,7 +33,8 @@ from spark_kafka_sink.testing.broker.wire import (
 )
 
 _log = logging.getLogger(__name__)
-_BEFORE_API_VERSIONS_3: Final = 0
+_PROBE_VERSION: Final = 0
+"""ApiVersions is answered in this version when the asked one is not offered (KIP-511)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,16 @@ class _Exchange:
     connection: Connection
     frame: bytes
     done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """A handled request and its answer. ``request`` None: ApiVersions in a version that is not offered."""
+
+    head: RequestHead
+    request: Request | None
+    answer: Answer
+    version: int | None = None
 
 
 class HandlerPool:
@@ -85,7 +96,7 @@ class HandlerPool:
             request = self._parsed(exchange, head)
             if request is None:
                 answer: Answer = versions_answer(self._state.release, ErrorCode.unsupported_version)
-                return _Handled(head, None, answer, version=_BEFORE_API_VERSIONS_3)
+                return _Handled(head, None, answer, version=_PROBE_VERSION)
             return await self._handled_request(head, request)
         except (HangupError, MalformedRequestError) as cause:
             _log.debug("closing connection %d: %s", exchange.connection.number, cause)
@@ -175,13 +186,3 @@ class HandlerPool:
             connection.held_back = frame
         else:
             await connection.write(frame)
-
-
-@dataclass(frozen=True, slots=True)
-class _Handled:
-    """A handled request and its answer. ``request`` None: ApiVersions in a version that is not offered."""
-
-    head: RequestHead
-    request: Request | None
-    answer: Answer
-    version: int | None = None

@@ -55,7 +55,7 @@ class Listener:
             task.cancel()
 
     def pause(self) -> None:
-        """Take no more requests off the sockets, as a process under SIGSTOP; the kernel still accepts connections."""
+        """Read and write nothing, as a process under SIGSTOP; connections are still accepted, as the kernel does."""
         self._running.clear()
 
     def resume(self) -> None:
@@ -66,14 +66,13 @@ class Listener:
         while True:
             accepted, _ = await loop.sock_accept(listening)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
-            connection = Connection(next(self._numbers), self._node, reader, writer)
+            streams = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
+            connection = Connection(next(self._numbers), self._node, streams, self._running)
             self._connections[connection] = loop.create_task(self._serve(connection))
 
     async def _serve(self, connection: Connection) -> None:
         try:
             while (frame := await connection.read_frame(self._max_request_bytes)) is not None:
-                await self._running.wait()
                 await self._pool.serve(connection, frame)
         finally:
             connection.abort()

@@ -28,7 +28,7 @@ class _Contents:
     """Copied out of a partition on the broker's thread, so that decoding costs the caller's time."""
 
     index: int
-    data: bytes
+    data: memoryview
     aborted: tuple[AbortedTransaction, ...]
 
     @classmethod
@@ -36,7 +36,7 @@ class _Contents:
         end = partition.last_stable_offset() if read_committed else partition.high_watermark
         batches = partition.log.batches_from(partition.log.start_offset, end)
         aborted = tuple(partition.log.aborted) if read_committed else ()
-        return cls(partition.name.partition, b"".join(batch.data for batch in batches), aborted)
+        return cls(partition.name.partition, memoryview(b"".join(batch.data for batch in batches)), aborted)
 
     def records(self) -> Iterator[StoredRecord]:
         for batch in decode_batches(self.data):

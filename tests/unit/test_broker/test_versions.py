@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import pytest
+from kio.index import load_payload_module
+from kio.static.constants import EntityType
 
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
-from spark_kafka_sink.testing.broker.wire import has_version
+from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_answer, has_version
 from tests.contract.plain_client import PlainClient, batch
 
 PARTITIONS = [0]
@@ -103,6 +107,44 @@ def test_every_offered_version_is_answered(shared: TestBroker, api: str, version
         shared.delete_topic(topic)
 
     assert set(errors(answer)) - {"none"} == EXPECTED_ERRORS.get(api, set())
+
+
+def test_handlers_name_only_fields_that_some_version_has(shared: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: dict[int, set[str]] = {}
+
+    def encode(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
+        answered.setdefault(head.api_key, set()).update(names(answer))
+        return encode_answer(head, answer, version=version)
+
+    monkeypatch.setattr(handler_pool, "encode_answer", encode)
+    shared.create_topic("t")
+    with PlainClient(shared.bootstrap_servers) as client:
+        topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
+        for api, version in offered():
+            client.ask(api, version, **requests(topic_id)[api])
+
+    assert set(answered) == set(API_KEYS.values())
+    unknown = {key: found - known_names(key) for key, found in answered.items() if found - known_names(key)}
+    assert unknown == {}
+
+
+def names(answer: object) -> Iterator[str]:
+    """The name of every field anywhere in a plain answer."""
+    if isinstance(answer, dict):
+        yield from answer
+    for nested in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
+        yield from names(nested)
+
+
+def known_names(api_key: int) -> set[str]:
+    """The field names of the API's answers in all versions."""
+    modules = [
+        load_payload_module(api_key, version, EntityType.response)
+        for version in range(20)
+        if has_version(api_key, version)
+    ]
+    messages = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
+    return {field.name for message in messages for field in fields(message)}
 
 
 def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:

@@ -67,7 +67,6 @@ def _config(name: str, value: Setting, source: int) -> Fields:
         "name": name,
         "value": as_text(value),
         "read_only": source != _SET_ON_TOPIC,
-        "is_default": source == _DEFAULT,
         "config_source": source,
         "documentation": None,
     }

@@ -34,7 +34,6 @@ class BrokerNode:
     id: int
     host: str
     port: int
-    rack: str | None = None
     alive: bool = True
 
 

@@ -98,15 +98,19 @@ def topic_fault(config: Mapping[str, Setting | None]) -> str | None:
 
 
 class Settings:
-    """The settings in force for one topic: its own, else the broker's, else Kafka's defaults."""
+    """The settings in force for one topic: its own, else the broker's, else Kafka's defaults.
+
+    ``own`` must have passed ``topic_fault``.
+    """
 
     def __init__(self, broker: Mapping[str, Setting], own: Mapping[str, Setting]) -> None:
         self._broker = broker
-        self.own = dict(own)
+        parsed = {name: _parse(value, TOPIC_DEFAULTS[name]) for name, value in own.items()}
+        self.own = {name: value for name, value in parsed.items() if value is not None}
 
     def __getitem__(self, name: str) -> Setting:
         if name in self.own:
-            return _parse(self.own[name], TOPIC_DEFAULTS[name]) or self.own[name]
+            return self.own[name]
         return self._broker.get(TOPIC_SETTING_OF_BROKER.get(name, ""), TOPIC_DEFAULTS[name])
 
     def number(self, name: str) -> int:
