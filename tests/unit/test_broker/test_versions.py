@@ -109,7 +109,7 @@ def test_every_offered_version_is_answered(shared: TestBroker, api: str, version
     assert set(errors(answer)) - {"none"} == EXPECTED_ERRORS.get(api, set())
 
 
-def test_handlers_name_only_fields_that_some_version_has(shared: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_name_only_fields_that_some_version_has(monkeypatch: pytest.MonkeyPatch) -> None:
     answered: dict[int, set[str]] = {}
 
     def encode(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
@@ -117,8 +117,8 @@ def test_handlers_name_only_fields_that_some_version_has(shared: TestBroker, mon
         return encode_answer(head, answer, version=version)
 
     monkeypatch.setattr(handler_pool, "encode_answer", encode)
-    shared.create_topic("t")
-    with PlainClient(shared.bootstrap_servers) as client:
+    with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
         topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
         for api, version in offered():
             client.ask(api, version, **requests(topic_id)[api])
