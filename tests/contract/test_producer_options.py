@@ -1,0 +1,68 @@
+"""The option table against Kafka's own: ``ProducerConfig`` prints its definition."""
+
+import html
+import re
+import subprocess
+
+import pytest
+
+from spark_kafka_sink.config.option import Kind
+from spark_kafka_sink.config.security_table import SECURITY_OPTIONS
+from spark_kafka_sink.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.testing import DEFAULT_VERSION
+from spark_kafka_sink.testing.java import find_java
+from spark_kafka_sink.testing.kafka_jars import kafka_jars
+
+pytestmark = pytest.mark.jvm
+
+IN_ONE_RELEASE_OR_THE_OTHER = {"auto.include.jmx.reporter", "config.providers"}
+"""Removed in 4.0, added in 4.3."""
+
+
+@pytest.fixture(scope="module")
+def javas():
+    """Name → (type, default, importance) as Kafka documents them."""
+    command = [
+        find_java(),
+        "-cp",
+        f"{kafka_jars(DEFAULT_VERSION)}/*",
+        "org.apache.kafka.clients.producer.ProducerConfig",
+    ]
+    page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    options = {}
+    for section in page.split("<h4>")[1:]:
+        name = re.search(r'id="(?:producerconfigs_)?([^"]+)"', section)[1]
+        cells = dict(re.findall(r"<tr><th>(.*?):</th><td>(.*?)</td></tr>", section, re.DOTALL))
+        options[name] = (cells["Type"], html.unescape(cells["Default"]), cells["Importance"])
+    return options
+
+
+def as_java_prints(option):
+    """A default as Kafka's page shows it, without the reading aid for long times and sizes."""
+    if option.default is None:
+        return "null"
+    if option.default == "":
+        return '""'
+    return str(option.default).lower() if option.kind is Kind.BOOLEAN else str(option.default)
+
+
+def test_the_table_has_every_option_of_kafkas_producer(javas):
+    assert set(OPTIONS_BY_NAME) - IN_ONE_RELEASE_OR_THE_OTHER == set(javas) - IN_ONE_RELEASE_OR_THE_OTHER
+
+
+def test_types_and_defaults_are_kafkas(javas):
+    without_default = {"bootstrap.servers", "key.serializer", "value.serializer"}
+    # Releases differ in whether an empty list is null.
+    empty_lists = {"ssl.cipher.suites", "sasl.oauthbearer.expected.audience"}
+    ours = {name: (OPTIONS_BY_NAME[name].kind.value, as_java_prints(OPTIONS_BY_NAME[name])) for name in javas}
+    theirs = {name: (kind, re.sub(r" \(.*\)$", "", default)) for name, (kind, default, _) in javas.items()}
+    left_out = without_default | empty_lists
+    assert {n: o for n, o in ours.items() if n not in left_out} == {
+        n: t for n, t in theirs.items() if n not in left_out
+    }
+
+
+def test_importances_are_kafkas(javas):
+    security = {option.name for option in SECURITY_OPTIONS}
+    names = set(javas) - security
+    assert {name: OPTIONS_BY_NAME[name].importance for name in names} == {name: javas[name][2] for name in names}
