@@ -173,6 +173,8 @@ class TestBroker:
 
     def move_leader(self, topic: str, partition: int, to: int = NO_LEADER) -> None:
         """Elect another leader with the next epoch; ``to`` -1: none, until the next call."""
+        if to != NO_LEADER:
+            self._check_node(to)
         self._call(lambda server: _partition(server, topic, partition).elect(to))
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
@@ -241,6 +243,8 @@ class TestBroker:
         server, thread = self._server, self._thread
         if thread is None:
             raise IllegalStateError("TestBroker is closed")
+        if os.getpid() != self._owner:
+            raise IllegalStateError("TestBroker runs in the process that started it, not in a fork of it")
 
         def change() -> _T:
             try:

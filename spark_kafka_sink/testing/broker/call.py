@@ -68,11 +68,14 @@ class Call:
     def scripted(self, topic: str | None = None, partition: int | None = None) -> ErrorCode:
         """The error the script wants for this partition (topic, request), ``none`` without one."""
         for fault in self.scripted_faults:
-            if fault.fits_partition(topic, partition):
-                if fault not in self._met:
-                    self._met.add(fault)
-                    fault.take()
-                return fault.error
+            if not fault.fits_partition(topic, partition):
+                continue
+            if fault not in self._met:
+                if fault.is_spent:  # another request met it while this one waited
+                    continue
+                self._met.add(fault)
+                fault.take()
+            return fault.error
         return ErrorCode.none
 
     def check_script(self, topic: str | None = None, partition: int | None = None) -> None:

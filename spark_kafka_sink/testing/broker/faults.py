@@ -12,7 +12,7 @@ broker's; the list is replaced, never changed, so neither needs a lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypedDict, Unpack
@@ -79,10 +79,14 @@ class Fault:
     hits: int = 0
     _hit: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def is_spent(self) -> bool:
+        return self.times is not None and self.hits >= self.times
+
     def fits(self, request: Request) -> bool:
         return (
             self.api == request.api
-            and (self.times is None or self.hits < self.times)
+            and not self.is_spent
             and self.node in (None, request.node)
             and (self.only is None or self.only(request))
         )
@@ -171,7 +175,7 @@ class Faults:
         return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:
-        self._faults = (*_unspent(self._faults), fault)
+        self._faults = (*(each for each in self._faults if not each.is_spent), fault)
         return fault
 
 
@@ -189,7 +193,3 @@ def _known(api: str) -> str:
     if api not in API_KEYS:
         raise ValueError(f"{api!r} is not an API of TestBroker; it has {', '.join(sorted(API_KEYS))}")
     return api
-
-
-def _unspent(faults: Iterable[Fault]) -> list[Fault]:
-    return [fault for fault in faults if fault.times is None or fault.hits < fault.times]

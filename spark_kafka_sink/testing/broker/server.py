@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.call import BrokerState
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
@@ -45,16 +46,22 @@ class Server:
         self._tasks.append(loop.create_task(self._expire_transactions()))
 
     def kill(self, node: int) -> None:
+        self._check_alive(node, True)
         self._listeners[node].close()
         self.state.cluster.node_died(node)
 
     def start(self, node: int) -> None:
+        self._check_alive(node, False)
         self._listeners[node].open()
         self._listeners[node].resume()
         self.state.cluster.node_came_back(node)
 
     def listener(self, node: int) -> Listener:
         return self._listeners[node]
+
+    def _check_alive(self, node: int, expected: bool) -> None:
+        if self.state.cluster.nodes[node].alive is not expected:
+            raise IllegalStateError(f"node {node} is {'not running' if expected else 'running'}")
 
     async def close(self) -> None:
         for listener in self._listeners.values():

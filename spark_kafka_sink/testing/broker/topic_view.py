@@ -28,6 +28,7 @@ class _Contents:
     """Copied out of a partition on the broker's thread, so that decoding costs the caller's time."""
 
     index: int
+    start_offset: int
     data: memoryview
     aborted: tuple[AbortedTransaction, ...]
 
@@ -36,14 +37,16 @@ class _Contents:
         end = partition.last_stable_offset() if read_committed else partition.high_watermark
         batches = partition.log.batches_from(partition.log.start_offset, end)
         aborted = tuple(partition.log.aborted) if read_committed else ()
-        return cls(partition.name.partition, memoryview(b"".join(batch.data for batch in batches)), aborted)
+        data = memoryview(b"".join(batch.data for batch in batches))
+        return cls(partition.name.partition, partition.log.start_offset, data, aborted)
 
     def records(self) -> Iterator[StoredRecord]:
         for batch in decode_batches(self.data):
             if batch.header.is_control or self._is_aborted(batch.header):
                 continue
             for each in batch.records:
-                yield StoredRecord(self.index, each.offset, each.timestamp, each.key, each.value, each.headers)
+                if each.offset >= self.start_offset:
+                    yield StoredRecord(self.index, each.offset, each.timestamp, each.key, each.value, each.headers)
 
     def _is_aborted(self, header: BatchView) -> bool:
         return header.is_transactional and any(

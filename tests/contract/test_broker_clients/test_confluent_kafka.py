@@ -96,7 +96,7 @@ def test_headers_and_nulls_survive(kafka_test_broker: TestBroker) -> None:
 
 @pytest.mark.parametrize("like", ["2.8", "3.9", "4.1"])
 def test_read_committed_sees_committed_transactions_only(like: str) -> None:
-    with TestBroker(like=like) as broker:
+    with TestBroker(nodes=3, like=like) as broker:
         topic = broker.create_topic("t")
         writer = producer(broker, transactional_id="tx")
         writer.init_transactions(DEADLINE_S)

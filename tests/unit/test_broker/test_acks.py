@@ -96,6 +96,14 @@ def test_a_leader_lost_while_waiting_is_told_with_the_new_one() -> None:
         assert f"{endpoint.host}:{endpoint.port}" == broker.bootstrap_servers.split(",")[1]
 
 
+def test_a_topic_deleted_while_waiting_is_told(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    tell_produce(client)
+    broker.requests.wait_for("Produce")
+    broker.delete_topic("t")
+    assert hear_produce(client).error_code.name == "unknown_topic_or_partition"
+
+
 def test_a_fetch_waits_for_records(broker: TestBroker, client: PlainClient) -> None:
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     client.tell("Fetch", 4, max_wait=10_000, min_bytes=1, topics=[{"topic": "t", "partitions": [partition]}])

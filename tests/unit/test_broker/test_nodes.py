@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.errors import BrokerError, IllegalStateError
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.plain_client import PlainClient, batch
 
@@ -52,6 +52,15 @@ def test_the_last_replica_takes_the_leadership_with_it_and_brings_it_back() -> N
             assert (partition.error_code.name, int(partition.leader_id)) == ("leader_not_available", -1)
         broker.start(1)
         assert broker.leader("t", 0) == 1
+
+
+def test_a_node_can_be_killed_and_started_only_in_turn() -> None:
+    with TestBroker() as broker:
+        with pytest.raises(IllegalStateError, match="node 1 is running"):
+            broker.start(1)
+        broker.kill(1)
+        with pytest.raises(IllegalStateError, match="node 1 is not running"):
+            broker.kill(1)
 
 
 def test_records_survive_a_restart() -> None:
@@ -162,5 +171,7 @@ def test_what_is_not_there_is_named(broker: TestBroker) -> None:
         broker.move_leader("t", 5)
     with pytest.raises(ValueError, match="no node 2"):
         broker.kill(2)
+    with pytest.raises(ValueError, match="no node 7"):
+        broker.move_leader("t", 0, to=7)
     with pytest.raises(ValueError, match="no topic nope"):
         broker.topic("nope").records()

@@ -52,8 +52,8 @@ def test_stored_batches_carry_offset_and_leader_epoch(broker: TestBroker, client
 
 
 def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient) -> None:
-    for value in (b"a", b"b", b"c"):
-        client.produce("t", batch([value]))
+    for values in ([b"a"], [b"b", b"c"]):
+        client.produce("t", batch(values))
     broker.delete_records("t", 0, before=2)
 
     assert broker.topic("t").values() == [b"c"]

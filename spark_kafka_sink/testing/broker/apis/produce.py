@@ -20,11 +20,7 @@ from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, HangupError, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
-from spark_kafka_sink.testing.broker.state.partition import (
-    ALL_REPLICAS,
-    Appended,
-    Partition,
-)
+from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -138,6 +134,9 @@ def _is_settled(call: Call, outcome: _Outcome) -> bool:
     partition, appended = outcome.partition, outcome.appended
     if partition is None or appended is None or outcome.error:
         return True
+    if call.cluster.partition(*partition.name) is not partition:
+        outcome.error = ErrorCode.unknown_topic_or_partition
+        return True
     if partition.leader != call.request.node:
         outcome.error = ErrorCode.not_leader_or_follower
         return True
@@ -149,13 +148,11 @@ def _is_settled(call: Call, outcome: _Outcome) -> bool:
 
 
 def _answer(call: Call, outcomes: list[_Outcome]) -> Fields:
-    rows = [
-        (outcome.topic if outcome.topic_id is None else outcome.topic_id, _partition(outcome)) for outcome in outcomes
-    ]
+    by_id = call.version >= _TOPIC_IDS_SINCE
+    rows = [(outcome.topic_id if by_id else outcome.topic, _partition(outcome)) for outcome in outcomes]
     leaders = {outcome.partition.leader for outcome in outcomes if outcome.partition is not None and _is_hint(outcome)}
-    name = "name" if call.version < _TOPIC_IDS_SINCE else "topic_id"
     return {
-        "responses": by_topic(rows, name, "partition_responses"),
+        "responses": by_topic(rows, "topic_id" if by_id else "name", "partition_responses"),
         "node_endpoints": [endpoint(call.cluster.nodes[leader]) for leader in sorted(leaders)],
     }
 

@@ -31,6 +31,8 @@ def is_legal_name(topic: str) -> bool:
 
 @dataclass(slots=True)
 class BrokerNode:
+    """A node and where it listens, also while it is down."""
+
     id: int
     host: str
     port: int
@@ -39,6 +41,8 @@ class BrokerNode:
 
 @dataclass(slots=True)
 class Topic:
+    """A topic under one id; made again under the same name it gets another."""
+
     name: str
     id: uuid.UUID
     settings: Settings
@@ -54,6 +58,8 @@ class Topic:
 
 
 class Cluster:
+    """All nodes and topics, and the supply of producer ids."""
+
     def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting]) -> None:
         self.nodes = {node.id: node for node in nodes}
         self.config = config

@@ -53,6 +53,8 @@ class Marker:
 
 
 class PartitionLog:
+    """``start_offset`` is the first offset there is, ``end_offset`` the one the next record gets."""
+
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
         self.start_offset = 0
@@ -76,7 +78,7 @@ class PartitionLog:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The first offset that a read_committed consumer may not read yet."""
-        return min(high_watermark, *self._first_offset_of_ongoing.values(), high_watermark)
+        return min([high_watermark, *self._first_offset_of_ongoing.values()])
 
     def has_ongoing(self, producer_id: int) -> bool:
         return producer_id in self._first_offset_of_ongoing

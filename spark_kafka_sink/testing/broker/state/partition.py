@@ -1,8 +1,8 @@
 """One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``).
 
 Emulated: leadership and its epoch, the ISR against ``min.insync.replicas``, followers that have each record at once
-unless the script holds them, the checks of ``validation``, sequences and epochs. Not emulated: followers
-with logs of their own (a new leader has everything).
+unless the script holds them, the checks of ``validation``, sequences and epochs. Not emulated: followers with
+logs of their own (a new leader has everything).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Appended:
 
 
 class Partition:
+    """A partition as all its replicas see it: they share one log. ``leader`` is ``NO_LEADER`` while there is none."""
+
     def __init__(self, name: TopicPartition, replicas: Sequence[int], settings: Settings) -> None:
         self.name = name
         self.replicas = list(replicas)
