@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,7 @@ from spark_kafka_sink.config.table import PARTITIONERS
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _LARGEST_INT = 2**31 - 1
+_PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 @dataclass
@@ -58,14 +60,16 @@ def security(draft: Draft) -> None:
 
 
 def partitioner(draft: Draft) -> None:
-    name = draft.values["partitioner.class"]
-    if name not in (None, "", *PARTITIONERS):
+    """A name of ours, or a Python class as ``package.module:Class``; it is imported when a producer is made."""
+    name = draft.values["partitioner.class"] or PARTITIONERS[0]
+    if name not in PARTITIONERS and not _PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
-            f"is {name!r}; a JVM class cannot be loaded here. Leave it out or say {' or '.join(PARTITIONERS)} for "
-            "Kafka's own choice, or give each row its partition in a column named partition.",
+            f"is {name!r}; a JVM class cannot be loaded here. Say {', '.join(PARTITIONERS)} or package.module:Class "
+            "of your own in Python (default is Kafka's own choice), or give each row its partition in a column named "
+            "partition.",
         )
-    draft.values["partitioner.class"] = name or PARTITIONERS[0]
+    draft.values["partitioner.class"] = name
 
 
 def idempotence(draft: Draft) -> None:

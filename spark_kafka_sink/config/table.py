@@ -53,7 +53,10 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("compression.zstd.level", INT, 3, "medium", "Level for compression.type=zstd; below 0 is faster than 1.",
            Range(-131072, 22)),
     Option("partitioner.class", CLASS, None, "medium",
-           "default (or nothing): the partition given, else murmur2 of the key, else sticky. JVM classes are refused."),
+           "How a row that names no partition gets one. default (or nothing): murmur2 of the key, else sticky, as in "
+           "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random) and fnv1a (Sarama's hash): the same with "
+           "another key hash. round_robin: in turn, keys ignored. package.module:Class: a Python class of your own, a "
+           "Partitioner over columns or a RecordPartitioner. JVM classes are refused."),
     Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Spread keyed records like those without a key."),
     Option("partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
            "Records without a key go more often to partitions whose broker keeps up."),
@@ -125,8 +128,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
-PARTITIONERS = ("default",)
-"""Names that ``partitioner.class`` takes."""
+PARTITIONERS = ("default", "round_robin", "murmur3", "crc32", "fnv1a")
+"""Names that ``partitioner.class`` takes, next to Python classes."""
 
 CONSUMER_OPTIONS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",

@@ -6,19 +6,11 @@ from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-import pyarrow as pa
 
-from spark_kafka_sink.partitioning.murmur2 import murmur2
+from spark_kafka_sink.partitioning.keyed import KeyPartitions, hash_partitions
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int64Array, PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
-
-_TO_POSITIVE = np.uint32(0x7FFFFFFF)
-
-
-def hash_partitions(keys: pa.BinaryArray, count: int) -> Int32Array:
-    """The partition of each key (Java: ``BuiltInPartitioner.partitionForKey``). A null slot gets some partition."""
-    return ((murmur2(keys) & _TO_POSITIVE) % np.uint32(count)).astype(np.int32)
 
 
 @dataclass(slots=True)
@@ -30,17 +22,26 @@ class _Sticky:
 
 
 class BuiltInPartitioner:
-    """The default partitioner. Belongs to one thread at a time: the caller holds its own lock around each call.
+    """The default partitioner, and with other ``key_partitions`` those of other clients.
 
     ``batch_size``: ``batch.size``; ``adaptive``: ``partitioner.adaptive.partitioning.enable``; ``ignore_keys``:
-    ``partitioner.ignore.keys``.
+    ``partitioner.ignore.keys``. Safe to call from several threads: at worst two calls at once make a run too long or
+    begin one each.
     """
 
-    def __init__(self, batch_size: int, adaptive: bool, random: Random, ignore_keys: bool = False) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        adaptive: bool,
+        random: Random,
+        ignore_keys: bool = False,
+        key_partitions: KeyPartitions = hash_partitions,
+    ) -> None:
         self._room = max(1, batch_size - HEADER_SIZE)
         self._adaptive = adaptive
         self._random = random
         self._ignore_keys = ignore_keys
+        self._key_partitions = key_partitions
         self._sticky: dict[str, _Sticky] = {}
 
     def partition(
@@ -54,7 +55,7 @@ class BuiltInPartitioner:
     ) -> Int32Array:
         """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
         keys = None if self._ignore_keys else columns.key
-        hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else hash_partitions(keys, count)
+        hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else self._key_partitions(keys, count)
         if keys is not None and keys.null_count:
             hashed[keys.is_null().to_numpy(zero_copy_only=False)] = NOT_GIVEN
         partitions = hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)

@@ -30,7 +30,10 @@ class PartitionLoad:
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` does for one record."""
+    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` does for one record.
+
+    Called on the thread that appends; several may do so at once.
+    """
 
     def partition(
         self,

@@ -157,7 +157,19 @@ def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
     (fault,) = faults({"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
     assert "RoundRobinPartitioner" in fault
+    assert "round_robin" in fault
     assert "a column named partition" in fault
+
+
+@pytest.mark.parametrize("name", ["round_robin", "murmur3", "crc32", "fnv1a", "my_team.kafka:ByCountry"])
+def test_partitioners_of_other_clients_and_of_ones_own_have_names(name):
+    assert ProducerConfig.parse({**SERVERS, "partitioner.class": name}).partitioner_class == name
+
+
+@pytest.mark.parametrize("name", ["crc", "my_team.kafka", "my_team:", ":ByCountry", "my team:ByCountry", "a.b:C.d"])
+def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
+    (fault,) = faults({"partitioner.class": name})
+    assert name in fault
 
 
 def test_transactional_id_is_refused():

@@ -1,0 +1,90 @@
+import time
+import zlib
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.partitioning.crc32 import crc32
+from spark_kafka_sink.partitioning.fnv1a import fnv1a, fnv1a_of
+from spark_kafka_sink.partitioning.keyed import crc32_partitions, fnv1a_partitions, murmur3_partitions
+from spark_kafka_sink.partitioning.murmur3 import murmur3
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+
+MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))
+HASHES = {
+    "murmur3": (murmur3, lambda key: mmh3.hash(key, signed=False)),
+    "crc32": (crc32, zlib.crc32),
+    "fnv1a": (fnv1a, fnv1a_of),
+}
+each_hash = pytest.mark.parametrize(("of_column", "of_key"), HASHES.values(), ids=HASHES)
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foo", 0xA9F37ED7), (b"foobar", 0xBF9CF968)]
+)
+def test_fnv1a_gives_the_published_hashes(key, hashed):
+    assert fnv1a_of(key) == hashed
+
+
+@each_hash
+def test_keys_of_every_length_hash_as_each_alone(of_column, of_key):
+    keys = [MIB[length : 2 * length] for length in range(80)] + [b"\xff" * 7, b"\0", b"\0\0\0\0", "日本".encode()]
+    assert of_column(pa.array(keys, pa.binary())).tolist() == [of_key(key) for key in keys]
+
+
+@each_hash
+def test_a_slice_hashes_its_own_keys(of_column, of_key):
+    keys = pa.array([f"key {row}".encode() for row in range(100)])
+    assert of_column(keys[37:60]).tolist() == [of_key(f"key {row}".encode()) for row in range(37, 60)]
+    assert of_column(keys[3:3]).tolist() == []
+
+
+@each_hash
+def test_null_slots_do_not_disturb_their_neighbours(of_column, of_key):
+    hashes = of_column(pa.array([None, b"21", None, b"foobar", None], pa.binary()))
+    assert hashes[[1, 3]].tolist() == [of_key(b"21"), of_key(b"foobar")]
+
+
+@each_hash
+@pytest.mark.parametrize("long_keys", [1, 63, 64, 65])
+def test_many_long_keys_among_short_ones_hash_like_each_alone(of_column, of_key, long_keys):
+    keys = [b"s" * (row % 70) for row in range(300)] + [MIB[row : 300 + 7 * row] for row in range(long_keys)]
+    assert of_column(pa.array(keys)).tolist() == [of_key(key) for key in keys]
+
+
+@each_hash
+def test_one_key_of_a_mebibyte_does_not_slow_ten_thousand_short_ones(of_column, of_key):
+    keys = pa.array([b"%036d" % row for row in range(10_000)] + [MIB])
+    begin = time.process_time()
+    hashes = of_column(keys)
+    assert time.process_time() - begin < 0.5  # hashing word by word over all keys would take seconds
+    assert hashes[-1] == of_key(MIB)
+
+
+def test_murmur3_partitions_are_the_positive_hash_modulo_their_count():
+    keys = [b"", b"21", b"foobar", b"N14228"]
+    expected = [(mmh3.hash(key) & 0x7FFFFFFF) % 7 for key in keys]
+    assert murmur3_partitions(pa.array(keys), 7).tolist() == expected
+
+
+def test_crc32_gives_empty_keys_no_partition():
+    keys = pa.array([b"", b"21", None, b"foobar"])
+    partitions = crc32_partitions(keys, 100)
+    assert partitions.dtype == np.int32
+    assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
+
+
+def sarama_partition(key: bytes, count: int) -> int:
+    """``hashPartitioner.Partition`` in Go's arithmetic: int32, a remainder with the dividend's sign, its absolute."""
+    signed = int.from_bytes(fnv1a_of(key).to_bytes(4, "big"), "big", signed=True)
+    remainder = abs(signed) % count * (1 if signed >= 0 else -1)
+    return -remainder if remainder < 0 else remainder
+
+
+def test_fnv1a_partitions_are_saramas_for_hashes_of_both_signs():
+    keys = [b"%d" % number for number in range(200)] + [b""]
+    assert {fnv1a_of(key) >> 31 for key in keys} == {0, 1}
+    for count in (1, 7, 100):
+        assert fnv1a_partitions(pa.array(keys), count).tolist() == [sarama_partition(key, count) for key in keys]

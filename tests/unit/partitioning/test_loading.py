@@ -1,0 +1,107 @@
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.partitioning.custom import RecordPartitioner
+from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
+from spark_kafka_sink.partitioning.loading import load_partitioner
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.records.columns import RecordColumns
+
+LOAD = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
+HERE = "tests.unit.partitioning.own_partitioners"
+
+
+def load(name, **options):
+    given = {"bootstrap.servers": "h:1", "partitioner.class": name, **options}
+    return load_partitioner(ProducerConfig.parse(given), Random(1))
+
+
+def partition(partitioner, keys, *, values=None, explicit=None):
+    columns = RecordColumns(
+        key=pa.array(keys, pa.binary()), value=None if values is None else pa.array(values, pa.binary())
+    )
+    return partitioner.partition("t", columns, explicit, np.full(len(keys), 10), 4, LOAD).tolist()
+
+
+@pytest.mark.parametrize("name", KEY_PARTITIONS)
+def test_a_key_hash_of_each_name_places_keyed_rows(name):
+    keys = [b"21", b"foobar", b"N14228", b"3"]
+    assert partition(load(name), keys) == KEY_PARTITIONS[name](pa.array(keys), 4).tolist()
+
+
+@pytest.mark.parametrize("name", KEY_PARTITIONS)
+def test_rows_without_a_key_stick_to_one_partition_under_each_key_hash(name):
+    assert len(set(partition(load(name), [None] * 20))) == 1
+
+
+def test_empty_keys_are_as_none_under_crc32_only():
+    assert len(set(partition(load("crc32"), [b""] * 20 + [None] * 20))) == 1
+    assert partition(load("fnv1a"), [b""]) == [0x7EE3623B % 4]  # |FNV-1a's offset basis as an int|
+
+
+def test_ignored_keys_are_ignored_under_each_key_hash():
+    chooser = load("fnv1a", **{"partitioner.ignore.keys": True})
+    assert len(set(partition(chooser, [b"%d" % number for number in range(20)]))) == 1
+
+
+def test_round_robin_has_its_name():
+    assert partition(load("round_robin"), [b"same"] * 5) == [0, 1, 2, 3, 0]
+
+
+def test_a_record_partitioner_of_ones_own_is_asked_row_by_row():
+    chooser = load(f"{HERE}:ByLength")
+    assert partition(chooser, [b"a", None, b"abc"], values=[b"", b"xy", None]) == [1, 2, 3]
+
+
+def test_a_record_partitioner_is_not_asked_for_a_row_that_names_its_partition():
+    explicit = np.array([3, NOT_GIVEN], np.int32)
+    assert partition(load(f"{HERE}:ByLength"), [b"ab", b"ab"], explicit=explicit) == [3, 2]
+
+
+def test_a_partitioner_over_columns_of_ones_own():
+    assert partition(load(f"{HERE}:LastPartition"), [b"a", b"b"]) == [3, 3]
+
+
+def test_a_row_keeps_the_partition_it_names_whatever_ones_own_partitioner_says():
+    explicit = np.array([NOT_GIVEN, 1], np.int32)
+    assert partition(load(f"{HERE}:LastPartition"), [b"a", b"b"], explicit=explicit) == [3, 1]
+
+
+@pytest.mark.parametrize("name", ["Beyond", "Negative"])
+def test_a_partition_that_does_not_exist_is_an_error_naming_the_row(name):
+    with pytest.raises(
+        InvalidRecordError, match=rf"{HERE}:{name} chose partition -?\d+ for row 1 of topic t"
+    ) as caught:
+        partition(load(f"{HERE}:{name}"), [b"a", b"b"])
+    assert caught.value.row == 1
+
+
+@pytest.mark.parametrize("name", ["TooFew", "Fractions"])
+def test_anything_but_a_whole_number_per_row_is_an_error(name):
+    with pytest.raises(InvalidRecordError, match="one whole number per row: for 2 rows of topic t"):
+        partition(load(f"{HERE}:{name}"), [b"a", b"b"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_such_module:X", "No module named 'no_such_module'"),
+        (f"{HERE}:Missing", "has no attribute 'Missing'"),
+        (f"{HERE}:NeedsArguments", "missing 1 required positional argument"),
+        (f"{HERE}:NoMethod", "is no partitioner"),
+    ],
+)
+def test_a_class_that_cannot_be_loaded_is_a_config_error(name, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        load(name)
+    assert str(caught.value).startswith(f"partitioner.class {name}")
+
+
+def test_a_record_partitioner_must_say_how():
+    with pytest.raises(TypeError, match="abstract"):
+        RecordPartitioner()
