@@ -16,7 +16,7 @@ from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
 from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.transport import Transport
-from spark_kafka_sink.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
 from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy
 from spark_kafka_sink.sender.loop import Sender, SenderParts
@@ -51,9 +51,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     sender = _sender(config, accumulator, sealer, metadata, transport, random)
     client_id = config.client_id or f"producer-{next(_numbers)}"
     sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
-    partitioner = BuiltInPartitioner(
-        config.batch_size, config.partitioner_adaptive_partitioning_enable, random, config.partitioner_ignore_keys
-    )
+    partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, sender_thread.wakeup)
     return ProducerParts(
