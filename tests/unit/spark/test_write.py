@@ -30,14 +30,14 @@ class FakeProducer:
     def append_columns(self, topic, columns, partitions, receipt):
         if self.append_error is not None:
             raise self.append_error
-        receipt.expect(1)
-        self.appended.append((topic, columns.value.to_pylist(), receipt))
+        (listener,) = receipt.listeners(None, [0])
+        self.appended.append((topic, columns.value.to_pylist(), listener))
 
     def flush(self):
-        for topic, values, receipt in self.appended:
+        for topic, values, listener in self.appended:
             first = self.next_offsets.get(topic, 0)
             self.next_offsets[topic] = first + len(values)
-            receipt.batch_completed(
+            listener.batch_completed(
                 BatchOutcome(
                     partition=TopicPartition(topic, 0),
                     base_offset=first,
