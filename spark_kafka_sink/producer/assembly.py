@@ -18,6 +18,7 @@ from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
+from spark_kafka_sink.producer.staging import Staging, StagingConfig, StagingParts
 from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy
 from spark_kafka_sink.sender.loop import Sender, SenderParts
 from spark_kafka_sink.sender.produce import ProduceSettings
@@ -32,6 +33,7 @@ _numbers = itertools.count(1)
 class ProducerParts:
     accumulator: RecordAccumulator
     appender: ColumnarAppender
+    staging: Staging
     metadata: Metadata
     sender: Sender
     sender_thread: SenderThread
@@ -48,15 +50,33 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     }.get(config.compression_type)
     sealer = Sealer(config.compression_type, level, accumulator)
     metadata = Metadata(config.bootstrap_servers, _metadata_config(config), random)
-    sender = _sender(config, accumulator, sealer, metadata, transport, random)
-    client_id = config.client_id or f"producer-{next(_numbers)}"
-    sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
-    append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, sender_thread.wakeup)
-    return ProducerParts(
-        accumulator, ColumnarAppender(append_config, append_parts), metadata, sender, sender_thread, clock
+    append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, transport.wakeup)
+    appender = ColumnarAppender(append_config, append_parts)
+    staging = _staging(config, appender, metadata, accumulator, clock, transport)
+    sender = _sender(config, append_parts, staging, transport, random)
+    client_id = config.client_id or f"producer-{next(_numbers)}"
+    sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
+    return ProducerParts(accumulator, appender, staging, metadata, sender, sender_thread, clock)
+
+
+def _staging(
+    config: ProducerConfig,
+    appender: ColumnarAppender,
+    metadata: Metadata,
+    accumulator: RecordAccumulator,
+    clock: Clock,
+    transport: Transport,
+) -> Staging:
+    staging_config = StagingConfig(
+        batch_size=config.batch_size,
+        max_request_size=config.max_request_size,
+        buffer_memory=config.buffer_memory,
+        linger_ms=config.linger_ms,
+        max_block_ms=config.max_block_ms,
     )
+    return Staging(staging_config, StagingParts(appender, metadata, accumulator.pool, clock, transport.wakeup))
 
 
 def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
@@ -74,12 +94,7 @@ def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
 
 
 def _sender(
-    config: ProducerConfig,
-    accumulator: RecordAccumulator,
-    sealer: Sealer,
-    metadata: Metadata,
-    transport: Transport,
-    random: Random,
+    config: ProducerConfig, parts: AppendParts, staging: Staging, transport: Transport, random: Random
 ) -> Sender:
     client = NetworkClient(_network_config(config), transport, random)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
@@ -90,14 +105,15 @@ def _sender(
         SenderParts(
             policy=policy,
             produce=ProduceSettings(config.acks, config.request_timeout_ms),
-            accumulator=accumulator,
-            sealer=sealer,
+            accumulator=parts.accumulator,
+            sealer=parts.sealer,
             client=client,
-            metadata=metadata,
-            metadata_updater=MetadataUpdater(metadata),
+            metadata=parts.metadata,
+            metadata_updater=MetadataUpdater(parts.metadata),
             sequences=sequences,
             producer_id=ProducerIdRequester(client, retry_backoff),
-            answers=Answers(policy, accumulator, sequences, metadata, retry_backoff),
+            answers=Answers(policy, parts.accumulator, sequences, parts.metadata, retry_backoff),
+            staged=staging,
         )
     )
 

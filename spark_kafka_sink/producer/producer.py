@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
+from typing import Any
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
 from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
+
+Serialize = Callable[[str, Any], bytes | None]
+"""Topic and key or value → bytes (Java: ``Serializer.serialize``)."""
 
 
 class KafkaProducer:
@@ -25,12 +31,36 @@ class KafkaProducer:
     ``ConfigError`` with all faults at once. Nothing is connected before the first row.
     """
 
-    def __init__(self, config: ProducerConfig | Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig | Mapping[str, object],
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+    ) -> None:
         self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
         transport = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
         self._parts = assemble(self.config, transport, SystemClock(), Random())
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
         self._closed = False
         self._parts.sender_thread.start()
+
+    def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
+        """Send one record asynchronously; the future gives its ``RecordMetadata``.
+
+        ``callback(metadata, error)`` runs on the sender thread, one of the two being None; it must not block, and what
+        it raises is logged. Waits for metadata and memory, each up to max.block.ms. Raises ``KafkaTimeoutError``,
+        ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
+        """
+        self._check_open()
+        key = record.key if self._key_serializer is None else self._key_serializer(record.topic, record.key)
+        value = record.value if self._value_serializer is None else self._value_serializer(record.topic, record.value)
+        if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):
+            raise _not_bytes(key, value)
+        future = self._parts.staging.append(record, key, value)
+        if callback is not None:
+            future.when_settled(callback)
+        return future
 
     def append_columns(
         self, topic: str, columns: RecordColumns, partitions: Partitions | None, receipt: SendReceipt
@@ -53,6 +83,7 @@ class KafkaProducer:
         self._check_open()
         if self._parts.sender_thread.is_current:
             raise IllegalStateError("flush() from a callback would wait for itself")
+        self._parts.staging.flush()
         begun = self._parts.accumulator.begin_flush()
         self._parts.sender_thread.wakeup()
         self._parts.accumulator.await_flush(begun, timeout_ms)
@@ -80,6 +111,8 @@ class KafkaProducer:
 
         ``close(0)`` fails whatever is incomplete at once. Closing twice is harmless.
         """
+        if not self._closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
+            self._parts.staging.flush()
         self._closed = True
         self._parts.accumulator.close()
         self._parts.sender_thread.close(timeout_ms)
@@ -97,3 +130,10 @@ class KafkaProducer:
             raise ProducerClosedError("The producer is closed. Open a new one.")
         if not self._parts.sender_thread.is_alive():
             raise ProducerClosedError("The producer's sender thread has died; its log says why. Open a new producer.")
+
+
+def _not_bytes(key: object, value: object) -> InvalidRecordError:
+    name, given = ("value", value) if key is None or isinstance(key, bytes) else ("key", key)
+    return InvalidRecordError(
+        f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+    )

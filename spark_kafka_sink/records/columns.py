@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.arrow import binary_array, int32_array, null_mask, raw_numbers
 from spark_kafka_sink.records.row_join import Order, RowJoin
 from spark_kafka_sink.records.varints import Int64Array
 
@@ -37,7 +38,7 @@ class RecordColumns:
 
     def take(self, order: Order) -> RecordColumns:
         """Row ``i`` of the answer is row ``order[i]``; copies. (``encode_records`` takes an order without this.)"""
-        index = pa.array(order)
+        index = int32_array(np.asarray(order, np.int32))
         return RecordColumns(
             None if self.key is None else self.key.take(index),
             None if self.value is None else self.value.take(index),
@@ -86,7 +87,7 @@ def slot_lengths(array: pa.BinaryArray) -> Int64Array:
     offsets = slot_offsets(array)
     lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
     if array.null_count:
-        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        lengths[null_mask(array)] = -1
     return lengths
 
 
@@ -111,9 +112,9 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
         raise InvalidRecordError(f"cannot read record timestamps from type {kind}: it must be timestamp or bigint (ms)")
     factor, divisor = _MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
     numbers = array.cast(pa.int64())
-    millis: Int64Array = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False) * factor // divisor
+    millis: Int64Array = raw_numbers(numbers, np.int64) * factor // divisor
     if array.null_count:
-        millis[array.is_null().to_numpy(zero_copy_only=False)] = default_ms
+        millis[null_mask(array)] = default_ms
     if millis.min(initial=0) < 0:
         row = int(np.argmax(millis < 0))
         raise InvalidRecordError(
@@ -134,7 +135,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     counts, headers = _flatten(array)
     keys = binary_column(headers[0])
     if keys.null_count:
-        place = int(np.argmax(keys.is_null().to_numpy(zero_copy_only=False)))
+        place = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), place, side="right"))
         raise InvalidRecordError("Invalid null header key found in headers", row)
     values = binary_column(headers[1])
@@ -145,18 +146,18 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     flat.column(values)
     data, starts = flat.finish()
     ends = np.concatenate(([0], np.cumsum(counts)))
-    grouped = _binary(np.asarray(starts)[ends], data)
+    grouped = binary_array(np.asarray(starts)[ends], data)
     sections = RowJoin(len(array))
     sections.varints(counts)
     sections.column(grouped)
     data, starts = sections.finish()
-    return _binary(np.asarray(starts), data)
+    return binary_array(np.ascontiguousarray(starts), data)
 
 
 def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(array, pa.ChunkedArray):
         return array
-    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
 
 
 def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
@@ -168,7 +169,10 @@ def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
         )
     if pt.is_map(kind):
         array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    counts: Int64Array = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = pc.list_value_length(array)
+    counts: Int64Array = raw_numbers(lengths, np.int64 if pt.is_large_list(kind) else np.int32).astype(np.int64)
+    if lengths.null_count:
+        counts[null_mask(lengths)] = 0
     # Both flattens leave out what null parents still span and respect slices.
     entries = array.flatten()
     names = [entries.type.field(place).name for place in range(entries.type.num_fields)]
@@ -176,8 +180,3 @@ def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
         raise InvalidRecordError(f"a header must be a struct of key and value, not of {', '.join(names)}")
     fields = dict(zip(names, entries.flatten(), strict=True))
     return counts, (fields["key"], fields["value"])
-
-
-def _binary(offsets: npt.NDArray[np.int32], data: memoryview) -> pa.BinaryArray:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers, null_count=0)

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.records.arrow import bytes_column, int32_array, null_mask
 from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_varint, encode_zigzagged, zigzag
 
 Order = npt.NDArray[np.integer]
 
-_EMPTY = pa.array([b""], pa.binary())
+_EMPTY = bytes_column([b""])
 
 
 class EncodedRecords(NamedTuple):
@@ -56,7 +57,7 @@ class RowJoin:
             self._largest = max(self._largest, number)
             self._pieces.append(_Piece(None, number))
         else:
-            self._pieces.append(_Piece(pa.array([encode_varint(value)], pa.binary()), 0))
+            self._pieces.append(_Piece(bytes_column([encode_varint(value)]), 0))
 
     def varints(self, values: npt.NDArray[np.int64]) -> None:
         """A varint of any int64 for each row."""
@@ -82,7 +83,7 @@ class RowJoin:
         _, offsets, data = array.buffers()
         buffers = [None, offsets, data]
         spans = pa.BinaryArray.from_buffers(pa.binary(), len(array), buffers, null_count=0, offset=array.offset)
-        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        nulls = null_mask(array)
         self._pieces.append(_Piece(spans, slots, nulls if order is None else nulls[order]))
 
     def finish(self) -> EncodedRecords:
@@ -104,7 +105,7 @@ class RowJoin:
             if piece.source is not None:
                 sources.append(piece.source)
                 next_slot += len(piece.source)
-        joined = pa.concat_arrays(sources).take(pa.array(picks.reshape(-1)))
+        joined = pa.concat_arrays(sources).take(int32_array(picks.reshape(-1)))
         _, offsets, data = joined.buffers()
         boundaries = memoryview(offsets).cast("B").cast("i")
         return EncodedRecords(memoryview(data).cast("B"), boundaries[: self._rows * width + 1 : width])

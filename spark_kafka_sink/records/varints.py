@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.records.arrow import binary_array
+
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -49,9 +51,7 @@ def encode_zigzagged(numbers: UInt64Array) -> pa.BinaryArray:
     offsets = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     data = groups[places < sizes[:, None]]
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(data)], null_count=0
-    )
+    return binary_array(offsets, data)
 
 
 def _sizes(numbers: UInt64Array) -> Int64Array:

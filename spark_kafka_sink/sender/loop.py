@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
 from spark_kafka_sink.accumulator.batch import OpenBatch, StampedBatch
@@ -26,6 +27,16 @@ from spark_kafka_sink.sender.producer_id import Phase, ProducerIdRequester
 from spark_kafka_sink.sender.sequences import Sequences
 
 
+class StagedRecords(Protocol):
+    """Records that wait above the accumulator until they are due (``producer.staging``)."""
+
+    def publish_due(self, now: float) -> float:
+        """Put into the accumulator what has waited long enough; says when the next come due (monotonic ms)."""
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail them all."""
+
+
 @dataclass(frozen=True, slots=True)
 class SenderParts:
     """What one producer's sender works with; ``producer.assembly`` puts it together."""
@@ -40,6 +51,7 @@ class SenderParts:
     sequences: Sequences
     producer_id: ProducerIdRequester
     answers: Answers
+    staged: StagedRecords
 
 
 class Sender:
@@ -60,11 +72,12 @@ class Sender:
         parts.client.handle(events, now)
         parts.client.expire(now)
         self._expire(now)
+        wake_at = parts.staged.publish_due(now)
         snapshot = parts.metadata.snapshot
         readiness = parts.accumulator.ready(snapshot, now)
         if readiness.unknown_leaders:
             parts.metadata.request_update()
-        wake_at = min(readiness.next_check, self._identify(snapshot, readiness.nodes, now))
+        wake_at = min(wake_at, readiness.next_check, self._identify(snapshot, readiness.nodes, now))
         if not parts.sequences.needs_identity:
             wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
         wake_at = min(wake_at, parts.metadata_updater.maybe_update(parts.client, now), parts.client.next_deadline(now))
@@ -73,6 +86,7 @@ class Sender:
     def abort(self, error: KafkaError) -> None:
         """Fail every batch that is queued or in flight, and refuse new ones."""
         self._parts.answers.abandon(self._parts.accumulator.abort(error), error)
+        self._parts.staged.abort(error)
         self._in_flight.clear()
         self._parts.metadata.fail_waiters(error)
 

@@ -1,0 +1,95 @@
+"""``ProducerRecord`` in, ``RecordMetadata`` out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.errors import InvalidRecordError
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is (Java: ``RecordMetadata``).
+
+    ``offset`` is -1 with acks=0; ``timestamp`` (epoch ms) is the record's, or the broker's on a topic with
+    LogAppendTime; sizes in bytes, -1 for null.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class ProducerRecord:
+    """What to send. ``value`` and ``key`` are anything the producer's serializers take; bytes without serializers.
+
+    ``partition``: None lets the partitioner choose. ``timestamp``: epoch ms, None = now. ``headers``: pairs of a str
+    and bytes or None. Raises ``InvalidRecordError`` for what can never be sent. Treat it as immutable.
+    """
+
+    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        if topic.__class__ is not str or not topic:
+            raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
+        if partition is not None:
+            _check_whole("partition", partition, "Partition number")
+        if timestamp is not None:
+            _check_whole("timestamp", timestamp, "Timestamp")
+        if headers is not None:
+            headers = _checked_headers(headers)
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.partition = partition
+        self.timestamp = timestamp
+        self.headers = headers
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.topic, self.value, self.key, self.partition, self.timestamp, self.headers
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProducerRecord) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.timestamp))
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerRecord(topic={self.topic!r}, value={self.value!r}, key={self.key!r}, "
+            f"partition={self.partition!r}, timestamp={self.timestamp!r}, headers={self.headers!r})"
+        )
+
+
+def _check_whole(name: str, value: object, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRecordError(f"{name} must be an int or None, not {value!r}.")
+    if value < 0:
+        raise InvalidRecordError(f"Invalid {name}: {value}. {what} should always be non-negative or null.")
+
+
+def _checked_headers(headers: Headers) -> Headers:
+    checked = []
+    for header in headers:
+        if len(header) != 2:
+            raise InvalidRecordError(f"headers must be pairs of a str key and a bytes value, not {header!r}.")
+        key, value = header
+        if not isinstance(key, str):
+            raise InvalidRecordError(f"A header's key must be a str, not {key!r}.")
+        if value is not None and not isinstance(value, bytes):
+            raise InvalidRecordError(f"The value of header {key!r} must be bytes or None, not {value!r}.")
+        checked.append((key, value))
+    return checked

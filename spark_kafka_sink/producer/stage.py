@@ -1,0 +1,121 @@
+"""Records of one topic side by side, as columns, before they are encoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.record import Headers, ProducerRecord
+from spark_kafka_sink.producer.stage_outcome import StageOutcome
+from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
+from spark_kafka_sink.records.varints import encode_varint, varint_size
+
+RECORD_OVERHEAD = 40
+"""More bytes than a record without headers ever takes besides its key and value."""
+
+_NO_HEADERS = b"\0"
+
+
+class Stage:
+    """Guarded by its topic's lock until it is closed; then it belongs to the thread that encodes it.
+
+    The columns that are seldom given stay None until they are. ``size`` is an upper bound of the encoded bytes.
+    """
+
+    __slots__ = (
+        "created",
+        "headers",
+        "keys",
+        "outcome",
+        "partitions",
+        "reserved",
+        "size",
+        "snapshot",
+        "timestamps",
+        "values",
+    )
+
+    def __init__(self, topic: str, snapshot: ClusterSnapshot, created: float, epoch_ms: int) -> None:
+        self.outcome = StageOutcome(topic, epoch_ms)
+        self.snapshot = snapshot
+        self.created = created
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.partitions: dict[int, int] | None = None
+        self.timestamps: dict[int, int] | None = None
+        self.headers: dict[int, Headers] | None = None
+        self.size = 0
+        self.reserved = 0
+
+    def takes(self, size: int, limit: int, partition: int | None) -> bool:
+        """Whether a record of ``size`` bytes may join: there is room, its memory is reserved, its partition known."""
+        total = self.size + size
+        if total > limit and self.values:
+            return False
+        if 2 * total > self.reserved and (self.values or size > self.reserved):
+            return False
+        return partition is None or partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+
+    def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
+        """The record's index."""
+        index = len(self.values)
+        self.keys.append(key)
+        self.values.append(value)
+        self.size += size
+        if record.partition is not None:
+            self.partitions = self.partitions or {}
+            self.partitions[index] = record.partition
+        if record.timestamp is not None:
+            self.timestamps = self.timestamps or {}
+            self.timestamps[index] = record.timestamp
+        if record.headers is not None:
+            self.headers = self.headers or {}
+            self.headers[index] = record.headers
+        return index
+
+    def columns(self) -> RecordColumns:
+        rows = len(self.values)
+        headers = timestamps = None
+        if self.headers is not None:
+            given = self.headers
+            sections = [encode_headers(given[row]) if row in given else _NO_HEADERS for row in range(rows)]
+            headers = bytes_column(sections)
+        if self.timestamps is not None:
+            timestamps = _filled(self.timestamps, rows, self.outcome.default_timestamp, np.int64)
+            self.outcome.timestamps = timestamps.tolist()
+        return RecordColumns(bytes_column(self.keys), bytes_column(self.values), headers, timestamps)
+
+    def explicit_partitions(self) -> npt.NDArray[np.int32] | None:
+        return None if self.partitions is None else _filled(self.partitions, len(self.values), NOT_GIVEN, np.int32)
+
+
+def headers_size(headers: Headers) -> int:
+    """An upper bound of the encoded bytes of ``headers``."""
+    return 10 + sum(10 + 3 * len(key) + (0 if value is None else len(value)) for key, value in headers)
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """A record's header section: the count, then each key and value with its length."""
+    section = bytearray(encode_varint(len(headers)))
+    for name, value in headers:
+        key = name.encode()
+        section += encode_varint(len(key)) + key
+        section += encode_varint(-1) if value is None else encode_varint(len(value)) + value
+    return bytes(section)
+
+
+def java_estimate(headers: Headers | None, key_size: int, value_size: int) -> int:
+    """What Java's producer holds against max.request.size; a size of -1 is null's."""
+    sizes = sum(varint_size(size) + max(size, 0) for size in (key_size, value_size))
+    return HEADER_SIZE + MAX_RECORD_OVERHEAD + sizes + (1 if headers is None else len(encode_headers(headers)))
+
+
+def _filled(given: dict[int, int], rows: int, default: int, kind: type[np.signedinteger]) -> np.ndarray:
+    column = np.full(rows, default, kind)
+    column[list(given)] = list(given.values())
+    return column

@@ -1,0 +1,243 @@
+"""What becomes of staged records, and the futures that ask for it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, BatchOutcome
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer.record import RecordMetadata
+
+_log = logging.getLogger("spark_kafka_sink.producer")
+_LONGEST_WAIT_S = 86_400.0
+
+Call = Callable[[], object]
+Callback = Callable[[RecordMetadata | None, Exception | None], object]
+
+
+class StageOutcome:
+    """The fate of all records of one stage; futures hold it and an index, so that nothing is made per record.
+
+    Filled by whoever closes the stage and then by the sender thread, read by any.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_error",
+        "_order",
+        "_ranks",
+        "_segments",
+        "_starts",
+        "_watched",
+        "default_timestamp",
+        "timestamps",
+        "topic",
+    )
+
+    def __init__(self, topic: str, timestamp: int) -> None:
+        self.topic = topic
+        self.default_timestamp = timestamp
+        self.timestamps: Sequence[int] | None = None
+        self._changed = threading.Condition(threading.Lock())
+        self._starts: Sequence[int] = ()
+        self._order: npt.NDArray[np.intp] | None = None
+        self._ranks: npt.NDArray[np.intp] | None = None
+        self._segments: list[BatchOutcome | None] = []
+        self._error: Exception | None = None
+        self._watched: dict[int, list[Call]] = {}
+
+    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
+        with self._changed:
+            self._order = order
+            self._starts = starts
+            self._segments = [None] * len(starts)
+        return [_Segment(self, number) for number in range(len(starts))]
+
+    def fail(self, error: Exception) -> None:
+        """No record of the stage got as far as a batch."""
+        with self._changed:
+            self._error = error
+            watchers = [call for index in sorted(self._watched) for call in self._watched[index]]
+            self._watched.clear()
+            self._changed.notify_all()
+        _run(watchers)
+
+    def complete(self, number: int, outcome: BatchOutcome) -> None:
+        with self._changed:
+            self._segments[number] = outcome
+            watchers = self._take_watchers(number) if self._watched else ()
+            self._changed.notify_all()
+        _run(watchers)
+
+    def watch(self, index: int, call: Call) -> None:
+        """Have ``call`` run once record ``index`` is settled: on the sender thread, or here if it is already."""
+        with self._changed:
+            if self._settled(index) is None:
+                self._watched.setdefault(index, []).append(call)
+                return
+        _run((call,))
+
+    def settled(self, index: int) -> BatchOutcome | Exception | None:
+        """The outcome of record ``index``, None while it is open."""
+        with self._changed:
+            return self._settled(index)
+
+    def wait(self, index: int, timeout: float | None) -> BatchOutcome | Exception:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._settled(index) is not None, _LONGEST_WAIT_S if timeout is None else timeout
+            )
+            settled = self._settled(index)
+        if settled is None:
+            raise KafkaTimeoutError(f"The record's fate is not known after {timeout} s")
+        return settled
+
+    def rank(self, index: int) -> int:
+        """The place of record ``index`` among the rows as they were encoded: sorted by partition."""
+        if self._order is None:
+            return index
+        if self._ranks is None:
+            ranks = np.empty(len(self._order), np.intp)
+            ranks[self._order] = np.arange(len(self._order))
+            self._ranks = ranks
+        return int(self._ranks[index])
+
+    def place(self, index: int, outcome: BatchOutcome) -> tuple[int, int]:
+        """Offset and timestamp of record ``index``, which is in ``outcome``'s segment."""
+        rank = self.rank(index)
+        start = self._starts[bisect_right(self._starts, rank) - 1]
+        offset = UNKNOWN_OFFSET
+        if outcome.base_offset != UNKNOWN_OFFSET:
+            offset = outcome.base_offset + outcome.first + rank - start
+        if outcome.log_append_time != NO_TIMESTAMP:
+            return offset, outcome.log_append_time
+        return offset, self.default_timestamp if self.timestamps is None else self.timestamps[index]
+
+    def _settled(self, index: int) -> BatchOutcome | Exception | None:
+        if self._error is not None:
+            return self._error
+        if not self._segments:
+            return None
+        outcome = self._segments[bisect_right(self._starts, self.rank(index)) - 1]
+        return outcome if outcome is None or outcome.error is None else outcome.error
+
+    def _take_watchers(self, number: int) -> list[Call]:
+        """The watchers of one segment's records, in the order of these."""
+        start = self._starts[number]
+        end = self._starts[number + 1] if number + 1 < len(self._starts) else None
+        indexes = range(start, max(self._watched) + 1 if end is None else end)
+        rows = indexes if self._order is None else self._order[start:end].tolist()
+        return [call for index in rows if index in self._watched for call in self._watched.pop(index)]
+
+
+class _Segment:
+    """Listens for one segment of a stage."""
+
+    __slots__ = ("_number", "_stage")
+
+    def __init__(self, stage: StageOutcome, number: int) -> None:
+        self._stage = stage
+        self._number = number
+
+    def batch_completed(self, outcome: BatchOutcome) -> None:
+        self._stage.complete(self._number, outcome)
+
+
+class RecordFuture:
+    """What ``send`` returns: the record's ``RecordMetadata``, or the error, as soon as it is known.
+
+    Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
+    """
+
+    __slots__ = ("_index", "_key_size", "_real", "_stage", "_value_size")
+
+    def __init__(self, stage: StageOutcome, index: int, key_size: int, value_size: int) -> None:
+        self._stage = stage
+        self._index = index
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def done(self) -> bool:
+        return self._stage.settled(self._index) is not None
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """The metadata, waiting up to ``timeout`` seconds (None: until delivery.timeout.ms settles it).
+
+        Raises what kept the record from being delivered, ``KafkaTimeoutError`` when it is not known in time.
+        """
+        settled = self._stage.wait(self._index, timeout)
+        if isinstance(settled, Exception):
+            raise settled
+        return self._metadata(settled)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        settled = self._stage.wait(self._index, timeout)
+        return settled if isinstance(settled, Exception) else None
+
+    def cancel(self) -> Literal[False]:
+        return False
+
+    def cancelled(self) -> Literal[False]:
+        return False
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def add_done_callback(self, call: Callable[[RecordFuture], object]) -> None:
+        """Run ``call(future)`` on the sender thread, or at once when the record is settled already."""
+        self._stage.watch(self._index, lambda: call(self))
+
+    def when_settled(self, callback: Callback) -> None:
+        """``callback(metadata, error)``, of which one is None."""
+
+        def settled() -> None:
+            outcome = self._stage.settled(self._index)
+            if isinstance(outcome, BatchOutcome):
+                callback(self._metadata(outcome), None)
+            else:
+                callback(None, outcome)
+
+        self._stage.watch(self._index, settled)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        import asyncio
+
+        return asyncio.wrap_future(self._as_concurrent()).__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        # concurrent.futures.wait and as_completed work on these three fields of their own Future.
+        if name in ("_condition", "_state", "_waiters"):
+            return getattr(self._as_concurrent(), name)
+        raise AttributeError(name)
+
+    def _as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
+        try:
+            real: concurrent.futures.Future[RecordMetadata] = object.__getattribute__(self, "_real")
+        except AttributeError:
+            real = concurrent.futures.Future()
+            real.set_running_or_notify_cancel()
+            self._real = real
+            self.when_settled(lambda done, error: real.set_exception(error) if error else real.set_result(done))  # type: ignore[arg-type]
+        return real
+
+    def _metadata(self, outcome: BatchOutcome) -> RecordMetadata:
+        offset, timestamp = self._stage.place(self._index, outcome)
+        topic, partition = outcome.partition
+        return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
+
+
+def _run(calls: Sequence[Call]) -> None:
+    """User code, outside every lock: what it raises is its own."""
+    for call in calls:
+        try:
+            call()
+        except Exception:
+            _log.exception("A callback of a sent record raised")

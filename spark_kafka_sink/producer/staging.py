@@ -1,0 +1,225 @@
+"""Behind ``send``: records wait as columns, per topic, until somebody encodes them together.
+
+A stage is closed by the caller who fills it, by ``flush`` and ``close``, or by the sender thread once it is due. The
+stages of one topic are encoded one at a time and in order, by whoever comes first; the others hand theirs over and go
+on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.accumulator.accumulator import NEVER
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.columnar_append import ColumnarAppender, StagedColumns
+from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.producer.stage import RECORD_OVERHEAD, Stage, headers_size, java_estimate
+from spark_kafka_sink.producer.stage_outcome import RecordFuture
+
+_LARGEST_STAGE = 512 << 10
+_RESERVED_AT_ONCE = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class StagingConfig:
+    """batch.size, max.request.size and buffer.memory in bytes, linger.ms and max.block.ms."""
+
+    batch_size: int
+    max_request_size: int
+    buffer_memory: int
+    linger_ms: float
+    max_block_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class StagingParts:
+    appender: ColumnarAppender
+    metadata: Metadata
+    pool: BufferPool
+    clock: Clock
+    wake_sender: Callable[[], None]
+
+
+class Staging:
+    """All topics of one producer. Callers ``append`` and ``flush``; the sender thread calls ``publish_due``."""
+
+    def __init__(self, config: StagingConfig, parts: StagingParts) -> None:
+        self._config = config
+        self._parts = parts
+        self._topics: dict[str, TopicStages] = {}
+
+    def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
+        """Stage one record; waits for metadata and memory, each up to max.block.ms."""
+        stages = self._topics.get(record.topic)
+        if stages is None:
+            # Of two threads that come first with a topic, both get the one that stays.
+            stages = self._topics.setdefault(record.topic, TopicStages(record.topic, self._config, self._parts))
+        return stages.append(record, key, value)
+
+    def flush(self) -> None:
+        """Return when everything staged so far is in the accumulator."""
+        for stages in tuple(self._topics.values()):
+            stages.close_open()
+            stages.await_encoded()
+
+    def publish_due(self, now: float) -> float:
+        """Encode what has lingered, is a batch's worth or holds memory others wait for; says when more comes due."""
+        all_of_it = self._parts.pool.exhausted
+        return min((stages.publish_due(now, all_of_it) for stages in tuple(self._topics.values())), default=NEVER)
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail what is staged."""
+        for stages in tuple(self._topics.values()):
+            stages.abort(error)
+
+
+class TopicStages:
+    """The open stage of one topic, and those that wait to be encoded. Its lock is never held while encoding."""
+
+    def __init__(self, topic: str, config: StagingConfig, parts: StagingParts) -> None:
+        self._topic = topic
+        self._config = config
+        self._parts = parts
+        self._limit = min(_LARGEST_STAGE, parts.appender.slice_limit)
+        self._encoded = threading.Condition(threading.Lock())
+        self._open: Stage | None = None
+        self._waiting: deque[Stage] = deque()
+        self._encoding = False
+
+    def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        size = key_size + value_size + RECORD_OVERHEAD
+        if record.headers is not None:
+            size += headers_size(record.headers)
+        if size > self._config.max_request_size - RECORD_OVERHEAD:
+            self._check_size(record, key_size, value_size)
+        while True:
+            with self._encoded:
+                stage = self._open
+                if stage is not None and stage.takes(size, self._limit, record.partition):
+                    index = stage.add(record, key, value, size)
+                    due = not index or stage.size - size < self._config.batch_size <= stage.size
+                    break
+            self._make_room(stage, size, record.partition)
+        if due:
+            self._parts.wake_sender()
+        return RecordFuture(stage.outcome, index, key_size, value_size)
+
+    def close_open(self) -> None:
+        """Encode the open stage, or leave that to the thread that is at it."""
+        with self._encoded:
+            self._hand_over(self._open)
+        self._encode_waiting()
+
+    def await_encoded(self) -> None:
+        with self._encoded:
+            self._encoded.wait_for(lambda: not self._encoding and not self._waiting)
+
+    def publish_due(self, now: float, all_of_it: bool) -> float:
+        """On the sender thread."""
+        with self._encoded:
+            stage = self._open
+            if stage is not None:
+                deadline = stage.created + self._config.linger_ms
+                if not all_of_it and now < deadline and stage.size < self._config.batch_size:
+                    return deadline
+                self._hand_over(stage)
+        self._encode_waiting()
+        return NEVER
+
+    def abort(self, error: KafkaError) -> None:
+        with self._encoded:
+            self._hand_over(self._open)
+            stages = tuple(self._waiting)
+            self._waiting.clear()
+            self._encoded.notify_all()
+        for stage in stages:
+            self._parts.pool.adjust(stage.reserved, 0)
+            stage.outcome.fail(error)
+
+    def _make_room(self, stage: Stage | None, size: int, partition: int | None) -> None:
+        """Do what keeps a record out of the open stage: none is open, it is full, it lacks memory, or knows too few
+        partitions.
+        """
+        if stage is not None and stage.values and stage.size + size > self._limit:
+            with self._encoded:
+                self._hand_over(stage)
+            self._encode_waiting()
+            return
+        parts = self._parts
+        snapshot = parts.metadata.wait_for_topic(
+            self._topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
+        )
+        # Twice: the encoded rows, and copies of those that stay in open batches. Less where there cannot be so much.
+        reserved = max(size, min(max(_RESERVED_AT_ONCE, 2 * size), self._config.buffer_memory // 4))
+        parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
+        with self._encoded:
+            if self._open is None:
+                self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
+            self._open.snapshot = snapshot
+            self._open.reserved += reserved
+
+    def _hand_over(self, stage: Stage | None) -> None:
+        """Under the lock; another thread may have been first."""
+        if stage is not None and stage is self._open:
+            self._open = None
+            self._waiting.append(stage)
+
+    def _encode_waiting(self) -> None:
+        while True:
+            with self._encoded:
+                if self._encoding or not self._waiting:
+                    return
+                self._encoding = True
+                stage = self._waiting.popleft()
+            try:
+                self._encode(stage)
+            finally:
+                with self._encoded:
+                    self._encoding = False
+                    self._encoded.notify_all()
+
+    def _encode(self, stage: Stage) -> None:
+        """What goes wrong here is told to whoever waits for the records: the thread at work may be anybody's."""
+        try:
+            staged = self._staged_columns(stage)
+        except Exception as error:
+            self._parts.pool.adjust(stage.reserved, 0)
+            stage.outcome.fail(error)
+            return
+        try:
+            if stage.values:
+                self._parts.appender.append_staged(staged, stage.outcome)
+            else:
+                self._parts.pool.adjust(stage.reserved, 0)
+        except Exception as error:
+            stage.outcome.fail(error)
+
+    def _staged_columns(self, stage: Stage) -> StagedColumns:
+        return StagedColumns(
+            topic=self._topic,
+            columns=stage.columns(),
+            explicit=stage.explicit_partitions(),
+            snapshot=stage.snapshot,
+            created=stage.created,
+            reserved=stage.reserved,
+        )
+
+    def _check_size(self, record: ProducerRecord, key_size: int, value_size: int) -> None:
+        size = java_estimate(record.headers, key_size, value_size)
+        for option, limit in (
+            ("max.request.size", self._config.max_request_size),
+            ("buffer.memory", self._config.buffer_memory),
+        ):
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of "
+                    f"the {option} configuration."
+                )
