@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.accumulator.availability import NodeAvailability
 from spark_kafka_sink.accumulator.batch import BatchCompletion, OpenBatch, StampedBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
@@ -29,7 +30,7 @@ _LONGEST_WAIT_MS = 60_000.0  # an infinite deadline is waited for in pieces a lo
 @dataclass(frozen=True, slots=True)
 class AccumulatorConfig:
     """``batch_size`` in bytes, the rest in ms: batch.size, linger.ms, delivery.timeout.ms; ``max_request_size`` in
-    bytes.
+    bytes; ``availability_timeout_ms``: partitioner.availability.timeout.ms.
     """
 
     batch_size: int
@@ -37,6 +38,7 @@ class AccumulatorConfig:
     delivery_timeout_ms: float
     max_request_size: int
     compresses: bool
+    availability_timeout_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Readiness:
 class RecordAccumulator:
     def __init__(self, config: AccumulatorConfig, pool: BufferPool, clock: Clock) -> None:
         self.pool = pool
+        self.nodes = NodeAvailability(config.availability_timeout_ms)
         self._config = config
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())

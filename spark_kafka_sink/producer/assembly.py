@@ -87,6 +87,7 @@ def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
             delivery_timeout_ms=config.delivery_timeout_ms,
             max_request_size=config.max_request_size,
             compresses=config.compression_type != "none",
+            availability_timeout_ms=config.partitioner_availability_timeout_ms,
         ),
         BufferPool(config.buffer_memory, clock),
         clock,

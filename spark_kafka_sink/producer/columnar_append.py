@@ -15,7 +15,7 @@ from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
-from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot
+from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.grouping import group_by_partition
@@ -258,7 +258,8 @@ class ColumnarAppender:
         sizes: Int64Array,
     ) -> Partitions:
         leaders = snapshot.topics[topic].leaders
-        available = tuple(p for p, leader in enumerate(leaders) if leader != NO_LEADER)
+        unavailable = self._parts.accumulator.nodes.unavailable
+        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
         load = PartitionLoad(available, tuple(self._parts.accumulator.queue_lengths(topic, available)))
         return self._parts.partitioner.partition(topic, columns, explicit, sizes, len(leaders), load)
 

@@ -117,6 +117,7 @@ class Sender:
         wake_at = NEVER
         for node_id in nodes:
             node = snapshot.nodes[node_id]
+            parts.accumulator.nodes.note(node_id, parts.client.ready(node, now), now)
             while parts.client.ready(node, now):
                 batches = parts.accumulator.drain(node_id, now)
                 if not batches:
