@@ -1,6 +1,6 @@
 """``format("pykafka")``: what Spark asks for a writer.
 
-Imported on the driver whenever any Python data source is looked up, so it stays light: the engine, numpy and kio come
+Imported on the driver whenever any Python data source is looked up, so it stays light: the engine, Arrow and kio come
 in with the first task that writes.
 """
 
