@@ -42,6 +42,10 @@ class InvalidRecordError(KafkaError, ValueError):
         self.row = row
 
 
+class SerializationError(KafkaError, ValueError):
+    """A key or value that its serializer cannot turn into bytes (Java: ``SerializationException``)."""
+
+
 class RecordTooLargeError(InvalidRecordError):
     """A record over ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
 
