@@ -1,0 +1,107 @@
+import pytest
+
+from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+
+METADATA = RecordMetadata("t", 1, 5, 1000, 2, 3)
+
+
+class Tagging(ProducerInterceptor):
+    """Puts its tag behind the value and notes every call."""
+
+    def __init__(self, tag: str, calls: list[object]) -> None:
+        self.tag = tag
+        self.calls = calls
+
+    def configure(self, config):
+        self.calls.append((self.tag, "configure", dict(config)))
+
+    def on_send(self, record):
+        return ProducerRecord(record.topic, record.value + self.tag, record.key)
+
+    def on_acknowledgement(self, metadata, error):
+        self.calls.append((self.tag, metadata, error))
+
+    def close(self):
+        self.calls.append((self.tag, "close"))
+
+
+class Failing(ProducerInterceptor):
+    def on_send(self, record):
+        raise RuntimeError("no")
+
+    def on_acknowledgement(self, metadata, error):
+        raise RuntimeError("no")
+
+    def close(self):
+        raise RuntimeError("no")
+
+
+def chain(*others: ProducerInterceptor) -> tuple[InterceptorChain, list[object]]:
+    calls: list[object] = []
+    return InterceptorChain([Tagging("a", calls), *others, Tagging("b", calls)]), calls
+
+
+def test_each_gets_what_the_one_before_made_of_the_record():
+    interceptors, _ = chain()
+    assert interceptors.on_send(ProducerRecord("t", "v", "k")) == ProducerRecord("t", "vab", "k")
+
+
+def test_after_a_failure_the_record_of_the_previous_one_goes_on_and_the_failure_is_logged(caplog):
+    interceptors, _ = chain(Failing())
+    assert interceptors.on_send(ProducerRecord("t", "v")).value == "vab"
+    assert "Failing failed in on_send for topic t" in caplog.text
+    assert "RuntimeError: no" in caplog.text
+
+
+def test_one_that_returns_no_record_counts_as_failed(caplog):
+    class Forgetful(ProducerInterceptor):
+        def on_send(self, record):
+            return None
+
+    interceptors, _ = chain(Forgetful())
+    assert interceptors.on_send(ProducerRecord("t", "v")).value == "vab"
+    assert "on_send must return a ProducerRecord, not None" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, ValueError("broken")])
+def test_success_and_failure_are_acknowledged_alike_in_order_whoever_fails(error, caplog):
+    interceptors, calls = chain(Failing())
+    interceptors.on_acknowledgement(METADATA, error)
+    assert calls == [("a", METADATA, error), ("b", METADATA, error)]
+    assert "Failing failed in on_acknowledgement" in caplog.text
+
+
+@pytest.mark.parametrize(("partition", "known"), [(None, -1), (3, 3)])
+def test_a_record_that_send_refuses_is_acknowledged_with_what_is_known(partition, known):
+    interceptors, calls = chain()
+    error = ValueError("too large")
+    interceptors.on_send_error(ProducerRecord("t", "v", partition=partition), error)
+    assert calls[0] == ("a", RecordMetadata("t", known, -1, -1, -1, -1), error)
+
+
+def test_all_are_configured_and_all_are_closed(caplog):
+    interceptors, calls = chain(Failing())
+    interceptors.configure({"client.id": "c"})
+    interceptors.close()
+    assert calls == [
+        ("a", "configure", {"client.id": "c"}),
+        ("b", "configure", {"client.id": "c"}),
+        ("a", "close"),
+        ("b", "close"),
+    ]
+    assert "Failing failed in close" in caplog.text
+
+
+def test_what_configure_raises_is_the_callers():
+    class Strict(ProducerInterceptor):
+        def configure(self, config):
+            raise ValueError("needs an option")
+
+    with pytest.raises(ValueError, match="needs an option"):
+        InterceptorChain([Strict()]).configure({})
+
+
+def test_an_empty_chain_is_false_so_that_it_costs_nothing():
+    assert not InterceptorChain()
+    assert InterceptorChain([Failing()])
