@@ -52,7 +52,8 @@ class KafkaProducer:
         it raises is logged. Waits for metadata and memory, each up to max.block.ms. Raises ``KafkaTimeoutError``,
         ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         key = record.key if self._key_serializer is None else self._key_serializer(record.topic, record.key)
         value = record.value if self._value_serializer is None else self._value_serializer(record.topic, record.value)
         if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
@@ -24,10 +25,12 @@ _NO_HEADERS = b"\0"
 class Stage:
     """Guarded by its topic's lock until it is closed; then it belongs to the thread that encodes it.
 
-    The columns that are seldom given stay None until they are. ``size`` is an upper bound of the encoded bytes.
+    ``size`` is an upper bound of the encoded bytes, ``allowed`` how far it may grow, ``wake_at`` the size at which the
+    sender is woken next. What few records have is kept by their index.
     """
 
     __slots__ = (
+        "allowed",
         "created",
         "headers",
         "keys",
@@ -38,6 +41,7 @@ class Stage:
         "snapshot",
         "timestamps",
         "values",
+        "wake_at",
     )
 
     def __init__(self, topic: str, snapshot: ClusterSnapshot, created: float, epoch_ms: int) -> None:
@@ -46,52 +50,45 @@ class Stage:
         self.created = created
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
-        self.partitions: dict[int, int] | None = None
-        self.timestamps: dict[int, int] | None = None
-        self.headers: dict[int, Headers] | None = None
+        self.partitions: dict[int, int] = {}
+        self.timestamps: dict[int, int] = {}
+        self.headers: dict[int, Headers] = {}
         self.size = 0
         self.reserved = 0
+        self.allowed = 0
+        self.wake_at = 0.0
 
-    def takes(self, size: int, limit: int, partition: int | None) -> bool:
-        """Whether a record of ``size`` bytes may join: there is room, its memory is reserved, its partition known."""
-        total = self.size + size
-        if total > limit and self.values:
-            return False
-        if 2 * total > self.reserved and (self.values or size > self.reserved):
-            return False
-        return partition is None or partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+    def grant(self, reserved: int, size: int, limit: int) -> None:
+        """More memory is reserved for these records: room for half of it, and at least for one of ``size`` bytes."""
+        self.reserved += reserved
+        self.allowed = min(limit, self.reserved // 2) if self.values else max(size, min(limit, self.reserved // 2))
 
-    def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
-        """The record's index."""
-        index = len(self.values)
-        self.keys.append(key)
-        self.values.append(value)
-        self.size += size
+    def knows(self, partition: int) -> bool:
+        return partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+
+    def add_rare(self, index: int, record: ProducerRecord) -> None:
+        """What few records have besides key and value."""
         if record.partition is not None:
-            self.partitions = self.partitions or {}
             self.partitions[index] = record.partition
         if record.timestamp is not None:
-            self.timestamps = self.timestamps or {}
             self.timestamps[index] = record.timestamp
         if record.headers is not None:
-            self.headers = self.headers or {}
             self.headers[index] = record.headers
-        return index
 
     def columns(self) -> RecordColumns:
         rows = len(self.values)
         headers = timestamps = None
-        if self.headers is not None:
+        if self.headers:
             given = self.headers
             sections = [encode_headers(given[row]) if row in given else _NO_HEADERS for row in range(rows)]
             headers = bytes_column(sections)
-        if self.timestamps is not None:
+        if self.timestamps:
             timestamps = _filled(self.timestamps, rows, self.outcome.default_timestamp, np.int64)
             self.outcome.timestamps = timestamps.tolist()
-        return RecordColumns(bytes_column(self.keys), bytes_column(self.values), headers, timestamps)
+        return RecordColumns(_column(self.keys), _column(self.values), headers, timestamps)
 
     def explicit_partitions(self) -> npt.NDArray[np.int32] | None:
-        return None if self.partitions is None else _filled(self.partitions, len(self.values), NOT_GIVEN, np.int32)
+        return _filled(self.partitions, len(self.values), NOT_GIVEN, np.int32) if self.partitions else None
 
 
 def headers_size(headers: Headers) -> int:
@@ -113,6 +110,10 @@ def java_estimate(headers: Headers | None, key_size: int, value_size: int) -> in
     """What Java's producer holds against max.request.size; a size of -1 is null's."""
     sizes = sum(varint_size(size) + max(size, 0) for size in (key_size, value_size))
     return HEADER_SIZE + MAX_RECORD_OVERHEAD + sizes + (1 if headers is None else len(encode_headers(headers)))
+
+
+def _column(values: list[bytes | None]) -> pa.BinaryArray | None:
+    return None if values.count(None) == len(values) else bytes_column(values)
 
 
 def _filled(given: dict[int, int], rows: int, default: int, kind: type[np.signedinteger]) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 import threading
 from bisect import bisect_right
@@ -157,7 +156,7 @@ class RecordFuture:
     Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
     """
 
-    __slots__ = ("_index", "_key_size", "_real", "_stage", "_value_size")
+    __slots__ = ("_index", "_key_size", "_stage", "_value_size", "_waited")
 
     def __init__(self, stage: StageOutcome, index: int, key_size: int, value_size: int) -> None:
         self._stage = stage
@@ -210,23 +209,47 @@ class RecordFuture:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio
 
-        return asyncio.wrap_future(self._as_concurrent()).__await__()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[RecordMetadata] = loop.create_future()
 
-    def __getattr__(self, name: str) -> Any:
-        # concurrent.futures.wait and as_completed work on these three fields of their own Future.
-        if name in ("_condition", "_state", "_waiters"):
-            return getattr(self._as_concurrent(), name)
-        raise AttributeError(name)
+        def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            elif metadata is not None:
+                answer.set_result(metadata)
 
-    def _as_concurrent(self) -> concurrent.futures.Future[RecordMetadata]:
+        self.when_settled(lambda metadata, error: loop.call_soon_threadsafe(settle, metadata, error))
+        return answer.__await__()
+
+    # What concurrent.futures.wait and as_completed use of their own Future; made only for those that are waited for.
+
+    @property
+    def _state(self) -> str:
+        return "FINISHED" if self.done() else "RUNNING"
+
+    @property
+    def _condition(self) -> threading.Condition:
+        return self._waiting()[0]
+
+    @property
+    def _waiters(self) -> list[Any]:
+        return self._waiting()[1]
+
+    def _waiting(self) -> tuple[threading.Condition, list[Any]]:
         try:
-            real: concurrent.futures.Future[RecordMetadata] = object.__getattribute__(self, "_real")
+            return self._waited
         except AttributeError:
-            real = concurrent.futures.Future()
-            real.set_running_or_notify_cancel()
-            self._real = real
-            self.when_settled(lambda done, error: real.set_exception(error) if error else real.set_result(done))  # type: ignore[arg-type]
-        return real
+            self._waited: tuple[threading.Condition, list[Any]] = (threading.Condition(), [])
+        self._stage.watch(self._index, self._tell_waiters)
+        return self._waited
+
+    def _tell_waiters(self) -> None:
+        condition, waiters = self._waited
+        with condition:
+            for waiter in waiters:
+                waiter.add_result(self) if self.exception(0) is None else waiter.add_exception(self)
 
     def _metadata(self, outcome: BatchOutcome) -> RecordMetadata:
         offset, timestamp = self._stage.place(self._index, outcome)

@@ -87,34 +87,44 @@ class TopicStages:
         self._config = config
         self._parts = parts
         self._limit = min(_LARGEST_STAGE, parts.appender.slice_limit)
-        self._encoded = threading.Condition(threading.Lock())
+        self._comfortable_size = config.max_request_size - 2 * RECORD_OVERHEAD
+        self._lock = threading.Lock()
+        self._encoded = threading.Condition(self._lock)
         self._open: Stage | None = None
         self._waiting: deque[Stage] = deque()
         self._encoding = False
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
+        """The hot path of ``send``: one lock, no call besides the appends and the future."""
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         size = key_size + value_size + RECORD_OVERHEAD
         if record.headers is not None:
             size += headers_size(record.headers)
-        if size > self._config.max_request_size - RECORD_OVERHEAD:
+        if size > self._comfortable_size:
             self._check_size(record, key_size, value_size)
         while True:
-            with self._encoded:
+            with self._lock:
                 stage = self._open
-                if stage is not None and stage.takes(size, self._limit, record.partition):
-                    index = stage.add(record, key, value, size)
-                    due = not index or stage.size - size < self._config.batch_size <= stage.size
-                    break
+                if stage is not None and (total := stage.size + size) <= stage.allowed:
+                    index = len(stage.values)
+                    if record.partition is None or stage.knows(record.partition):
+                        stage.keys.append(key)
+                        stage.values.append(value)
+                        stage.size = total
+                        if record.partition is not None or record.timestamp is not None or record.headers is not None:
+                            stage.add_rare(index, record)
+                        break
             self._make_room(stage, size, record.partition)
-        if due:
+        if total >= stage.wake_at:
+            # The first record starts the linger; a batch's worth need not wait for its end.
+            stage.wake_at = NEVER if index else self._config.batch_size
             self._parts.wake_sender()
         return RecordFuture(stage.outcome, index, key_size, value_size)
 
     def close_open(self) -> None:
         """Encode the open stage, or leave that to the thread that is at it."""
-        with self._encoded:
+        with self._lock:
             self._hand_over(self._open)
         self._encode_waiting()
 
@@ -124,7 +134,7 @@ class TopicStages:
 
     def publish_due(self, now: float, all_of_it: bool) -> float:
         """On the sender thread."""
-        with self._encoded:
+        with self._lock:
             stage = self._open
             if stage is not None:
                 deadline = stage.created + self._config.linger_ms
@@ -135,7 +145,7 @@ class TopicStages:
         return NEVER
 
     def abort(self, error: KafkaError) -> None:
-        with self._encoded:
+        with self._lock:
             self._hand_over(self._open)
             stages = tuple(self._waiting)
             self._waiting.clear()
@@ -145,11 +155,12 @@ class TopicStages:
             stage.outcome.fail(error)
 
     def _make_room(self, stage: Stage | None, size: int, partition: int | None) -> None:
-        """Do what keeps a record out of the open stage: none is open, it is full, it lacks memory, or knows too few
-        partitions.
+        """Do what keeps a record out of the open stage.
+
+        None is open, it is full, it lacks memory, or it knows too few partitions.
         """
         if stage is not None and stage.values and stage.size + size > self._limit:
-            with self._encoded:
+            with self._lock:
                 self._hand_over(stage)
             self._encode_waiting()
             return
@@ -157,14 +168,15 @@ class TopicStages:
         snapshot = parts.metadata.wait_for_topic(
             self._topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
         )
-        # Twice: the encoded rows, and copies of those that stay in open batches. Less where there cannot be so much.
-        reserved = max(size, min(max(_RESERVED_AT_ONCE, 2 * size), self._config.buffer_memory // 4))
+        # Twice the size: some of the encoded rows are copied. One that takes more than half the memory goes alone.
+        memory = self._config.buffer_memory
+        reserved = min(max(2 * size, min(_RESERVED_AT_ONCE, memory // 4)), memory)
         parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
-        with self._encoded:
+        with self._lock:
             if self._open is None:
                 self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
             self._open.snapshot = snapshot
-            self._open.reserved += reserved
+            self._open.grant(reserved, size, self._limit)
 
     def _hand_over(self, stage: Stage | None) -> None:
         """Under the lock; another thread may have been first."""

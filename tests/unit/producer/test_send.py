@@ -1,0 +1,212 @@
+"""``send``: what is checked, what futures and callbacks say, and when a stage goes on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import (
+    BrokerError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.records.decode import decode_batches
+from tests.unit.scripted_engine import Engine, Step
+
+
+def send(engine: Engine, value=b"v", key=None, **fields):
+    return engine.parts.staging.append(ProducerRecord("t", value, key, **fields), key, value)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    engine = Engine(partitions=3, linger_ms=5)
+    engine.connect()
+    return engine
+
+
+def test_a_future_knows_where_its_record_is(engine):
+    futures = [send(engine, b"%d" % number, b"key%d" % (number % 5)) for number in range(200)]
+    engine.settle()
+    for number, future in enumerate(futures):
+        metadata = future.result(0)
+        assert engine.values(metadata.partition)[metadata.offset] == b"%d" % number
+        assert metadata.serialized_key_size == 4
+        assert metadata.serialized_value_size == len(b"%d" % number)
+
+
+def test_nothing_is_known_before_the_answer(engine):
+    future = send(engine)
+    assert not future.done()
+    with pytest.raises(KafkaTimeoutError):
+        future.result(0)
+    engine.settle()
+    assert future.done()
+    assert future.exception(0) is None
+
+
+def test_a_failed_record_raises_what_the_broker_said(engine):
+    engine.steps.append(Step(before=dict.fromkeys(range(3), ErrorCode.topic_authorization_failed)))
+    future = send(engine)
+    engine.settle()
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        future.result(0)
+    assert isinstance(future.exception(0), BrokerError)
+
+
+def test_a_record_lingers_once_not_in_the_stage_and_again_in_its_batch(engine):
+    future = send(engine)
+    engine.spin(4)
+    assert not future.done()
+    assert engine.wake_at <= 5
+    engine.spin(1)
+    assert future.done()
+
+
+def test_a_batch_worth_of_records_does_not_linger(engine):
+    wakeups = engine.transport.wakeups
+    futures = [send(engine, b"x" * 1000, partition=0) for _ in range(20)]
+    assert engine.transport.wakeups == wakeups + 2, "once for the first record, once for the full batch"
+    engine.spin()
+    assert futures[0].done()
+
+
+def test_partition_timestamp_and_headers_reach_the_log(engine):
+    sent: list[bytes] = []
+    append = engine.logs[2].append
+    engine.logs[2].append = lambda data: (sent.append(data), append(data))[1]
+    plain = send(engine, b"plain", partition=2)
+    full = send(engine, None, b"k", partition=2, timestamp=1234, headers=[("h", b"1"), ("ü", None)])
+    engine.settle()
+    records = [record for data in sent for batch in decode_batches(data) for record in batch.records]
+    assert [(r.key, r.value, list(r.headers)) for r in records] == [
+        (None, b"plain", []),
+        (b"k", None, [(b"h", b"1"), ("ü".encode(), None)]),
+    ]
+    assert records[1].timestamp == full.result(0).timestamp == 1234
+    assert plain.result(0).timestamp == records[0].timestamp
+    assert full.result(0) == RecordMetadata("t", 2, 1, 1234, 1, -1)
+
+
+def test_an_unknown_partition_is_waited_for_and_refused():
+    engine = Engine(partitions=3, max_block_ms=0)
+    engine.connect()
+    send(engine)
+    with pytest.raises(KafkaTimeoutError, match="Partition 3 of topic t with partition count 3 is not present"):
+        send(engine, partition=3)
+
+
+def test_a_record_over_max_request_size_is_refused_and_the_rest_goes_on(engine):
+    before = send(engine)
+    with pytest.raises(
+        RecordTooLargeError, match=r"The message is \d+ bytes when serialized which is larger than 1048"
+    ):
+        send(engine, b"x" * 1_048_577)
+    engine.settle()
+    assert before.done()
+
+
+def test_one_record_may_be_as_large_as_max_request_size_allows():
+    engine = Engine(max_request_size=1_048_576, buffer_memory=1_100_000)
+    engine.connect()
+    future = send(engine, b"x" * (1_048_576 - 88))
+    engine.settle()
+    assert future.result(0).offset == 0
+    assert engine.memory_is_free()
+
+
+def test_callbacks_run_in_order_and_one_that_raises_harms_nothing(engine):
+    told: list[int] = []
+
+    def callback(number):
+        def call(metadata, error):
+            told.append(number)
+            raise RuntimeError("the user's own")
+
+        return call
+
+    for number in range(10):
+        send(engine, partition=0).when_settled(callback(number))
+    engine.settle()
+    assert told == list(range(10))
+
+
+def test_a_callback_of_a_failed_record_gets_the_error(engine):
+    told = []
+    engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    send(engine, partition=0).when_settled(lambda metadata, error: told.append((metadata, error.name)))
+    engine.settle()
+    assert told == [(None, "INVALID_RECORD")]
+
+
+def test_futures_can_be_waited_for_and_awaited(engine):
+    futures = [send(engine) for _ in range(5)]
+    timer = threading.Timer(0.05, engine.settle)
+    timer.start()
+    done, pending = concurrent.futures.wait(futures, timeout=5)
+    timer.join()
+    assert (len(done), len(pending)) == (5, 0)
+    assert len(list(concurrent.futures.as_completed(futures, timeout=5))) == 5
+
+    async def both():
+        return await asyncio.gather(futures[0], futures[1])
+
+    assert [type(metadata) for metadata in asyncio.run(both())] == [RecordMetadata] * 2
+
+
+def test_an_abort_fails_what_is_staged(engine):
+    future = send(engine)
+    engine.parts.sender.abort(ProducerClosedError("closed"))
+    with pytest.raises(ProducerClosedError):
+        future.result(0)
+    assert engine.memory_is_free()
+    with pytest.raises(ProducerClosedError):
+        send(engine)
+
+
+def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch):
+    future = send(engine)
+
+    def fail(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr("spark_kafka_sink.producer.columnar_append.encode_records", fail)
+    engine.spin(5)
+    with pytest.raises(MemoryError):
+        future.result(0)
+    assert engine.memory_is_free()
+
+
+def test_memory_comes_back_to_the_byte_after_many_stages(engine):
+    for size in (1, 5_000, 300_000):
+        for number in range(12):
+            send(engine, b"x" * size, b"%d" % number)
+        engine.settle()
+        assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"topic": ""}, "Topic must be a non-empty str"),
+        ({"topic": None}, "Topic must be a non-empty str"),
+        ({"partition": -1}, "Invalid partition: -1. Partition number should always be non-negative or null."),
+        ({"partition": "1"}, "partition must be an int or None, not '1'"),
+        ({"timestamp": -5}, "Invalid timestamp: -5. Timestamp should always be non-negative or null."),
+        ({"timestamp": 1.5}, "timestamp must be an int or None, not 1.5"),
+        ({"headers": [(b"k", b"v")]}, "A header's key must be a str"),
+        ({"headers": [("k", "v")]}, "The value of header 'k' must be bytes or None, not 'v'"),
+        ({"headers": [("k",)]}, "headers must be pairs"),
+    ],
+)
+def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
+    with pytest.raises(InvalidRecordError) as caught:
+        ProducerRecord(**{"topic": "t", **fields})
+    assert text in str(caught.value)
