@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import broker
+from spark_kafka_sink.cli import broker, demo
 from spark_kafka_sink.errors import KafkaError
 
-COMMANDS = (broker,)
+COMMANDS = (demo, broker)
 
 INTERRUPTED = 130
 
