@@ -133,6 +133,13 @@ class RecordAccumulator:
                 self._forget(self._queues[batch.partition], batch)
             self._changed.notify_all()
 
+    def replace(self, completion: BatchCompletion, parts: Iterable[BatchCompletion]) -> None:
+        """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
+        with self._changed:
+            self._incomplete.discard(completion)
+            self._incomplete.update(parts)
+            self._ratios.reset(completion.partition.topic, 1.0)
+
     def observe_ratio(self, topic: str, ratio: float) -> None:
         with self._changed:
             self._ratios.observe(topic, ratio)
@@ -144,7 +151,7 @@ class RecordAccumulator:
             return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self) -> frozenset[BatchCompletion]:
-        """From here until ``await_flush`` returns nothing lingers; gives what is incomplete now."""
+        """From here until ``await_flush`` or ``end_flush`` nothing lingers; gives what is incomplete now."""
         with self._changed:
             self._flushes += 1
             return frozenset(self._incomplete)
@@ -156,7 +163,7 @@ class RecordAccumulator:
         with self._changed:
             try:
                 while pending:
-                    if pending[-1].done:
+                    if pending[-1].settled:
                         pending.pop()
                     elif (remaining := deadline - self._clock.now()) > 0:
                         self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
@@ -164,6 +171,11 @@ class RecordAccumulator:
                         raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
             finally:
                 self._flushes -= 1
+
+    def end_flush(self) -> None:
+        """Instead of ``await_flush``, for whoever learns otherwise that it is done."""
+        with self._changed:
+            self._flushes -= 1
 
     def close(self) -> None:
         """Nothing lingers any more."""
@@ -212,6 +224,28 @@ class RecordAccumulator:
                 if queue.listed:
                     queues.append(queue)
         return batches
+
+    def put_back(self, batch: OpenBatch) -> None:
+        """Undo the drain of a batch: it is the head of its queue again, which is muted until ``admit``."""
+        with self._changed:
+            queue = self._queue(batch.partition)
+            batch.due = True
+            queue.batches.appendleft(batch)
+            queue.admission = Admission.NOTHING
+            self._next_expiry = min(self._next_expiry, batch.created + self._config.delivery_timeout_ms)
+
+    def take_queued(self) -> list[QueuedBatch]:
+        """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
+        taken: list[QueuedBatch] = []
+        with self._changed:
+            for queue in self._queues.values():
+                claimed = [batch for batch in queue.batches if isinstance(batch, OpenBatch) and batch.claimed]
+                while queue.batches:
+                    batch = self._take_head(queue)
+                    if batch not in claimed:
+                        taken.append(batch)
+                queue.batches.extend(claimed)
+        return taken
 
     def reenqueue(self, batches: Sequence[StampedBatch], retry_at: float) -> None:
         """Put batches of one partition back to the head of its queue, in sequence order, until ``retry_at``.

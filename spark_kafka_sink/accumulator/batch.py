@@ -25,9 +25,9 @@ class BatchOutcome:
     """What became of one listener's rows of a batch.
 
     ``base_offset`` is the offset of the batch's first record, ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the
-    broker no longer remembers; the listener's rows are records ``first .. first + count - 1`` of it, ``size`` bytes
-    before compression. ``log_append_time`` is the broker's time (epoch ms) on topics with LogAppendTime, else
-    ``NO_TIMESTAMP``.
+    broker no longer remembers; ``count`` of the listener's rows are its records ``first`` and following, ``size`` bytes
+    before compression. ``skipped`` of the listener's rows come before these, in other parts of a batch that was split.
+    ``log_append_time`` is the broker's time (epoch ms) on topics with LogAppendTime, else ``NO_TIMESTAMP``.
     """
 
     partition: TopicPartition
@@ -36,12 +36,13 @@ class BatchOutcome:
     first: int
     count: int
     size: int
+    skipped: int
     error: Exception | None
 
 
 class BatchListener(Protocol):
     def batch_completed(self, outcome: BatchOutcome) -> None:
-        """Called once per share, on the sender thread (or on the thread that closes the producer). Must not block."""
+        """Called on the sender thread, once for each part of a share; must not block."""
 
 
 class Share(NamedTuple):
@@ -51,6 +52,15 @@ class Share(NamedTuple):
     first: int
     rows: int
     size: int
+    skipped: int = 0
+
+    def within(self, start: int, end: int) -> Share | None:
+        """What of it lies in records ``start .. end - 1`` when these become a batch of their own."""
+        first, last = max(self.first, start), min(self.first + self.rows, end)
+        if first >= last:
+            return None
+        size = self.size * (last - first) // self.rows
+        return Share(self.listener, first - start, last - first, size, self.skipped + first - self.first)
 
 
 class Hold:
@@ -77,22 +87,35 @@ class Memory:
 class BatchCompletion:
     """The fate of one batch: the same object through all its stages, completed exactly once, by the sender thread.
 
-    ``memory`` is released when it is complete.
+    ``memory`` is released when it is complete. A batch that is split never completes itself: its parts do.
     """
 
-    __slots__ = ("done", "memory", "partition", "shares")
+    __slots__ = ("done", "memory", "partition", "parts", "shares")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.memory = Memory()
         self.shares: list[Share] = []
         self.done = False
+        self.parts: tuple[BatchCompletion, BatchCompletion] | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is complete, or all that it was split into."""
+        return self.done or (self.parts is not None and all(part.settled for part in self.parts))
+
+    def split_at(self, count: int, end: int) -> tuple[BatchCompletion, BatchCompletion]:
+        """Two completions in place of this one: of records ``0 .. count - 1`` and ``count .. end - 1``."""
+        self.parts = (BatchCompletion(self.partition), BatchCompletion(self.partition))
+        for part, (start, stop) in zip(self.parts, ((0, count), (count, end)), strict=True):
+            part.shares = [share for each in self.shares if (share := each.within(start, stop)) is not None]
+        return self.parts
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
         self.done = True
-        for listener, first, rows, size in self.shares:
+        for listener, first, rows, size, skipped in self.shares:
             listener.batch_completed(
-                BatchOutcome(self.partition, base_offset, log_append_time, first, rows, size, error)
+                BatchOutcome(self.partition, base_offset, log_append_time, first, rows, size, skipped, error)
             )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import Buffer, OpenBatch, SealedBatch
+from spark_kafka_sink.accumulator.batch import Buffer, OpenBatch, SealedBatch, StampedBatch
+from spark_kafka_sink.accumulator.split import split_in_two
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 
@@ -38,6 +39,16 @@ class Sealer:
             payload=payload,
             size=HEADER_SIZE + sum(map(len, payload)),
         )
+
+    def split(self, batch: StampedBatch) -> list[SealedBatch]:
+        """Two batches in place of one that a broker found too large."""
+        halves = split_in_two(batch, self._level)
+        for half in halves:
+            half.completion.memory.own = half.size
+        self._accumulator.pool.adjust(0, sum(half.size for half in halves))
+        self._accumulator.pool.release(batch.completion.memory)
+        self._accumulator.replace(batch.completion, [half.completion for half in halves])
+        return halves
 
     def _account_for(self, batch: OpenBatch, compressed: int) -> None:
         """The batch keeps its compressed bytes instead of what it was encoded into."""

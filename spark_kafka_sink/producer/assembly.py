@@ -113,7 +113,7 @@ def _sender(
             metadata_updater=MetadataUpdater(parts.metadata),
             sequences=sequences,
             producer_id=ProducerIdRequester(client, retry_backoff),
-            answers=Answers(policy, parts.accumulator, sequences, parts.metadata, retry_backoff),
+            answers=Answers(policy, parts.accumulator, parts.sealer, sequences, parts.metadata, retry_backoff),
             staged=staging,
         )
     )

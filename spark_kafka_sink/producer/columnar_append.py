@@ -81,10 +81,12 @@ class _Timestamps:
 class BatchListeners(Protocol):
     """Whoever wants to know what becomes of rows that are being appended."""
 
-    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
+    def listeners(
+        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
+    ) -> Sequence[BatchListener]:
         """One listener per segment; segment ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
 
-        ``order`` None: the rows as they were given. Called once per slice, before its batches can complete.
+        ``order`` None: the ``rows`` rows as they were given. Called once per slice, before its batches can complete.
         """
 
 
@@ -318,7 +320,7 @@ def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners
     data, starts = encoded
     hold = Hold(len(data))
     copied = 0
-    told = listeners.listeners(rows.order, [segment.start for segment in claim.segments])
+    told = listeners.listeners(rows.order, [segment.start for segment in claim.segments], len(rows.columns))
     latest = _latest_timestamps(claim, rows.sizes)
     for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
         records = data[starts[start] : starts[end]]

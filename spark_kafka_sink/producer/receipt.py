@@ -51,15 +51,17 @@ class SendReceipt:
         self._deliveries: dict[TopicPartition, Delivery] = {}
         self.error: Exception | None = None
 
-    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
-        """So many segments are on their way, told by the appending thread before they can complete."""
+    def listeners(
+        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
+    ) -> Sequence[BatchListener]:
+        """So many rows are on their way, told by the appending thread before they can complete."""
         with self._changed:
-            self._outstanding += len(starts)
+            self._outstanding += rows
         return [self] * len(starts)
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
         with self._changed:
-            self._outstanding -= 1
+            self._outstanding -= outcome.count
             if outcome.error is not None:
                 self.error = self.error or outcome.error
             else:
@@ -76,7 +78,7 @@ class SendReceipt:
         with self._changed:
             while self._outstanding and self.error is None:
                 if remaining <= 0:
-                    raise KafkaTimeoutError(f"{self._outstanding} batches are not delivered after {timeout_ms:.0f} ms")
+                    raise KafkaTimeoutError(f"{self._outstanding} rows are not delivered after {timeout_ms:.0f} ms")
                 self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
                 remaining -= _LONGEST_WAIT_MS
             if self.error is not None:

@@ -13,8 +13,9 @@ from spark_kafka_sink.producer.stage_outcome import StageOutcome
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
-from spark_kafka_sink.records.varints import encode_varint, varint_size
+from spark_kafka_sink.records.varints import varint_size
 
 RECORD_OVERHEAD = 40
 """More bytes than a record without headers ever takes besides its key and value."""
@@ -97,13 +98,7 @@ def headers_size(headers: Headers) -> int:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """A record's header section: the count, then each key and value with its length."""
-    section = bytearray(encode_varint(len(headers)))
-    for name, value in headers:
-        key = name.encode()
-        section += encode_varint(len(key)) + key
-        section += encode_varint(-1) if value is None else encode_varint(len(value)) + value
-    return bytes(section)
+    return header_section([(key.encode(), value) for key, value in headers])
 
 
 def java_estimate(headers: Headers | None, key_size: int, value_size: int) -> int:

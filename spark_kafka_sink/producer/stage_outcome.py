@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,17 @@ Call = Callable[[], object]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
+class Piece(NamedTuple):
+    """Rows ``start .. end - 1`` of a stage, counted as they were encoded, that shared one fate."""
+
+    start: int
+    end: int
+    outcome: BatchOutcome
+
+
+_start = itemgetter(0)
+
+
 class StageOutcome:
     """The fate of all records of one stage; futures hold it and an index, so that nothing is made per record.
 
@@ -31,10 +43,10 @@ class StageOutcome:
     __slots__ = (
         "_changed",
         "_error",
+        "_laid_out",
         "_order",
+        "_pieces",
         "_ranks",
-        "_segments",
-        "_starts",
         "_watched",
         "default_timestamp",
         "timestamps",
@@ -46,19 +58,20 @@ class StageOutcome:
         self.default_timestamp = timestamp
         self.timestamps: Sequence[int] | None = None
         self._changed = threading.Condition(threading.Lock())
-        self._starts: Sequence[int] = ()
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
-        self._segments: list[BatchOutcome | None] = []
+        self._laid_out = False
+        self._pieces: list[Piece] = []
         self._error: Exception | None = None
         self._watched: dict[int, list[Call]] = {}
 
-    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int]) -> Sequence[BatchListener]:
+    def listeners(
+        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
+    ) -> Sequence[BatchListener]:
         with self._changed:
             self._order = order
-            self._starts = starts
-            self._segments = [None] * len(starts)
-        return [_Segment(self, number) for number in range(len(starts))]
+            self._laid_out = True
+        return [_Segment(self, start) for start in starts]
 
     def fail(self, error: Exception) -> None:
         """No record of the stage got as far as a batch."""
@@ -69,10 +82,12 @@ class StageOutcome:
             self._changed.notify_all()
         _run(watchers)
 
-    def complete(self, number: int, outcome: BatchOutcome) -> None:
+    def complete(self, start: int, outcome: BatchOutcome) -> None:
+        """The fate of the rows from rank ``start`` on."""
+        piece = Piece(start, start + outcome.count, outcome)
         with self._changed:
-            self._segments[number] = outcome
-            watchers = self._take_watchers(number) if self._watched else ()
+            insort(self._pieces, piece, key=_start)
+            watchers = self._take_watchers(piece) if self._watched else ()
             self._changed.notify_all()
         _run(watchers)
 
@@ -84,12 +99,12 @@ class StageOutcome:
                 return
         _run((call,))
 
-    def settled(self, index: int) -> BatchOutcome | Exception | None:
-        """The outcome of record ``index``, None while it is open."""
+    def settled(self, index: int) -> Piece | Exception | None:
+        """The piece that record ``index`` is in, or its error; None while it is open."""
         with self._changed:
             return self._settled(index)
 
-    def wait(self, index: int, timeout: float | None) -> BatchOutcome | Exception:
+    def wait(self, index: int, timeout: float | None) -> Piece | Exception:
         with self._changed:
             self._changed.wait_for(
                 lambda: self._settled(index) is not None, _LONGEST_WAIT_S if timeout is None else timeout
@@ -109,45 +124,44 @@ class StageOutcome:
             self._ranks = ranks
         return int(self._ranks[index])
 
-    def place(self, index: int, outcome: BatchOutcome) -> tuple[int, int]:
-        """Offset and timestamp of record ``index``, which is in ``outcome``'s segment."""
-        rank = self.rank(index)
-        start = self._starts[bisect_right(self._starts, rank) - 1]
+    def place(self, index: int, piece: Piece) -> tuple[int, int]:
+        """Offset and timestamp of record ``index``, which is in ``piece``."""
+        outcome = piece.outcome
         offset = UNKNOWN_OFFSET
         if outcome.base_offset != UNKNOWN_OFFSET:
-            offset = outcome.base_offset + outcome.first + rank - start
+            offset = outcome.base_offset + outcome.first + self.rank(index) - piece.start
         if outcome.log_append_time != NO_TIMESTAMP:
             return offset, outcome.log_append_time
         return offset, self.default_timestamp if self.timestamps is None else self.timestamps[index]
 
-    def _settled(self, index: int) -> BatchOutcome | Exception | None:
-        if self._error is not None:
+    def _settled(self, index: int) -> Piece | Exception | None:
+        if self._error is not None or not self._laid_out:
             return self._error
-        if not self._segments:
+        rank = self.rank(index)
+        place = bisect_right(self._pieces, rank, key=_start) - 1
+        if place < 0 or rank >= self._pieces[place].end:
             return None
-        outcome = self._segments[bisect_right(self._starts, self.rank(index)) - 1]
-        return outcome if outcome is None or outcome.error is None else outcome.error
+        piece = self._pieces[place]
+        return piece if piece.outcome.error is None else piece.outcome.error
 
-    def _take_watchers(self, number: int) -> list[Call]:
-        """The watchers of one segment's records, in the order of these."""
-        start = self._starts[number]
-        end = self._starts[number + 1] if number + 1 < len(self._starts) else None
-        indexes = range(start, max(self._watched) + 1 if end is None else end)
-        rows = indexes if self._order is None else self._order[start:end].tolist()
+    def _take_watchers(self, piece: Piece) -> list[Call]:
+        """The watchers of one piece's records, in the order of these."""
+        start, end, _ = piece
+        rows = range(start, end) if self._order is None else self._order[start:end].tolist()
         return [call for index in rows if index in self._watched for call in self._watched.pop(index)]
 
 
 class _Segment:
-    """Listens for one segment of a stage."""
+    """Listens for the rows of one segment of a stage, which begin at rank ``start``."""
 
-    __slots__ = ("_number", "_stage")
+    __slots__ = ("_stage", "_start")
 
-    def __init__(self, stage: StageOutcome, number: int) -> None:
+    def __init__(self, stage: StageOutcome, start: int) -> None:
         self._stage = stage
-        self._number = number
+        self._start = start
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
-        self._stage.complete(self._number, outcome)
+        self._stage.complete(self._start + outcome.skipped, outcome)
 
 
 class RecordFuture:
@@ -199,7 +213,7 @@ class RecordFuture:
 
         def settled() -> None:
             outcome = self._stage.settled(self._index)
-            if isinstance(outcome, BatchOutcome):
+            if isinstance(outcome, Piece):
                 callback(self._metadata(outcome), None)
             else:
                 callback(None, outcome)
@@ -251,9 +265,9 @@ class RecordFuture:
             for waiter in waiters:
                 waiter.add_result(self) if self.exception(0) is None else waiter.add_exception(self)
 
-    def _metadata(self, outcome: BatchOutcome) -> RecordMetadata:
-        offset, timestamp = self._stage.place(self._index, outcome)
-        topic, partition = outcome.partition
+    def _metadata(self, piece: Piece) -> RecordMetadata:
+        offset, timestamp = self._stage.place(self._index, piece)
+        topic, partition = piece.outcome.partition
         return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
 
 

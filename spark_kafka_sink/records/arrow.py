@@ -54,4 +54,5 @@ def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
         return np.zeros(len(array), np.bool_)
     end = array.offset + len(array)
     bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=end)
-    return bits[array.offset : end] == 0
+    missing: npt.NDArray[np.bool_] = bits[array.offset : end] == 0
+    return missing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pyarrow as pa
 from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
 from spark_kafka_sink.records.row_join import EncodedRecords, Order, RowJoin
 from spark_kafka_sink.records.sizes import field_sizes
-from spark_kafka_sink.records.varints import Int64Array, varint_size, varint_sizes
+from spark_kafka_sink.records.varints import Int64Array, encode_varint, varint_size, varint_sizes
 
 
 def encode_records(
@@ -58,3 +60,12 @@ def _lengths(array: pa.BinaryArray | None, rows: int, order: Order | None) -> In
         return np.full(rows, -1, np.int64)
     lengths = slot_lengths(array)
     return lengths if order is None else lengths[order]
+
+
+def header_section(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """A record's headers as they are encoded: their count, then each key and value with its length."""
+    section = bytearray(encode_varint(len(headers)))
+    for key, value in headers:
+        section += encode_varint(len(key)) + key
+        section += encode_varint(-1) if value is None else encode_varint(len(value)) + value
+    return bytes(section)

@@ -86,6 +86,7 @@ class Engine:
         self.held: list[tuple[SentRequest, Any]] = []
         self.init_producer_id: deque[ErrorCode] = deque()
         self.granted = 0
+        self.max_message_bytes = 1 << 20
         self.receipt = SendReceipt()
         self.wake_at = 0.0
 
@@ -197,7 +198,7 @@ class Engine:
         return answer
 
     def _append(self, response: Any, partition: int, data: bytes, step: Step) -> Any:
-        code = step.before.get(partition)
+        code = ErrorCode.message_too_large if len(data) > self.max_message_bytes else step.before.get(partition)
         offset = -1
         if code is None:
             code, offset = self.logs[partition].append(data)

@@ -327,3 +327,49 @@ def test_a_late_answer_to_an_expired_batch_changes_nothing():
     later.wait(0)
     assert engine.values() == [b"warm", b"waits", b"next"]
     assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_batch_that_is_too_large_is_split_until_it_fits(codec):
+    engine = Engine(compression_type=codec)
+    engine.connect()
+    engine.max_message_bytes = 5_000 if codec == "none" else 200
+    engine.append(filling(3))
+    engine.settle()
+    engine.receipt.wait(0)
+    assert engine.values() == filling(3)
+    assert engine.receipt.deliveries[TopicPartition("t", 0)].count == 48
+    assert engine.memory_is_free()
+    assert set(engine.logs[0].identities) == {(1001, 0)}, "the parts share the sequences of the whole"
+
+
+def test_a_split_batch_is_whole_for_whoever_flushes():
+    engine = Engine()
+    engine.connect()
+    engine.max_message_bytes = 5_000
+    engine.append(filling(1))
+    begun = engine.parts.accumulator.begin_flush()
+    for _ in range(4):
+        engine.turn()
+    with pytest.raises(KafkaTimeoutError, match="Failed to flush"):
+        engine.parts.accumulator.await_flush(begun, 0)
+    begun = engine.parts.accumulator.begin_flush()
+    engine.settle()
+    engine.parts.accumulator.await_flush(begun, 0)
+
+
+def test_a_single_record_that_is_too_large_fails_alone():
+    engine = Engine()
+    engine.connect()
+    engine.max_message_bytes = 500
+    values = [b"1", b"2", b"3" * 1000, b"4"]
+    receipts = [SendReceipt() for _ in values]
+    for value, receipt in zip(values, receipts, strict=True):
+        engine.append([value], receipt=receipt)
+    engine.settle()
+    assert engine.values() == [b"1", b"2", b"4"]
+    with pytest.raises(BrokerError, match=r"t-0: MESSAGE_TOO_LARGE; a record is over the topic's max.message.bytes"):
+        receipts[2].wait(0)
+    for receipt in (receipts[0], receipts[1], receipts[3]):
+        receipt.wait(0)
+    assert engine.memory_is_free()

@@ -30,7 +30,7 @@ class FakeProducer:
     def append_columns(self, topic, columns, partitions, receipt):
         if self.append_error is not None:
             raise self.append_error
-        (listener,) = receipt.listeners(None, [0])
+        (listener,) = receipt.listeners(None, [0], len(columns))
         self.appended.append((topic, columns.value.to_pylist(), listener))
 
     def flush(self):
@@ -45,6 +45,7 @@ class FakeProducer:
                     first=0,
                     count=len(values),
                     size=sum(map(len, values)),
+                    skipped=0,
                     error=self.delivery_error,
                 )
             )
