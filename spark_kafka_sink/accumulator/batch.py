@@ -165,7 +165,8 @@ class OpenBatch:
 class SealedBatch:
     """Records that will not change any more. ``codec`` is the attribute bits of the compression, 0 for none.
 
-    ``payload`` are the record bytes (compressed, if they are) in segments; ``size`` counts them and the header.
+    ``payload`` are the record bytes (compressed, if they are) in segments; ``size`` counts them and the header,
+    ``plain_size`` what they would be without compression.
     """
 
     completion: BatchCompletion
@@ -176,6 +177,7 @@ class SealedBatch:
     codec: int
     payload: Sequence[Buffer]
     size: int
+    plain_size: int
 
     @property
     def partition(self) -> TopicPartition:

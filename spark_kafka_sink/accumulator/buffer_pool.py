@@ -12,6 +12,7 @@ from collections.abc import Callable
 from spark_kafka_sink.accumulator.batch import Memory
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.metrics import BufferCounters
 
 
 class _Waiter:
@@ -32,6 +33,7 @@ class BufferPool:
 
     def __init__(self, total: int, clock: Clock) -> None:
         self.total = total
+        self.counters = BufferCounters()
         self._clock = clock
         self._lock = threading.Lock()
         self._available = total
@@ -41,6 +43,11 @@ class BufferPool:
     @property
     def available(self) -> int:
         return self._available
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for memory."""
+        return len(self._waiters)
 
     @property
     def exhausted(self) -> bool:
@@ -66,19 +73,22 @@ class BufferPool:
         self._await_grant(waiter, max_wait_ms)
 
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
-        deadline = self._clock.now() + max_wait_ms
+        started = self._clock.now()
+        deadline = started + max_wait_ms
         with self._lock:
             while not waiter.granted and self._closed_by is None:
                 remaining = deadline - self._clock.now()
                 if remaining <= 0:
                     break
                 waiter.wakeup.wait(remaining / 1000.0)
+            self.counters.waited_s += (self._clock.now() - started) / 1000.0
             if waiter.granted:
                 return
             self._waiters.remove(waiter)
             self._grant()
             if self._closed_by is not None:
                 raise self._closed_by
+            self.counters.exhausted += 1
             raise BufferExhaustedError(
                 f"Failed to allocate {waiter.size} bytes within max.block.ms ({max_wait_ms:.0f} ms): "
                 f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "

@@ -26,9 +26,10 @@ class Sealer:
 
     def seal(self, batch: OpenBatch) -> SealedBatch:
         payload: Sequence[Buffer] = batch.segments
+        plain = sum(map(len, payload))
         if self._codec_id:
             payload = [compress(self._codec, self._level, batch.segments)]
-            self._account_for(batch, len(payload[0]))
+            self._account_for(batch, plain, len(payload[0]))
         return SealedBatch(
             completion=batch.completion,
             created=batch.created,
@@ -38,6 +39,7 @@ class Sealer:
             codec=self._codec_id,
             payload=payload,
             size=HEADER_SIZE + sum(map(len, payload)),
+            plain_size=HEADER_SIZE + plain,
         )
 
     def split(self, batch: StampedBatch) -> list[SealedBatch]:
@@ -50,11 +52,10 @@ class Sealer:
         self._accumulator.replace(batch.completion, [half.completion for half in halves])
         return halves
 
-    def _account_for(self, batch: OpenBatch, compressed: int) -> None:
+    def _account_for(self, batch: OpenBatch, plain: int, compressed: int) -> None:
         """The batch keeps its compressed bytes instead of what it was encoded into."""
-        raw = sum(map(len, batch.segments))
         memory = batch.completion.memory
-        self._accumulator.observe_ratio(batch.partition.topic, compressed / raw)
+        self._accumulator.observe_ratio(batch.partition.topic, compressed / plain)
         self._accumulator.pool.adjust(0, compressed)
         self._accumulator.pool.release(memory)
         memory.own = compressed

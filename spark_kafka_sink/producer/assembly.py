@@ -31,6 +31,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
+    client_id: str
     accumulator: RecordAccumulator
     appender: ColumnarAppender
     staging: Staging
@@ -58,7 +59,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     sender = _sender(config, append_parts, staging, transport, random)
     client_id = config.client_id or f"producer-{next(_numbers)}"
     sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
-    return ProducerParts(accumulator, appender, staging, metadata, sender, sender_thread, clock)
+    return ProducerParts(client_id, accumulator, appender, staging, metadata, sender, sender_thread, clock)
 
 
 def _staging(

@@ -107,6 +107,18 @@ class KafkaProducer:
         """Free bytes of buffer.memory (Kafka's metric ``buffer-available-bytes``)."""
         return self._parts.accumulator.pool.available
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Every metric by Kafka's group and name: ``metrics()["producer-metrics"]["record-send-rate"]``.
+
+        ``producer-topic-metrics.<topic>`` and ``producer-node-metrics.node-<id>`` are there once something was sent to
+        them. Averages and largest values without anything to measure are NaN.
+        """
+        return self._parts.accumulator.metrics.read(self._parts.clock.now())
+
+    def open_metrics(self) -> str:
+        """The same as OpenMetrics text, fit for a Prometheus endpoint."""
+        return self._parts.accumulator.metrics.open_metrics(self._parts.client_id, self._parts.clock.now())
+
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 

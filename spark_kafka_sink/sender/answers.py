@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, Unsupported
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Response
+from spark_kafka_sink.network.requests import Response, throttle_time_ms
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
@@ -59,10 +59,15 @@ class Answers:
         self._sequences = sequences
         self._metadata = metadata
         self._backoff = backoff
+        self._metrics = accumulator.metrics
         self._finished: list[BatchCompletion] = []
 
     def answered(self, batches: Sequence[StampedBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
+        self._metrics.request_ended(response.node_id)
+        if response.body is not None:
+            throttle_ms = throttle_time_ms(response.body)
+            self._metrics.answered(response.node_id, response.latency_ms, throttle_ms)
         for batch in batches:
             self._sequences.answered(batch)
         if response.error is not None:
@@ -162,6 +167,7 @@ class Answers:
             self._fail(batch, error)
         else:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
+            self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.returned(batch, misses_earlier)
 
     def _fail(self, batch: StampedBatch, error: Exception) -> None:
@@ -176,6 +182,8 @@ class Answers:
     def _complete(
         self, completion: BatchCompletion, offset: int, log_append_time: int, error: Exception | None
     ) -> None:
+        if error is not None:
+            self._metrics.topic(completion.partition.topic).errors += sum(share.rows for share in completion.shares)
         completion.complete(offset, log_append_time, error)
         self._accumulator.pool.release(completion.memory)
         self._finished.append(completion)

@@ -156,7 +156,16 @@ class Sender:
             on_complete=answered,
             expects_response=settings.acks != 0,
         )
+        self._count(node_id, batches, now)
         self._parts.client.send(node_id, request, now)
+
+    def _count(self, node_id: int, batches: Sequence[StampedBatch], now: float) -> None:
+        metrics = self._parts.accumulator.metrics
+        metrics.request_sent(node_id, sum(batch.sealed.count for batch in batches), now)
+        for batch in batches:
+            sealed = batch.sealed
+            queued_ms = now - sealed.created
+            metrics.batch_sent(sealed.partition.topic, sealed.count, sealed.size, sealed.plain_size, queued_ms)
 
     def _expire(self, now: float) -> None:
         """Give up what is older than delivery.timeout.ms, waiting or in flight."""

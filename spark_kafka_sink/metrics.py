@@ -1,0 +1,321 @@
+"""A producer's metrics under Kafka's names (Java: ``SenderMetricsRegistry``, ``Sender.SenderMetrics``).
+
+Counted once per batch and per request, read from any thread. Counters only grow; a *sample* is what they were when it
+began. Rates and averages come from the difference to the oldest of two samples of 30 s, as in Kafka
+(``metrics.num.samples``, ``metrics.sample.window.ms``); a largest value is kept per sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+SAMPLES = 2
+SAMPLE_WINDOW_MS = 30_000.0
+
+PRODUCER, TOPIC, NODE = "producer-metrics", "producer-topic-metrics", "producer-node-metrics"
+"""Kafka's groups. Each metric of the producer sums up all topics, or all nodes."""
+
+
+class Kind(Enum):
+    """How a metric follows from the counters ``of`` and ``per``."""
+
+    TOTAL = "of, since the producer was made"
+    RATE = "of per second, over the samples"
+    AVERAGE = "of per per, over the samples; NaN without any"
+    LARGEST = "the largest of the samples; NaN without any per"
+    OPEN = "of less per, now"
+    GAUGE = "asked for when it is read"
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """One topic; batches and records count each time they are sent. Written by the sender thread.
+
+    ``bytes`` of batches as sent; ``ratios`` is the sum of their compression rates, ``queue_ms`` of their times from
+    creation to sending.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    ratios: float = 0.0
+    queue_ms: float = 0.0
+    retries: int = 0
+    errors: int = 0
+    splits: int = 0
+    largest_batch: int = 0
+    longest_queue_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class NodeCounters:
+    """Produce requests to one broker, and those that have ended. Written by the sender thread."""
+
+    requests: int = 0
+    request_records: int = 0
+    ended: int = 0
+    answers: int = 0
+    latency_ms: float = 0.0
+    throttle_ms: float = 0.0
+    longest_latency_ms: float = 0.0
+    longest_throttle_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class BufferCounters:
+    """Waiting for buffer.memory. Guarded by the buffer pool's lock."""
+
+    waited_s: float = 0.0
+    exhausted: int = 0
+
+
+Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters
+
+
+class Metric(NamedTuple):
+    name: str
+    groups: tuple[str, ...]
+    kind: Kind
+    of: str
+    per: str
+    doc: str
+
+
+METRICS = tuple(Metric(*row) for row in (
+    ("record-send-rate", (PRODUCER, TOPIC), Kind.RATE, "records", "", "Records sent per second."),
+    ("record-send-total", (PRODUCER, TOPIC), Kind.TOTAL, "records", "", "Records sent."),
+    ("record-retry-rate", (PRODUCER, TOPIC), Kind.RATE, "retries", "", "Records per second that had to be sent again."),
+    ("record-retry-total", (PRODUCER, TOPIC), Kind.TOTAL, "retries", "", "Records that had to be sent again."),
+    ("record-error-rate", (PRODUCER, TOPIC), Kind.RATE, "errors", "", "Records per second that could not be sent."),
+    ("record-error-total", (PRODUCER, TOPIC), Kind.TOTAL, "errors", "", "Records that could not be sent."),
+    ("byte-rate", (TOPIC,), Kind.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
+    ("byte-total", (TOPIC,), Kind.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
+    ("compression-rate", (TOPIC,), Kind.AVERAGE, "ratios", "batches", "Compressed size of a batch by its plain one."),
+    ("compression-rate-avg", (PRODUCER,), Kind.AVERAGE, "ratios", "batches",
+     "Compressed size of a batch by its plain one."),
+    ("batch-size-avg", (PRODUCER,), Kind.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
+    ("batch-size-max", (PRODUCER,), Kind.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
+    ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches per second that a broker found too large."),
+    ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches that a broker found too large."),
+    ("record-queue-time-avg", (PRODUCER,), Kind.AVERAGE, "queue_ms", "batches",
+     "Ms from a batch's creation to its being sent."),
+    ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
+     "Longest time in ms from a batch's creation to its being sent."),
+    ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records of a request."),
+    ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "answers",
+     "Ms from a request's being sent to its answer."),
+    ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "answers",
+     "Longest time in ms from a request's being sent to its answer."),
+    ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests sent and not answered yet."),
+    ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "answers",
+     "Ms that a broker asked not to be sent to, with each answer."),
+    ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "answers",
+     "Longest time in ms that a broker asked not to be sent to."),
+    ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATE, "waited_s", "",
+     "Time that callers waited for buffer.memory, as a fraction; several can wait at once."),
+    ("buffer-exhausted-rate", (PRODUCER,), Kind.RATE, "exhausted", "",
+     "Appends per second that waited for buffer.memory in vain."),
+    ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
+     "Appends that waited for buffer.memory in vain."),
+    ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "", "", "buffer.memory."),
+    ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "", "", "Bytes of buffer.memory that are free."),
+    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "", "", "Callers that wait for buffer.memory now."),
+))  # fmt: skip
+"""Every metric there is. ``requests`` and what counts them mean Produce requests."""
+
+_LARGEST = frozenset(metric.of for metric in METRICS if metric.kind is Kind.LARGEST)
+
+
+class _Sample(NamedTuple):
+    """``base`` are copies of the counters at ``started`` (monotonic ms), with the largest values of the sample before.
+
+    A counter without one was made later.
+    """
+
+    started: float
+    base: Mapping[int, Counters]
+
+
+class _Window(NamedTuple):
+    """What the samples still hold at one moment."""
+
+    samples: tuple[_Sample, ...]
+    seconds: float
+
+    def growth(self, counters: Counters, name: str) -> float:
+        value: float = getattr(counters, name, 0)
+        if not self.samples:
+            return 0.0
+        base = self.samples[0].base.get(id(counters))
+        return value - (getattr(base, name, 0) if base is not None else 0)
+
+    def largest(self, counters: Counters, name: str) -> float:
+        """What the counters hold is of the newest sample, what the newest sample holds is of the one before."""
+        values = [getattr(counters, name, 0)]
+        values += [getattr(sample.base.get(id(counters)), name, 0) for sample in self.samples[1:]]
+        return max(values)
+
+
+@dataclass(slots=True)
+class ProducerMetrics:
+    """``gauges``: metrics of kind GAUGE by name, each called when it is read. Times are monotonic ms."""
+
+    gauges: Mapping[str, Callable[[], float]] = field(default_factory=lambda: MappingProxyType({}))
+    buffer: BufferCounters = field(default_factory=BufferCounters)
+    _topics: dict[str, TopicCounters] = field(default_factory=dict)
+    _nodes: dict[int, NodeCounters] = field(default_factory=dict)
+    _samples: tuple[_Sample, ...] = ()
+    _sample_ends: float = -math.inf
+
+    # The sender thread.
+
+    def topic(self, name: str) -> TopicCounters:
+        counters = self._topics.get(name)
+        if counters is None:
+            counters = self._topics[name] = TopicCounters()
+        return counters
+
+    def batch_sent(self, topic: str, records: int, size: int, plain_size: int, queue_ms: float) -> None:
+        """A batch of ``size`` bytes, ``plain_size`` before compression, header included in both."""
+        counters = self._topics.get(topic) or self.topic(topic)
+        counters.records += records
+        counters.bytes += size
+        counters.batches += 1
+        counters.ratios += size / plain_size
+        counters.queue_ms += queue_ms
+        if size > counters.largest_batch:
+            counters.largest_batch = size
+        if queue_ms > counters.longest_queue_ms:
+            counters.longest_queue_ms = queue_ms
+
+    def request_sent(self, node_id: int, records: int, now: float) -> None:
+        """Before its batches are counted: a new sample begins here when the last one is over."""
+        if now >= self._sample_ends:
+            self._begin_sample(now)
+        counters = self._node(node_id)
+        counters.requests += 1
+        counters.request_records += records
+
+    def request_ended(self, node_id: int) -> None:
+        """However it ended; if by an answer, ``answered`` counts that too."""
+        self._node(node_id).ended += 1
+
+    def answered(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
+        counters = self._node(node_id)
+        counters.answers += 1
+        counters.latency_ms += latency_ms
+        counters.throttle_ms += throttle_ms
+        counters.longest_latency_ms = max(counters.longest_latency_ms, latency_ms)
+        counters.longest_throttle_ms = max(counters.longest_throttle_ms, throttle_ms)
+
+    def _node(self, node_id: int) -> NodeCounters:
+        counters = self._nodes.get(node_id)
+        if counters is None:
+            counters = self._nodes[node_id] = NodeCounters()
+        return counters
+
+    def _begin_sample(self, now: float) -> None:
+        counters = list(self._all_counters())
+        base = {id(each): copy(each) for each in counters}
+        for each in counters:
+            for name in _LARGEST.intersection(each.__dataclass_fields__):
+                setattr(each, name, 0)
+        kept = [sample for sample in self._samples[1 - SAMPLES :] if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS]
+        self._samples = (*kept, _Sample(now, base))
+        self._sample_ends = now + SAMPLE_WINDOW_MS
+
+    # Any thread.
+
+    def read(self, now: float) -> dict[str, dict[str, float]]:
+        """Every metric by group and name: ``producer-metrics``, and ``producer-topic-metrics.<topic>`` and
+        ``producer-node-metrics.node-<id>`` for each topic and node that was sent to.
+        """
+        return {group + suffix: values for group, suffix, _, values in self._groups(now)}
+
+    def open_metrics(self, client_id: str, now: float) -> str:
+        """Every metric as OpenMetrics text, for Prometheus: ``kafka_producer_record_send_total{client_id="…"} 5``."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for group, _, labels, values in self._groups(now):
+            given = {"client_id": client_id, **labels}
+            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in given.items())
+            for name, value in values.items():
+                sample = f"{_open_metrics_name(group, name)}{{{shown}}} {_number(value)}"
+                lines.setdefault((group, name), []).append(sample)
+        text = []
+        for metric in METRICS:
+            for group in metric.groups:
+                if (group, metric.name) in lines:
+                    family = _open_metrics_name(group, metric.name).removesuffix("_total")
+                    kind = "counter" if metric.kind is Kind.TOTAL else "gauge"
+                    text += [f"# TYPE {family} {kind}", f"# HELP {family} {metric.doc}", *lines[group, metric.name]]
+        return "\n".join((*text, "# EOF", ""))
+
+    def _groups(self, now: float) -> Iterator[tuple[str, str, dict[str, str], dict[str, float]]]:
+        """Group, what follows it in ``read``, labels and values."""
+        window = self._window(now)
+        yield PRODUCER, "", {}, self._values(PRODUCER, tuple(self._all_counters()), window)
+        for topic, counters in tuple(self._topics.items()):
+            yield TOPIC, f".{topic}", {"topic": topic}, self._values(TOPIC, (counters,), window)
+        for node, node_counters in tuple(self._nodes.items()):
+            yield NODE, f".node-{node}", {"node_id": str(node)}, self._values(NODE, (node_counters,), window)
+
+    def _values(self, group: str, counters: Iterable[Counters], window: _Window) -> dict[str, float]:
+        return {metric.name: self._value(metric, counters, window) for metric in METRICS if group in metric.groups}
+
+    def _value(self, metric: Metric, counters: Iterable[Counters], window: _Window) -> float:
+        of, per = metric.of, metric.per
+        match metric.kind:
+            case Kind.GAUGE:
+                return self.gauges[metric.name]() if metric.name in self.gauges else math.nan
+            case Kind.TOTAL:
+                return sum(getattr(each, of, 0) for each in counters)
+            case Kind.OPEN:
+                return sum(getattr(each, of, 0) - getattr(each, per, 0) for each in counters)
+            case Kind.RATE:
+                return sum(window.growth(each, of) for each in counters) / window.seconds
+        count = sum(window.growth(each, per) for each in counters)
+        if not count:
+            return math.nan
+        if metric.kind is Kind.LARGEST:
+            return max(window.largest(each, of) for each in counters)
+        return sum(window.growth(each, of) for each in counters) / count
+
+    def _window(self, now: float) -> _Window:
+        """Its length as in ``Rate.windowSize``: while there is less than one whole sample, one more is added."""
+        held = tuple(sample for sample in self._samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
+        length = now - held[0].started if held else 0.0
+        missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
+        return _Window(held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0)
+
+    def _all_counters(self) -> Iterator[Counters]:
+        yield from tuple(self._topics.values())
+        yield from tuple(self._nodes.values())
+        yield self.buffer
+
+
+def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of the table in the documentation."""
+    return ("metric", "groups", "what it is"), [
+        (f"`{metric.name}`", ", ".join(f"`{group}`" for group in metric.groups), metric.doc) for metric in METRICS
+    ]
+
+
+_PREFIXES = {PRODUCER: "kafka_producer_", TOPIC: "kafka_producer_topic_", NODE: "kafka_producer_node_"}
+
+
+def _open_metrics_name(group: str, name: str) -> str:
+    return _PREFIXES[group] + name.replace("-", "_")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(value)
