@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.accumulator.availability import NodeAvailability
@@ -26,15 +26,6 @@ from spark_kafka_sink.records.batch import HEADER_SIZE
 
 NEVER = float("inf")
 _LONGEST_WAIT_MS = 60_000.0  # an infinite deadline is waited for in pieces a lock's timeout can hold
-
-
-def _metrics(pool: BufferPool) -> ProducerMetrics:
-    gauges: dict[str, Callable[[], float]] = {
-        "buffer-total-bytes": lambda: pool.total,
-        "buffer-available-bytes": lambda: pool.available,
-        "waiting-threads": lambda: pool.waiting,
-    }
-    return ProducerMetrics(gauges, pool.counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +56,7 @@ class Readiness:
 class RecordAccumulator:
     def __init__(self, config: AccumulatorConfig, pool: BufferPool, clock: Clock) -> None:
         self.pool = pool
-        self.metrics = _metrics(pool)
+        self.metrics = ProducerMetrics(pool.gauges(), pool.counters)
         self.nodes = NodeAvailability(config.availability_timeout_ms)
         self._config = config
         self._clock = clock

@@ -44,10 +44,13 @@ class BufferPool:
     def available(self) -> int:
         return self._available
 
-    @property
-    def waiting(self) -> int:
-        """How many callers wait for memory."""
-        return len(self._waiters)
+    def gauges(self) -> dict[str, Callable[[], float]]:
+        """What the metrics say of it now, by Kafka's names."""
+        return {
+            "buffer-total-bytes": lambda: self.total,
+            "buffer-available-bytes": lambda: self._available,
+            "waiting-threads": lambda: len(self._waiters),
+        }
 
     @property
     def exhausted(self) -> bool:
