@@ -92,3 +92,14 @@ class ProducerClosedError(KafkaError):
 
 class IllegalStateError(KafkaError):
     """A call that the producer's present state does not allow (Java: ``IllegalStateException``)."""
+
+
+class TransactionAbortableError(KafkaError):
+    """The open transaction has failed and can only be aborted (Java: ``TransactionAbortableException``).
+
+    ``__cause__`` is what failed. After ``abort_transaction()`` the producer goes on.
+    """
+
+
+class TransactionAbortedError(KafkaError):
+    """Records that were not sent because their transaction was aborted (Java: ``TransactionAbortedException``)."""

@@ -63,6 +63,8 @@ class ProducerConfig:
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
     security_protocol: str
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:

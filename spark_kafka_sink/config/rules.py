@@ -101,6 +101,17 @@ def idempotence(draft: Draft) -> None:
             )
 
 
+def transactions(draft: Draft) -> None:
+    """As Java: a transactional producer is idempotent, and its id is not empty."""
+    values, name = draft.values, "transactional.id"
+    if values[name] is None:
+        return
+    if not values[name]:
+        draft.fault(name, "must not be empty; leave it out to write without transactions.")
+    elif not values["enable.idempotence"]:
+        draft.fault(name, "needs idempotence: set enable.idempotence=true, acks=all, and retries of 1 or more.")
+
+
 def delivery_timeout(draft: Draft) -> None:
     """At least linger.ms + request.timeout.ms: raised unless it was given (Java: ``configureDeliveryTimeout``)."""
     values = draft.values
@@ -143,6 +154,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"security.protocol"}), security),
     (frozenset({"partitioner.class"}), partitioner),
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
+    (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )

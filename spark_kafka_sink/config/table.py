@@ -103,10 +103,10 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("metrics.sample.window.ms", LONG, 30000, "low",
            "Time one sample of a metric covers.", AT_LEAST_0, NO_EFFECT),
     Option("transaction.timeout.ms", INT, 60000, "low", "Time after which the broker aborts an open transaction.",
-           AT_LEAST_0, NO_EFFECT),
+           AT_LEAST_0),
     Option("transactional.id", STRING, None, "low",
-           "Name under which a producer's transactions continue after a restart.",
-           status=NOT_YET, instead="transactions are not built yet; leave it out to write at least once"),
+           "Name of a transactional producer; whoever takes it fences the one before. Not for the Spark sink, whose "
+           "tasks would fence each other."),
     Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low",
            "Transactions without timeout under an outside coordinator (KIP-939).",
            status=NOT_YET, instead="no released broker supports it; leave it out"),

@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError,
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.connection import Connection, ConnectionConfig, InFlight, Stage
-from spark_kafka_sink.network.handshake import Handshake, negotiate_api_versions
+from spark_kafka_sink.network.handshake import ApiVersions, Handshake, negotiate_api_versions
 from spark_kafka_sink.network.node_state import NodeState
 from spark_kafka_sink.network.requests import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Transport, Written
@@ -173,6 +173,11 @@ class NetworkClient:
     def has_in_flight(self) -> bool:
         """Whether any request has not completed."""
         return bool(self._completed) or any(self.in_flight(node_id) for node_id in self._states)
+
+    def api_versions(self, node_id: int) -> ApiVersions | None:
+        """What the broker said of itself; None while there is no connection that is ready."""
+        state = self._states.get(node_id)
+        return state.connection.api_versions if state is not None and state.connection is not None else None
 
     def last_error(self, node_id: int) -> str | None:
         """Why this node cannot be reached; None once it has answered a request."""

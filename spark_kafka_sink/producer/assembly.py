@@ -19,12 +19,15 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
 from spark_kafka_sink.producer.staging import Staging, StagingConfig, StagingParts
-from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy
+from spark_kafka_sink.producer.transactions import ProducerTransactions
+from spark_kafka_sink.sender.answers import AnswerParts, Answers, DeliveryPolicy
 from spark_kafka_sink.sender.loop import Sender, SenderParts
 from spark_kafka_sink.sender.produce import ProduceSettings
 from spark_kafka_sink.sender.producer_id import ProducerIdRequester
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.thread import SenderThread
+from spark_kafka_sink.sender.transactions.calls import SOON_MS, CoordinatorCalls
+from spark_kafka_sink.sender.transactions.manager import TransactionManager
 
 _numbers = itertools.count(1)
 
@@ -39,6 +42,17 @@ class ProducerParts:
     sender: Sender
     sender_thread: SenderThread
     clock: Clock
+    transactions: ProducerTransactions | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Whose the batches are: sequence numbers, and transactions if there are any."""
+
+    client: NetworkClient
+    retry_backoff: ExponentialBackoff
+    sequences: Sequences
+    transactions: TransactionManager | None
 
 
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
@@ -55,20 +69,35 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, transport.wakeup)
     appender = ColumnarAppender(append_config, append_parts)
-    staging = _staging(config, appender, metadata, accumulator, clock, transport)
-    sender = _sender(config, append_parts, staging, transport, random)
+    identity = _identity(config, append_parts, transport, random)
+    staging = _staging(config, appender, append_parts, identity.transactions)
+    sender = _sender(config, append_parts, staging, identity)
     client_id = config.client_id or f"producer-{next(_numbers)}"
     sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
-    return ProducerParts(client_id, accumulator, appender, staging, metadata, sender, sender_thread, clock)
+    transactions = None
+    if identity.transactions is not None:
+        transactions = ProducerTransactions(identity.transactions, sender_thread, staging.flush, config.max_block_ms)
+    return ProducerParts(
+        client_id, accumulator, appender, staging, metadata, sender, sender_thread, clock, transactions
+    )
+
+
+def _identity(config: ProducerConfig, parts: AppendParts, transport: Transport, random: Random) -> _Identity:
+    client = NetworkClient(network_config(config), transport, random)
+    retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+    transactional_id = config.transactional_id
+    sequences = Sequences(config.enable_idempotence, transactional_id is not None)
+    if transactional_id is None:
+        return _Identity(client, retry_backoff, sequences, None)
+    soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
+    calls = CoordinatorCalls(client, parts.metadata.candidates, retry_backoff, soon)
+    timeout = config.transaction_timeout_ms
+    manager = TransactionManager(transactional_id, timeout, parts.accumulator, sequences, client, calls)
+    return _Identity(client, retry_backoff, sequences, manager)
 
 
 def _staging(
-    config: ProducerConfig,
-    appender: ColumnarAppender,
-    metadata: Metadata,
-    accumulator: RecordAccumulator,
-    clock: Clock,
-    transport: Transport,
+    config: ProducerConfig, appender: ColumnarAppender, parts: AppendParts, transactions: TransactionManager | None
 ) -> Staging:
     staging_config = StagingConfig(
         batch_size=config.batch_size,
@@ -77,7 +106,9 @@ def _staging(
         linger_ms=config.linger_ms,
         max_block_ms=config.max_block_ms,
     )
-    return Staging(staging_config, StagingParts(appender, metadata, accumulator.pool, clock, transport.wakeup))
+    lost = transactions.records_lost if transactions is not None else None
+    pool = parts.accumulator.pool
+    return Staging(staging_config, StagingParts(appender, parts.metadata, pool, parts.clock, parts.wake_sender, lost))
 
 
 def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
@@ -95,18 +126,17 @@ def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
     )
 
 
-def _sender(
-    config: ProducerConfig, parts: AppendParts, staging: Staging, transport: Transport, random: Random
-) -> Sender:
-    client = NetworkClient(_network_config(config), transport, random)
-    retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-    sequences = Sequences(config.enable_idempotence)
+def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identity: _Identity) -> Sender:
+    client, retry_backoff, sequences = identity.client, identity.retry_backoff, identity.sequences
+    answer_parts = AnswerParts(
+        parts.accumulator, parts.sealer, sequences, parts.metadata, retry_backoff, identity.transactions
+    )
     one_at_a_time = config.max_in_flight_requests_per_connection == 1
     policy = DeliveryPolicy(config.delivery_timeout_ms, config.retries, one_at_a_time)
     return Sender(
         SenderParts(
             policy=policy,
-            produce=ProduceSettings(config.acks, config.request_timeout_ms),
+            produce=ProduceSettings(config.acks, config.request_timeout_ms, config.transactional_id),
             accumulator=parts.accumulator,
             sealer=parts.sealer,
             client=client,
@@ -114,13 +144,14 @@ def _sender(
             metadata_updater=MetadataUpdater(parts.metadata),
             sequences=sequences,
             producer_id=ProducerIdRequester(client, retry_backoff),
-            answers=Answers(policy, parts.accumulator, parts.sealer, sequences, parts.metadata, retry_backoff),
+            answers=Answers(policy, answer_parts),
             staged=staging,
+            transactions=identity.transactions,
         )
     )
 
 
-def _network_config(config: ProducerConfig) -> NetworkConfig:
+def network_config(config: ProducerConfig) -> NetworkConfig:
     return NetworkConfig(
         client_id=config.client_id,
         request_timeout_ms=config.request_timeout_ms,

@@ -44,6 +44,8 @@ class StagingParts:
     pool: BufferPool
     clock: Clock
     wake_sender: Callable[[], None]
+    lost: Callable[[Exception], None] | None = None
+    """Told when records cannot be encoded or appended: their transaction must not be committed."""
 
 
 class Staging:
@@ -204,7 +206,7 @@ class TopicStages:
             staged = self._staged_columns(stage)
         except Exception as error:
             self._parts.pool.adjust(stage.reserved, 0)
-            stage.outcome.fail(error)
+            self._lose(stage, error)
             return
         try:
             if stage.values:
@@ -212,7 +214,12 @@ class TopicStages:
             else:
                 self._parts.pool.adjust(stage.reserved, 0)
         except Exception as error:
-            stage.outcome.fail(error)
+            self._lose(stage, error)
+
+    def _lose(self, stage: Stage, error: Exception) -> None:
+        if self._parts.lost is not None:
+            self._parts.lost(error)
+        stage.outcome.fail(error)
 
     def _staged_columns(self, stage: Stage) -> StagedColumns:
         return StagedColumns(

@@ -21,12 +21,15 @@ from spark_kafka_sink.accumulator.batch import (
     StampedBatch,
 )
 from spark_kafka_sink.accumulator.partition_queue import Admission
-from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
 from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.sender.transactions.calls import SOON_MS
+from spark_kafka_sink.sender.transactions.manager import TransactionManager
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -43,23 +46,30 @@ class DeliveryPolicy:
     one_at_a_time: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerParts:
+    """What an answer may set in motion; ``transactions`` None: the producer is not transactional."""
+
+    accumulator: RecordAccumulator
+    sealer: Sealer
+    sequences: Sequences
+    metadata: Metadata
+    backoff: ExponentialBackoff
+    transactions: TransactionManager | None
+
+
 class Answers:
     """Completes, reenqueues or fails batches. A batch completes once, whatever comes back for it later."""
 
-    def __init__(
-        self,
-        policy: DeliveryPolicy,
-        accumulator: RecordAccumulator,
-        sequences: Sequences,
-        metadata: Metadata,
-        backoff: ExponentialBackoff,
-    ) -> None:
+    def __init__(self, policy: DeliveryPolicy, parts: AnswerParts) -> None:
         self._policy = policy
-        self._accumulator = accumulator
-        self._sequences = sequences
-        self._metadata = metadata
-        self._backoff = backoff
-        self._metrics = accumulator.metrics
+        self._accumulator = parts.accumulator
+        self._sealer = parts.sealer
+        self._sequences = parts.sequences
+        self._metadata = parts.metadata
+        self._backoff = parts.backoff
+        self._transactions = parts.transactions
+        self._metrics = parts.accumulator.metrics
         self._finished: list[BatchCompletion] = []
 
     def answered(self, batches: Sequence[StampedBatch], response: Response) -> None:
@@ -86,6 +96,8 @@ class Answers:
         """Fail a batch that will not be sent (again). ``flush_finished`` must follow."""
         if isinstance(batch, StampedBatch):
             self._sequences.gave_up(batch)
+        if self._transactions is not None:
+            self._transactions.batch_failed(error)
         self._complete(batch.completion, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
 
     def abandon(self, completions: Iterable[BatchCompletion], error: Exception) -> None:
@@ -105,10 +117,14 @@ class Answers:
             return
         again = self._sequences.settle(partition)
         if again:
-            attempts = max(batch.attempts for batch in again)
-            self._accumulator.reenqueue(again, now + self._backoff.delay(attempts - 1))
+            self._accumulator.reenqueue(again, now + self._retry_delay(again))
         admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
         self._accumulator.admit(partition, admission)
+
+    def _retry_delay(self, again: Sequence[StampedBatch]) -> float:
+        if any(_waits_for_an_end(batch.last_error) for batch in again):
+            return SOON_MS
+        return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in again)))
 
     def flush_finished(self) -> None:
         """Tell the accumulator of all completed batches at once."""
@@ -145,15 +161,19 @@ class Answers:
 
     def _failed(self, batch: StampedBatch, answer: Any, now: float) -> None:
         code: ErrorCode = answer.error_code
-        action, refresh_metadata = verdict(code)
+        action, refresh_metadata = verdict(code, self._sequences.transactional)
         if refresh_metadata:
             self._metadata.request_update()
         if action is Action.SUCCEED:
             self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
             return
         error = broker_error(code, str(batch.partition), answer.error_message)
+        if action is Action.RESEQUENCE and self._sequences.transactional and self._sequences.is_first(batch):
+            action = Action.FAIL
         if action in (Action.RETRY, Action.RESEQUENCE):
             self._retry(batch, error, action is Action.RESEQUENCE, now)
+        elif action is Action.SPLIT and batch.count > 1:
+            self._split(batch)
         else:
             self._fail(batch, error)
 
@@ -169,6 +189,12 @@ class Answers:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
             self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.returned(batch, misses_earlier)
+
+    def _split(self, batch: StampedBatch) -> None:
+        if not batch.completion.done:
+            _log.info("%s found a batch of %d records too large: it is split", batch.partition, batch.count)
+            self._metrics.topic(batch.partition.topic).splits += 1
+            self._sequences.split(batch, self._sealer.split(batch))
 
     def _fail(self, batch: StampedBatch, error: Exception) -> None:
         if not batch.completion.done:
@@ -187,6 +213,11 @@ class Answers:
         completion.complete(offset, log_append_time, error)
         self._accumulator.pool.release(completion.memory)
         self._finished.append(completion)
+
+
+def _waits_for_an_end(error: Exception | None) -> bool:
+    """The transaction before is just being ended: a matter of milliseconds."""
+    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
 def expiry_error(batch: OpenBatch | StampedBatch, now: float) -> KafkaTimeoutError:

@@ -5,7 +5,7 @@ No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,8 @@ from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy, expiry_erro
 from spark_kafka_sink.sender.produce import PRODUCE, VERSIONS, ProduceSettings, produce_frame
 from spark_kafka_sink.sender.producer_id import Phase, ProducerIdRequester
 from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.sender.transactions.manager import TransactionManager
+from spark_kafka_sink.sender.transactions.states import State
 
 
 class StagedRecords(Protocol):
@@ -52,6 +54,7 @@ class SenderParts:
     producer_id: ProducerIdRequester
     answers: Answers
     staged: StagedRecords
+    transactions: TransactionManager | None = None
 
 
 class Sender:
@@ -61,10 +64,17 @@ class Sender:
         self._parts = parts
         self._in_flight: dict[StampedBatch, None] = {}
         self._next_flight_expiry = NEVER
+        self._aborted = False
 
     @property
     def has_work(self) -> bool:
-        return self._parts.accumulator.has_incomplete
+        transactions = self._parts.transactions
+        return self._parts.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
+
+    def begin_close(self) -> None:
+        """The producer closes as soon as there is no work: a transaction left open is aborted."""
+        if self._parts.transactions is not None:
+            self._parts.transactions.close()
 
     def run_once(self, now: float, events: Sequence[Event]) -> float:
         """Take in ``events``, send what is ready, and say when to come back at the latest (monotonic ms)."""
@@ -73,12 +83,16 @@ class Sender:
         parts.client.expire(now)
         self._expire(now)
         wake_at = parts.staged.publish_due(now)
+        if parts.transactions is not None:
+            wake_at = min(wake_at, self._transact(parts.transactions, now))
         snapshot = parts.metadata.snapshot
         readiness = parts.accumulator.ready(snapshot, now)
         if readiness.unknown_leaders:
             parts.metadata.request_update()
-        wake_at = min(wake_at, readiness.next_check, self._identify(snapshot, readiness.nodes, now))
-        if not parts.sequences.needs_identity:
+        wake_at = min(wake_at, readiness.next_check)
+        if parts.transactions is None:
+            wake_at = min(wake_at, self._identify(snapshot, readiness.nodes, now))
+        if not parts.sequences.needs_identity and (parts.transactions is None or parts.transactions.may_send):
             wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
         wake_at = min(wake_at, parts.metadata_updater.maybe_update(parts.client, now), parts.client.next_deadline(now))
         return min(wake_at, parts.accumulator.next_expiry, self._next_flight_expiry)
@@ -89,10 +103,31 @@ class Sender:
         self._parts.staged.abort(error)
         self._in_flight.clear()
         self._parts.metadata.fail_waiters(error)
+        if self._parts.transactions is not None:
+            self._parts.transactions.end(error)
+        self._aborted = True
 
     def close(self) -> None:
         """Close every connection."""
         self._parts.client.close()
+
+    def _transact(self, transactions: TransactionManager, now: float) -> float:
+        """Take commands and go on with them (Kafka: ``maybeSendAndPollTransactionalRequest``)."""
+        self._reject_queued(transactions, now)
+        transactions.take_commands()
+        self._reject_queued(transactions, now)
+        wake_at = transactions.advance(now)
+        if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
+            self.abort(transactions.error)
+        return wake_at
+
+    def _reject_queued(self, transactions: TransactionManager, now: float) -> None:
+        """Outside of a transaction, and in one that has failed, nothing is sent."""
+        if not transactions.may_send and self._parts.accumulator.has_incomplete:
+            queued = self._parts.accumulator.take_queued()
+            if queued:
+                error = transactions.rejection()
+                self._give_up([(batch, error) for batch in queued], now)
 
     def _identify(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
         """Get a producer id as soon as there is something to send that needs one; says when to try again."""
@@ -122,6 +157,10 @@ class Sender:
                 batches = parts.accumulator.drain(node_id, now)
                 if not batches:
                     break
+                if parts.transactions is not None:
+                    batches = parts.transactions.admit(batches)
+                    if not batches:
+                        continue
                 self._request(node_id, [self._stamp(batch) for batch in batches], now)
             else:
                 wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
@@ -139,7 +178,7 @@ class Sender:
         return batch
 
     def _request(self, node_id: int, batches: list[StampedBatch], now: float) -> None:
-        settings = self._parts.produce
+        settings, transactions = self._parts.produce, self._parts.transactions
 
         def answered(response: Response) -> None:
             for batch in batches:
@@ -151,7 +190,7 @@ class Sender:
             build=lambda version, correlation_id, client_id: produce_frame(
                 batches, settings, version, correlation_id, client_id
             ),
-            versions=VERSIONS,
+            versions=VERSIONS if transactions is None else transactions.produce_versions,
             parse=lambda version, data: decode_response(data, response_type("produce", version)),
             on_complete=answered,
             expects_response=settings.acks != 0,
@@ -172,9 +211,12 @@ class Sender:
         expired = self._parts.accumulator.expire(now)
         if now >= self._next_flight_expiry:
             expired.extend(self._expire_in_flight(now))
+        self._give_up([(batch, expiry_error(batch, now)) for batch in expired], now)
+
+    def _give_up(self, batches: Iterable[tuple[QueuedBatch, KafkaError]], now: float) -> None:
         answers = self._parts.answers
-        for batch in expired:
-            answers.give_up(batch, expiry_error(batch, now))
+        for batch, error in batches:
+            answers.give_up(batch, error)
             if isinstance(batch, StampedBatch):
                 answers.settle(batch.partition, now)
         answers.flush_finished()

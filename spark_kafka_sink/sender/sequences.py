@@ -11,6 +11,7 @@ retry. Three things can put a partition out of step; none of them is acted on be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.accumulator.batch import (
@@ -21,7 +22,7 @@ from spark_kafka_sink.accumulator.batch import (
     StampedBatch,
 )
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -49,10 +50,15 @@ class PartitionSequence:
 
 
 class Sequences:
-    """All partitions of one producer. Without idempotence every batch carries (-1, -1, -1) and only order is kept."""
+    """All partitions of one producer. Without idempotence every batch carries (-1, -1, -1) and only order is kept.
 
-    def __init__(self, idempotent: bool) -> None:
+    A transactional producer's epochs are the coordinator's to give: what is out of step stays so until ``restart``.
+    """
+
+    def __init__(self, idempotent: bool, transactional: bool = False) -> None:
         self.idempotent = idempotent
+        self.transactional = transactional
+        self._attributes = TRANSACTIONAL if transactional else 0
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
 
@@ -64,6 +70,20 @@ class Sequences:
     def epochs_ran_out(self) -> bool:
         """A partition waits for a new producer id to be settled with."""
         return self.needs_identity and any(state.resequence or state.gap for state in self._partitions.values())
+
+    @property
+    def any_in_flight(self) -> bool:
+        return any(state.in_flight for state in self._partitions.values())
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Begin every sequence anew under ``identity``. Nothing may be outstanding."""
+        self.identity = identity
+        self._partitions.clear()
+
+    def is_first(self, batch: StampedBatch) -> bool:
+        """Whether nothing outstanding of the partition comes before it."""
+        outstanding = self.partition(batch.partition).outstanding
+        return bool(outstanding) and outstanding[0] is batch
 
     def partition(self, partition: TopicPartition) -> PartitionSequence:
         state = self._partitions.get(partition)
@@ -104,6 +124,19 @@ class Sequences:
         if misses_earlier and state.outstanding[0] is batch:
             state.resequence = self.idempotent
 
+    def split(self, batch: StampedBatch, parts: Sequence[SealedBatch]) -> None:
+        """Parts take the batch's place: consecutive slices of its sequences, so that later batches keep theirs."""
+        state = self.partition(batch.partition)
+        place = state.outstanding.index(batch)
+        sequence = batch.base_sequence
+        stamped = []
+        for part in parts:
+            stamped.append(self._stamped_at(part, batch.identity, sequence))
+            if self.idempotent:
+                sequence = next_sequence(sequence, part.count)
+        state.outstanding[place : place + 1] = stamped
+        state.returned = True
+
     def settle(self, partition: TopicPartition) -> list[StampedBatch]:
         """With nothing in flight any more: get back in step, and give the batches to reenqueue, if any.
 
@@ -128,16 +161,19 @@ class Sequences:
     def _stamped(self, sealed: SealedBatch, state: PartitionSequence) -> StampedBatch:
         sequence = state.next if self.idempotent else NO_SEQUENCE
         state.next = next_sequence(state.next, sealed.count)
+        return self._stamped_at(sealed, state.identity, sequence)
+
+    def _stamped_at(self, sealed: SealedBatch, identity: ProducerIdentity, sequence: int) -> StampedBatch:
         header = BatchHeader(
-            attributes=sealed.codec,
+            attributes=sealed.codec | self._attributes,
             record_count=sealed.count,
             base_timestamp=sealed.base_timestamp,
             max_timestamp=sealed.max_timestamp,
-            producer_id=state.identity.producer_id,
-            producer_epoch=state.identity.epoch,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
             base_sequence=sequence,
         )
-        return StampedBatch(sealed, state.identity, sequence, stamp_header(header, sealed.payload))
+        return StampedBatch(sealed, identity, sequence, stamp_header(header, sealed.payload))
 
     def _restamped(self, batch: StampedBatch, state: PartitionSequence) -> StampedBatch:
         fresh = self._stamped(batch.sealed, state)
@@ -146,6 +182,8 @@ class Sequences:
 
     def _start_epoch(self, state: PartitionSequence) -> bool:
         """A new epoch for this partition alone: brokers check (id, epoch, sequence) per partition (KIP-360)."""
+        if self.transactional:
+            return False
         if state.identity == self.identity:
             if self.identity.epoch >= MAX_EPOCH:
                 self.identity = NO_IDENTITY

@@ -62,10 +62,16 @@ class SenderThread:
 
     def _turn_until_closed(self) -> None:
         wake_at = 0.0
+        closing = False
         while True:
             events = self._transport.poll(max(0.0, wake_at - self._clock.now()))
             now = self._clock.now()
-            if self._closing.is_set() and (now >= self._drain_until or not self._sender.has_work):
+            if self._closing.is_set() and now >= self._drain_until:
+                return
+            if self._closing.is_set() and not closing:
+                closing = True
+                self._sender.begin_close()
+            if closing and not self._sender.has_work:
                 return
             wake_at = self._sender.run_once(now, events)
             if self._closing.is_set():

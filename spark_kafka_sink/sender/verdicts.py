@@ -73,6 +73,13 @@ VERDICTS: dict[ErrorCode, Verdict] = {
     ErrorCode.unknown_server_error: _FAIL,
 }
 
+TRANSACTIONAL_VERDICTS: dict[ErrorCode, Verdict] = {
+    ErrorCode.unknown_producer_id: _FAIL,
+    ErrorCode.invalid_producer_epoch: _FAIL,
+}
+"""What a transactional producer, whose epochs are the coordinator's to give, does otherwise. An
+OUT_OF_ORDER_SEQUENCE_NUMBER it waits out as long as an earlier batch may be the reason."""
+
 _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.out_of_order_sequence_number: OutOfOrderSequenceError,
     ErrorCode.producer_fenced: ProducerFencedError,
@@ -87,12 +94,20 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.unsupported_compression_type: "choose another compression.type",
     ErrorCode.invalid_record: "the broker refused a record: a compacted topic takes no null keys",
     ErrorCode.invalid_timestamp: "a timestamp is outside the topic's message.timestamp.before.max.ms / after.max.ms",
+    ErrorCode.producer_fenced: "another producer has taken over this transactional.id: close this one",
+    ErrorCode.invalid_producer_epoch: "another producer has taken over, or the transaction outlived its timeout",
+    ErrorCode.transactional_id_authorization_failed: "the principal needs WRITE (and DESCRIBE) on the transactional.id",
+    ErrorCode.group_authorization_failed: "the principal needs READ on the consumer group",
+    ErrorCode.invalid_transaction_timeout: "transaction.timeout.ms is above the brokers' transaction.max.timeout.ms",
+    ErrorCode.invalid_producer_id_mapping: "the transactional.id has expired: open a new producer",
     ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas asks for",
 }
 
 
-def verdict(code: ErrorCode) -> Verdict:
+def verdict(code: ErrorCode, transactional: bool = False) -> Verdict:
     """A code that is not in the table fails the batch, as in Kafka's client."""
+    if transactional and code in TRANSACTIONAL_VERDICTS:
+        return TRANSACTIONAL_VERDICTS[code]
     return VERDICTS.get(code, _FAIL)
 
 

@@ -172,10 +172,25 @@ def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
     assert name in fault
 
 
-def test_transactional_id_is_refused():
-    assert faults({"transactional.id": "t"}) == (
-        "transactional.id is refused: transactions are not built yet; leave it out to write at least once.",
+def test_a_transactional_id_is_taken_with_the_timeout_of_its_transactions():
+    config = ProducerConfig.parse({**SERVERS, "transactional.id": "t", "transaction.timeout.ms": "10000"})
+    assert (config.transactional_id, config.transaction_timeout_ms) == ("t", 10_000)
+
+
+def test_without_a_transactional_id_there_is_none():
+    config = ProducerConfig.parse(SERVERS)
+    assert (config.transactional_id, config.transaction_timeout_ms) == (None, 60_000)
+
+
+def test_a_transactional_id_needs_idempotence():
+    assert faults({"transactional.id": "t", "enable.idempotence": False}) == (
+        "transactional.id needs idempotence: set enable.idempotence=true, acks=all, and retries of 1 or more.",
     )
+
+
+def test_an_empty_transactional_id_is_refused():
+    (fault,) = faults({"transactional.id": ""})
+    assert fault.startswith("transactional.id must not be empty")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""The transactional calls of ``KafkaProducer``, on the caller's thread: each waits for the sender thread's answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.sender.thread import SenderThread
+from spark_kafka_sink.sender.transactions.commands import Command
+from spark_kafka_sink.sender.transactions.manager import TransactionManager
+from spark_kafka_sink.sender.transactions.states import Step
+from spark_kafka_sink.sender.transactions.values import (
+    ConsumerGroupMetadata,
+    Fence,
+    OffsetAndMetadata,
+    PreparedTransaction,
+)
+
+_RESUMED = frozenset({Step.INIT, Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that go on after their time is up: called again they wait for the same answer."""
+
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
+
+
+class Answer:
+    """Implements ``CommandListener``: one answer, brought by the sender thread, read by the caller."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self._done = threading.Event()
+        self._result: object = None
+        self._error: Exception | None = None
+
+    def answered(self, result: object, error: Exception | None) -> None:
+        self._result, self._error = result, error
+        self._done.set()
+
+    def wait(self, timeout_ms: float) -> object:
+        if not self._done.wait(min(timeout_ms, threading.TIMEOUT_MAX) / 1000.0):
+            again = "; call it again to go on waiting" if self.step in _RESUMED else ""
+            raise KafkaTimeoutError(f"{self.step.value} has no answer after {timeout_ms:.0f} ms{again}")
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return self._result
+
+
+class ProducerTransactions:
+    """Turns calls into commands for the sender thread. ``timeout_ms`` None: max.block.ms.
+
+    Every call raises ``IllegalStateError`` when the state does not allow it, ``TransactionAbortableError`` when the
+    open transaction has failed, ``ProducerFencedError`` or another ``BrokerError`` when the producer has failed for
+    good, and ``KafkaTimeoutError`` when its time is up.
+    """
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        sender_thread: SenderThread,
+        flush_staged: Callable[[], None],
+        max_block: float,
+    ) -> None:
+        self.manager = manager
+        self._sender_thread = sender_thread
+        self._flush_staged = flush_staged
+        self._max_block_ms = max_block
+        self._lock = threading.Lock()
+        self._unanswered: Answer | None = None
+
+    def init(self, timeout_ms: float | None) -> Fence:
+        fence: Any = self._call(Step.INIT, timeout_ms)
+        return fence if isinstance(fence, Fence) else self._present_fence()
+
+    def adopt(self, fence: Fence) -> None:
+        self._call(Step.ADOPT, None, fence=fence)
+
+    def begin(self) -> None:
+        self._call(Step.BEGIN, None)
+
+    def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata, timeout_ms: float | None) -> None:
+        if not isinstance(group, ConsumerGroupMetadata):
+            group = ConsumerGroupMetadata(group)
+        checked = {TopicPartition(*where): _checked(offset) for where, offset in offsets.items()}
+        if checked:
+            self._call(Step.SEND_OFFSETS, timeout_ms, offsets=checked, group=group)
+
+    def prepare(self, timeout_ms: float | None) -> PreparedTransaction:
+        self._flush_staged()
+        prepared: Any = self._call(Step.PREPARE, timeout_ms)
+        assert isinstance(prepared, PreparedTransaction)
+        return prepared
+
+    def commit(self, timeout_ms: float | None) -> None:
+        self._flush_staged()
+        self._call(Step.COMMIT, timeout_ms)
+
+    def abort(self, timeout_ms: float | None) -> None:
+        self._flush_staged()
+        self._call(Step.ABORT, timeout_ms)
+
+    def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
+        if self._sender_thread.is_current:
+            raise IllegalStateError(f"{step.value} from a callback would wait for itself")
+        answer = self._submit(step, details)
+        self._sender_thread.wakeup()
+        try:
+            result = answer.wait(self._max_block_ms if timeout_ms is None else timeout_ms)
+        except KafkaTimeoutError:
+            raise
+        except Exception:
+            self._forget(answer)
+            raise
+        self._forget(answer)
+        return result
+
+    def _submit(self, step: Step, details: dict[str, Any]) -> Answer:
+        with self._lock:
+            unanswered = self._unanswered
+            if unanswered is not None and unanswered.step is step:
+                return unanswered
+            if unanswered is not None and (unanswered.step, step) != (Step.PREPARE, Step.ABORT):
+                raise IllegalStateError(
+                    f"{unanswered.step.value} has not been answered yet: call it again before {step.value}"
+                )
+            answer = Answer(step)
+            if step in _RESUMED:
+                self._unanswered = answer
+            self.manager.submit(Command(step, answer, **details))
+            return answer
+
+    def _forget(self, answer: Answer) -> None:
+        with self._lock:
+            if self._unanswered is answer:
+                self._unanswered = None
+
+    def _present_fence(self) -> Fence:
+        fence = self.manager.fence
+        assert fence is not None
+        return fence
+
+
+def _checked(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    if value.offset < 0:
+        raise ValueError(f"Invalid negative offset: {value.offset}")
+    return value
