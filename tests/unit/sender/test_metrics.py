@@ -1,0 +1,100 @@
+"""What the sender counts, seen through ``KafkaProducer.metrics``'s source."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import BrokerError, BufferExhaustedError
+from tests.unit.scripted_engine import Engine, Step
+
+
+def metrics(engine: Engine) -> dict[str, dict[str, float]]:
+    return engine.parts.accumulator.metrics.read(engine.clock.now())
+
+
+def test_a_request_and_its_batches_are_counted_by_topic_and_node():
+    engine = Engine(partitions=2)
+    engine.connect()
+    engine.append([b"a", b"b"], partition=0)
+    engine.append([b"c"], partition=1)
+    engine.spin()
+    found = metrics(engine)
+    assert found["producer-topic-metrics.t"]["record-send-total"] == 3
+    assert found["producer-metrics"]["records-per-request-avg"] == 3
+    assert found["producer-metrics"]["compression-rate-avg"] == 1
+    assert found["producer-metrics"]["requests-in-flight"] == 0
+    assert found["producer-node-metrics.node-0"]["request-latency-avg"] == 0
+    assert found["producer-metrics"]["buffer-available-bytes"] == engine.config.buffer_memory
+
+
+def test_the_size_of_a_batch_is_what_the_broker_gets_and_compression_is_seen():
+    engine = Engine(compression_type="zstd")
+    engine.connect()
+    engine.append([b"x" * 10_000])
+    engine.spin()
+    found = metrics(engine)["producer-metrics"]
+    assert found["batch-size-max"] < 500
+    assert found["compression-rate-avg"] == pytest.approx(found["batch-size-avg"] / 10_000, rel=0.05)
+
+
+def test_a_request_without_an_answer_yet_is_in_flight_and_its_latency_unknown():
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(hold=True))
+    engine.append([b"a"])
+    engine.spin()
+    assert metrics(engine)["producer-metrics"]["requests-in-flight"] == 1
+    engine.clock.advance(40)
+    engine.release_held()
+    engine.spin()
+    found = metrics(engine)["producer-metrics"]
+    assert found["requests-in-flight"] == 0
+    assert found["request-latency-max"] == 40
+
+
+def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time():
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(before={0: ErrorCode.not_leader_or_follower}))
+    engine.append([b"a", b"b"])
+    engine.settle()
+    found = metrics(engine)["producer-topic-metrics.t"]
+    assert (found["record-retry-total"], found["record-send-total"], found["record-error-total"]) == (2, 4, 0)
+
+
+def test_a_request_that_is_cut_off_has_ended_without_a_latency():
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(lose_answer=True))
+    engine.append([b"a"])
+    engine.settle()
+    found = metrics(engine)["producer-metrics"]
+    assert found["requests-in-flight"] == 0
+    assert found["record-retry-total"] == 1
+
+
+def test_records_that_fail_are_errors():
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(before={0: ErrorCode.topic_authorization_failed}))
+    engine.append([b"a", b"b", b"c"])
+    engine.settle()
+    with pytest.raises(BrokerError):
+        engine.receipt.wait(0)
+    assert metrics(engine)["producer-topic-metrics.t"]["record-error-total"] == 3
+
+
+def test_the_time_a_batch_waited_counts_from_its_creation():
+    engine = Engine(linger_ms=25)
+    engine.connect()
+    engine.append([b"a"])
+    engine.spin(25)
+    assert metrics(engine)["producer-metrics"]["record-queue-time-max"] == 25
+
+
+def test_waiting_for_memory_in_vain_is_counted():
+    engine = Engine(buffer_memory=20_000, max_block_ms=0, linger_ms=60_000)
+    engine.connect()
+    engine.append([b"x" * 7_000])
+    with pytest.raises(BufferExhaustedError):
+        engine.append([b"x" * 9_000])
+    assert metrics(engine)["producer-metrics"]["buffer-exhausted-total"] == 1

@@ -1,0 +1,154 @@
+import math
+
+import pytest
+
+from spark_kafka_sink.metrics import METRICS, Kind, NodeCounters, ProducerMetrics, TopicCounters
+
+PRODUCER = "producer-metrics"
+
+
+def one_request(metrics: ProducerMetrics, now: float, *, records: int = 10, size: int = 500, topic: str = "t") -> None:
+    metrics.request_sent(1, records, now)
+    metrics.batch_sent(topic, records, size, 1000, 5.0)
+    metrics.request_ended(1)
+    metrics.answered(1, 8.0, 0.0)
+
+
+def test_totals_and_averages_of_what_was_sent():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0, records=10, size=500)
+    one_request(metrics, 10, records=30, size=1000)
+    found = metrics.read(20)[PRODUCER]
+    assert found["record-send-total"] == 40
+    assert found["records-per-request-avg"] == 20
+    assert found["batch-size-avg"] == 750
+    assert found["batch-size-max"] == 1000
+    assert found["compression-rate-avg"] == 0.75
+    assert found["record-queue-time-avg"] == found["record-queue-time-max"] == 5
+    assert found["request-latency-avg"] == found["request-latency-max"] == 8
+    assert found["requests-in-flight"] == 0
+
+
+def test_each_topic_and_each_node_has_its_own_and_the_producer_the_sum():
+    metrics = ProducerMetrics()
+    metrics.request_sent(1, 5, 0)
+    metrics.batch_sent("a", 2, 100, 100, 1)
+    metrics.batch_sent("b", 3, 300, 100, 2)
+    metrics.request_sent(2, 4, 0)
+    metrics.batch_sent("b", 4, 500, 100, 9)
+    metrics.request_ended(2)
+    metrics.answered(2, 30, 0)
+    metrics.topic("a").retries += 2
+    metrics.topic("b").errors += 3
+    found = metrics.read(0)
+    assert found["producer-topic-metrics.a"]["record-send-total"] == 2
+    assert found["producer-topic-metrics.b"]["record-send-total"] == 7
+    assert found["producer-topic-metrics.b"]["byte-total"] == 800
+    assert found["producer-node-metrics.node-1"]["requests-in-flight"] == 1
+    assert found["producer-node-metrics.node-2"]["request-latency-max"] == 30
+    assert math.isnan(found["producer-node-metrics.node-1"]["request-latency-max"])
+    assert found[PRODUCER]["record-send-total"] == 9
+    assert found[PRODUCER]["record-queue-time-max"] == 9
+    assert found[PRODUCER]["record-retry-total"] == 2
+    assert found[PRODUCER]["record-error-total"] == 3
+    assert found[PRODUCER]["requests-in-flight"] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "seconds"),
+    [(0, 30), (10_000, 40), (29_999, 59.999), (30_000, 30), (59_999, 59.999)],
+)
+def test_a_rate_is_over_the_time_since_the_first_sample_and_one_more_while_that_is_not_whole(asked_at, seconds):
+    """``Rate.windowSize`` of kafka-clients with its two samples of 30 s."""
+    metrics = ProducerMetrics()
+    one_request(metrics, 0, records=600)
+    assert metrics.read(asked_at)[PRODUCER]["record-send-rate"] == pytest.approx(600 / seconds)
+
+
+def test_what_is_older_than_two_samples_no_longer_counts():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0, records=100, size=9000)
+    one_request(metrics, 31_000, records=10, size=500)
+    both = metrics.read(59_999)[PRODUCER]
+    assert both["record-send-rate"] == pytest.approx(110 / 59.999)
+    assert both["batch-size-max"] == 9000
+    one = metrics.read(61_000)[PRODUCER]
+    assert one["record-send-rate"] == pytest.approx(10 / 30)
+    assert one["batch-size-max"] == one["batch-size-avg"] == 500
+    none = metrics.read(91_000)[PRODUCER]
+    assert none["record-send-rate"] == 0
+    assert math.isnan(none["batch-size-max"])
+    assert math.isnan(none["batch-size-avg"])
+    assert none["record-send-total"] == 110
+
+
+def test_after_a_long_pause_a_new_sample_begins_with_nothing_of_the_old_ones():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0, records=100, size=9000)
+    one_request(metrics, 3_600_000, records=10, size=500)
+    found = metrics.read(3_600_000)[PRODUCER]
+    assert found["record-send-rate"] == pytest.approx(10 / 30)
+    assert found["batch-size-max"] == 500
+
+
+def test_only_the_last_two_samples_are_kept_while_sending_goes_on():
+    metrics = ProducerMetrics()
+    for second in range(0, 300, 1):
+        one_request(metrics, second * 1000.0, records=7)
+    assert metrics.read(299_000.0)[PRODUCER]["record-send-rate"] == pytest.approx(7, rel=0.05)
+
+
+def test_a_topic_that_comes_later_counts_from_nothing():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0)
+    one_request(metrics, 1000, records=60, topic="late")
+    assert metrics.read(30_000)["producer-topic-metrics.late"]["record-send-rate"] == pytest.approx(2)
+
+
+def test_waiting_for_memory_is_a_ratio_of_time():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0)
+    metrics.buffer.waited_s += 15
+    metrics.buffer.exhausted += 1
+    found = metrics.read(30_000)[PRODUCER]
+    assert found["bufferpool-wait-ratio"] == pytest.approx(0.5)
+    assert found["buffer-exhausted-total"] == 1
+
+
+def test_gauges_are_asked_when_they_are_read():
+    free = [5]
+    metrics = ProducerMetrics({"buffer-available-bytes": lambda: free[0]})
+    free[0] = 7
+    assert metrics.read(0)[PRODUCER]["buffer-available-bytes"] == 7
+
+
+def test_a_producer_that_has_sent_nothing_has_all_its_metrics():
+    found = ProducerMetrics().read(0)
+    assert list(found) == [PRODUCER]
+    assert set(found[PRODUCER]) == {metric.name for metric in METRICS if PRODUCER in metric.groups}
+    assert found[PRODUCER]["record-send-rate"] == 0
+    assert math.isnan(found[PRODUCER]["request-latency-avg"])
+
+
+def test_every_metric_counts_something_that_exists():
+    counted = {*TopicCounters.__dataclass_fields__, *NodeCounters.__dataclass_fields__, "waited_s", "exhausted"}
+    for metric in METRICS:
+        assert metric.kind is Kind.GAUGE or metric.of in counted, metric.name
+        assert (metric.per in counted) == (metric.kind in (Kind.AVERAGE, Kind.LARGEST, Kind.OPEN)), metric.name
+
+
+def test_open_metrics_has_every_value_in_families_with_labels():
+    metrics = ProducerMetrics({"buffer-total-bytes": lambda: 32})
+    one_request(metrics, 0, topic='odd "topic"')
+    lines = metrics.open_metrics("c\\1", 0).splitlines()
+    assert lines[-1] == "# EOF"
+    assert "# TYPE kafka_producer_record_send counter" in lines
+    assert 'kafka_producer_record_send_total{client_id="c\\\\1"} 10' in lines
+    assert 'kafka_producer_topic_record_send_total{client_id="c\\\\1",topic="odd \\"topic\\""} 10' in lines
+    assert 'kafka_producer_node_request_latency_avg{client_id="c\\\\1",node_id="1"} 8.0' in lines
+    assert "# TYPE kafka_producer_buffer_total_bytes gauge" in lines
+    assert 'kafka_producer_buffer_available_bytes{client_id="c\\\\1"} NaN' in lines
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+    samples = [line for line in lines if not line.startswith("#")]
+    assert len(samples) == sum(len(values) for values in metrics.read(0).values())
