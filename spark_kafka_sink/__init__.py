@@ -1,3 +1,33 @@
-"""A Kafka sink for PySpark, ``format("pykafka")``, on a Kafka producer engine of its own."""
+"""A Kafka sink for PySpark, ``format("pykafka")``, on a Kafka producer engine of its own.
+
+The engine is public too: ``from spark_kafka_sink import KafkaProducer, ProducerRecord``. Nothing is imported before it
+is asked for, so that a Spark driver that only looks the format up pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
+    from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
 __version__ = "0.1.0"
+
+__all__ = ["Delivery", "KafkaProducer", "ProducerRecord", "RecordMetadata", "SendReceipt"]
+
+_HOMES = {
+    "Delivery": "producer.receipt",
+    "KafkaProducer": "producer.producer",
+    "ProducerRecord": "producer.record",
+    "RecordMetadata": "producer.record",
+    "SendReceipt": "producer.receipt",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from random import Random
 from types import TracebackType
-from typing import Any
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -13,15 +13,15 @@ from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, Produ
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
+from spark_kafka_sink.producer.given_columns import Column, GivenColumns, record_columns
+from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
-
-Serialize = Callable[[str, Any], bytes | None]
-"""Topic and key or value → bytes (Java: ``Serializer.serialize``)."""
 
 
 class KafkaProducer:
@@ -34,14 +34,19 @@ class KafkaProducer:
     def __init__(
         self,
         config: ProducerConfig | Mapping[str, object],
-        key_serializer: Serialize | None = None,
-        value_serializer: Serialize | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
         self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+        self._interceptors = InterceptorChain(interceptors)
+        self._serializers = (key_serializer, value_serializer)
+        self._serialize_key = None if key_serializer is None else key_serializer.serialize
+        self._serialize_value = None if value_serializer is None else value_serializer.serialize
+        self._configure_serializers()
         transport = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
         self._parts = assemble(self.config, transport, SystemClock(), Random())
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
         self._closed = False
         self._parts.sender_thread.start()
 
@@ -54,14 +59,37 @@ class KafkaProducer:
         """
         if self._closed:
             self._check_open()
-        key = record.key if self._key_serializer is None else self._key_serializer(record.topic, record.key)
-        value = record.value if self._value_serializer is None else self._value_serializer(record.topic, record.value)
-        if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):
-            raise _not_bytes(key, value)
-        future = self._parts.staging.append(record, key, value)
+        if self._interceptors:
+            return self._send_intercepted(record, callback)
+        future = self._send(record)
         if callback is not None:
             future.when_settled(callback)
         return future
+
+    def send_columns(
+        self,
+        topic: str,
+        *,
+        key: Column = None,
+        value: Column = None,
+        headers: Column = None,
+        timestamp: Column = None,
+        partition: Column = None,
+    ) -> SendReceipt:
+        """Send rows of one topic as columns, at a fraction of what ``send`` costs; the receipt says where they are.
+
+        Columns are Arrow arrays, or what ``pyarrow.array`` takes (numpy arrays, lists), all of one length. ``key`` and
+        ``value``: strings or bytes. ``headers``: lists of (key, value) structs, or maps. ``timestamp``: Arrow
+        timestamps or epoch ms; null: now. ``partition``: null where the partitioner chooses. Serializers and
+        interceptors are not called. Waits and raises as ``append_columns``.
+        """
+        columns, partitions = record_columns(
+            GivenColumns(key, value, headers, timestamp, partition), self._parts.clock.epoch_ms()
+        )
+        receipt = SendReceipt()
+        if columns is not None:
+            self.append_columns(topic, columns, partitions, receipt)
+        return receipt
 
     def append_columns(
         self, topic: str, columns: RecordColumns, partitions: Partitions | None, receipt: SendReceipt
@@ -124,11 +152,17 @@ class KafkaProducer:
 
         ``close(0)`` fails whatever is incomplete at once. Closing twice is harmless.
         """
-        if not self._closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
+        was_closed = self._closed
+        if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
             self._parts.staging.flush()
         self._closed = True
         self._parts.accumulator.close()
         self._parts.sender_thread.close(timeout_ms)
+        if not was_closed:
+            for serializer in self._serializers:
+                if serializer is not None:
+                    serializer.close()
+            self._interceptors.close()
 
     def __enter__(self) -> KafkaProducer:
         return self
@@ -137,6 +171,43 @@ class KafkaProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(0.0 if error is not None else NO_DEADLINE)
+
+    def _send(self, record: ProducerRecord) -> RecordFuture:
+        key, value = record.key, record.value
+        if self._serialize_key is not None or self._serialize_value is not None:
+            if record.topic not in self._parts.metadata.snapshot.topics:
+                self.partitions_for(record.topic)
+            key = key if self._serialize_key is None else self._serialize_key(record.topic, key)
+            value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
+        if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):
+            raise _not_bytes(key, value)
+        return self._parts.staging.append(record, key, value)
+
+    def _send_intercepted(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
+        record = self._interceptors.on_send(record)
+        try:
+            future = self._send(record)
+        except Exception as error:
+            self._interceptors.on_send_error(record, error)
+            raise
+
+        def acknowledged(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            if metadata is not None:
+                self._interceptors.on_acknowledgement(metadata, None)
+            elif error is not None:
+                self._interceptors.on_send_error(record, error)
+            if callback is not None:
+                callback(metadata, error)
+
+        future.when_settled(acknowledged)
+        return future
+
+    def _configure_serializers(self) -> None:
+        given = {field.name.replace("_", "."): getattr(self.config, field.name) for field in fields(self.config)}
+        for is_key, serializer in zip((True, False), self._serializers, strict=True):
+            if serializer is not None:
+                serializer.configure(given, is_key)
+        self._interceptors.configure(given)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,0 +1,207 @@
+"""``KafkaProducer`` as its users see it, on an in-process broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import (
+    ConfigError,
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t", partitions=2)
+    return kafka_test_broker
+
+
+@pytest.fixture
+def producer(broker):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        yield producer
+
+
+def sender_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("pykafka-sender")}
+
+
+def test_send_flush_and_read_back(broker, producer):
+    future = producer.send(ProducerRecord("t", b"value", b"key", headers=[("h", b"1")]))
+    producer.flush()
+    (record,) = broker.topic("t").records()
+    assert (record.key, record.value, record.partition) == (b"key", b"value", future.result(0).partition)
+
+
+def test_serializers_turn_objects_into_bytes(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers}
+    with KafkaProducer(options, key_serializer=StringSerializer(), value_serializer=JsonSerializer()) as producer:
+        producer.send(ProducerRecord("t", {"a": 1}, "ü"))
+    (record,) = broker.topic("t").records()
+    assert (record.key, record.value) == ("ü".encode(), b'{"a":1}')
+
+
+def test_without_a_serializer_only_bytes_are_taken(producer):
+    with pytest.raises(
+        InvalidRecordError, match="The value must be bytes or None, not str. Give the producer a value_"
+    ):
+        producer.send(ProducerRecord("t", "text"))
+    with pytest.raises(InvalidRecordError, match="The key must be bytes or None, not int. Give the producer a key_ser"):
+        producer.send(ProducerRecord("t", b"v", 5))
+
+
+def test_interceptors_see_records_on_the_way_out_and_back(broker):
+    class Upper(ProducerInterceptor):
+        def on_send(self, record):
+            return ProducerRecord(record.topic, record.value.upper(), record.key)
+
+    class Seen(ProducerInterceptor):
+        def __init__(self):
+            self.acknowledged = []
+
+        def on_acknowledgement(self, metadata, error):
+            self.acknowledged.append((metadata.topic, metadata.offset, error))
+
+    seen = Seen()
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[Upper(), seen]) as producer:
+        producer.send(ProducerRecord("t", b"loud")).result(5)
+        with pytest.raises(InvalidRecordError):
+            producer.send(ProducerRecord("t", b"x", 7))
+    assert broker.topic("t").values() == [b"LOUD"]
+    assert seen.acknowledged[0] == ("t", 0, None)
+    assert isinstance(seen.acknowledged[1][2], InvalidRecordError)
+
+
+def test_columns_in_one_call(broker, producer):
+    receipt = producer.send_columns(
+        "t",
+        key=pa.array(["a", None, "c"]),
+        value=np.array([b"1", b"2", b"3"]),
+        partition=pa.array([1, 1, None], pa.int64()),
+        timestamp=pa.array([5, None, 7]),
+        headers=pa.array([[{"key": "h", "value": b"x"}], None, []]),
+    )
+    producer.flush()
+    receipt.wait(0)
+    records = broker.topic("t").records()
+    assert {(r.key, r.value) for r in records} == {(b"a", b"1"), (None, b"2"), (b"c", b"3")}
+    assert {r.partition for r in records if r.value in (b"1", b"2")} == {1}
+    assert {r.timestamp for r in records} >= {5, 7}
+    assert sum(delivery.count for delivery in receipt.deliveries.values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"key": ["a"], "value": ["1", "2"]}, "must be of one length"),
+        ({"value": ["1"], "partition": [-3]}, "Invalid partition: -3"),
+        ({"value": [1]}, "cannot write a column of type int64 as bytes"),
+        ({"partition": [1]}, "Give at least one of key, value"),
+    ],
+)
+def test_columns_that_cannot_be_sent_are_refused(producer, columns, text):
+    with pytest.raises(InvalidRecordError, match=text):
+        producer.send_columns("t", **columns)
+
+
+def test_close_delivers_what_was_sent(broker):
+    producer = KafkaProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
+    )
+    futures = [producer.send(ProducerRecord("t", b"%d" % number)) for number in range(100)]
+    producer.close()
+    assert len(broker.topic("t").records()) == 100
+    assert all(future.done() for future in futures)
+
+
+def test_close_0_fails_what_is_incomplete_at_once(broker):
+    producer = KafkaProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
+    )
+    future = producer.send(ProducerRecord("t", b"v"))
+    started = time.monotonic()
+    producer.close(0)
+    assert time.monotonic() - started < 2
+    with pytest.raises(ProducerClosedError):
+        future.result(1)
+
+
+def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.close()
+    producer.close()
+    for use in (lambda: producer.send(ProducerRecord("t", b"v")), producer.flush, lambda: producer.partitions_for("t")):
+        with pytest.raises(ProducerClosedError):
+            use()
+
+
+def test_a_closed_producer_leaves_no_thread(broker):
+    before = sender_threads()
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.send(ProducerRecord("t", b"v")).result(5)
+    assert sender_threads() - before
+    producer.close()
+    assert sender_threads() == before
+
+
+def test_flush_from_a_callback_is_refused(producer):
+    raised = []
+
+    def callback(metadata, error):
+        try:
+            producer.flush()
+        except IllegalStateError as refusal:
+            raised.append(refusal)
+
+    producer.send(ProducerRecord("t", b"v"), callback)
+    producer.flush()
+    assert len(raised) == 1
+
+
+def test_partitions_for_asks_the_cluster(producer):
+    assert producer.partitions_for("t") == 2
+
+
+def test_an_unreachable_broker_is_one_clear_error_within_max_block_ms():
+    started = time.monotonic()
+    with (
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}) as producer,
+        pytest.raises(KafkaTimeoutError, match=r"Topic t not present in metadata after 300 ms.*127.0.0.1:1"),
+    ):
+        producer.send(ProducerRecord("t", b"v"))
+    assert time.monotonic() - started < 3
+
+
+def test_all_faults_of_a_configuration_in_one_error():
+    with pytest.raises(ConfigError) as caught:
+        KafkaProducer({"bootstrap.servers": "x", "linger.mss": 5, "acks": "some"})
+    assert len(caught.value.faults) == 3
+
+
+def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):
+    def send(name: int) -> None:
+        for number in range(500):
+            producer.send(ProducerRecord("t", b"%d:%d" % (name, number), partition=0))
+
+    threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush()
+    values = [tuple(map(int, value.split(b":"))) for value in broker.topic("t").values(0)]
+    assert len(values) == 2000
+    for name in range(4):
+        numbers = [number for thread, number in values if thread == name]
+        assert numbers == sorted(numbers)
