@@ -1,7 +1,8 @@
-"""Writes the option tables into the documentation.
+"""Writes the tables of options and metrics into the documentation.
 
-``python -m spark_kafka_sink.spark.document README.md docs/options.md`` fills what stands between the markers of a page:
-``<!-- options:sink -->`` (the sink's own) or ``<!-- options:kafka -->`` (Kafka's), and ``<!-- options:end -->``.
+``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` fills what stands between the
+markers of a page: ``<!-- options:sink -->`` (the sink's own), ``<!-- options:kafka -->`` (Kafka's) or
+``<!-- options:metrics -->``, and ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 from spark_kafka_sink.config.document import markdown_table, option_rows, producer_options
+from spark_kafka_sink.metrics import metric_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
@@ -21,7 +23,12 @@ def sink_options() -> str:
     return markdown_table(*option_rows(SINK_OPTIONS))
 
 
-_TABLES = {"sink": sink_options, "kafka": producer_options}
+def metrics() -> str:
+    """The producer's metrics as a Markdown table."""
+    return markdown_table(*metric_rows())
+
+
+_TABLES = {"sink": sink_options, "kafka": producer_options, "metrics": metrics}
 
 
 def filled(page: str) -> str:

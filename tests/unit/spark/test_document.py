@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.metrics import METRICS
 from spark_kafka_sink.spark.document import filled
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-REFRESH = "run: python -m spark_kafka_sink.spark.document README.md docs/options.md"
+PAGES = ["README.md", "docs/options.md", "docs/metrics.md"]
+REFRESH = f"run: python -m spark_kafka_sink.spark.document {' '.join(PAGES)}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/options.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_page_is_fresh(page):
     text = (ROOT / page).read_text()
     assert filled(text) == text, REFRESH
@@ -22,6 +24,11 @@ def test_every_option_is_documented():
     text = (ROOT / "docs/options.md").read_text()
     names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS)]
     assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_every_metric_is_documented():
+    text = (ROOT / "docs/metrics.md").read_text()
+    assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in text] == []
 
 
 def test_a_stale_block_is_replaced_and_the_rest_left():
