@@ -54,4 +54,5 @@ def _sealed(
         codec=whole.codec,
         payload=payload,
         size=HEADER_SIZE + len(payload[0]),
+        plain_size=HEADER_SIZE + len(encoded.data),
     )
