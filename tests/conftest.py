@@ -1,9 +1,10 @@
-"""What every test may rely on: a Java, and Spark's Python workers on this very interpreter."""
+"""What every test may rely on: a Java, and one Spark session with its Python workers on this very interpreter."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from spark_kafka_sink.testing.java import java_environment
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
+ROOT = Path(__file__).parents[1]
 JVM_FIXTURES = {"local_kafka", "spark"}
 
 
@@ -28,3 +30,25 @@ def java_home(request: pytest.FixtureRequest) -> None:
     """JAVA_HOME for Spark where Java is not on the PATH. Only when some test needs it."""
     if any(item.get_closest_marker("jvm") for item in request.session.items):
         os.environ.update(java_environment())
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from pyspark.sql import SparkSession  # takes a second, which tests without Spark need not pay
+
+    # Spark's Python processes find the package as this one does, installed or not.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    # A task may fail once: [cores, attempts].
+    builder = SparkSession.builder.master("local[2,2]").appName("tests")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.pollingDelay": "5ms",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
