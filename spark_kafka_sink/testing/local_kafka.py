@@ -196,9 +196,14 @@ class LocalKafka:
                 return folder
         raise LocalKafkaError(f"No node has a replica of {topic}-{partition}.")
 
-    def dump_log_segments(self, topic: str, partition: int, node: int | None = None) -> str:
-        """What Kafka's own ``DumpLogSegments --deep-iteration`` prints of all segments; it decodes every record."""
-        segments = sorted(str(segment) for segment in self.log_dir(topic, partition, node).glob("*.log"))
+    def dump_log_segments(self, topic: str, partition: int | None = None, node: int | None = None) -> str:
+        """What Kafka's own ``DumpLogSegments --deep-iteration`` prints of all segments; it decodes every record.
+
+        Of every partition, one after the other, when none is given.
+        """
+        every = range(len(self._partitions(self._answering()[0], topic))) if partition is None else [partition]
+        folders = [self.log_dir(topic, each, node) for each in every]
+        segments = [str(segment) for folder in folders for segment in sorted(folder.glob("*.log"))]
         with zipfile.ZipFile(self._jars / f"kafka-tools-{self.version}.jar") as tools:
             moved = "org/apache/kafka/tools/DumpLogSegments.class" in tools.namelist()
         main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
