@@ -1,7 +1,6 @@
 """What the sink writes is what every other client of Kafka reads: each codec, batch and streaming, keys and none."""
 
 import re
-from collections import Counter
 from functools import cache
 
 import confluent_kafka
