@@ -25,6 +25,7 @@ from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE
 
 NEVER = float("inf")
+_LAG_MS = 1_000.0  # a batch that waits longer than it should by this is taken to wait for more
 _LONGEST_WAIT_MS = 60_000.0  # an infinite deadline is waited for in pieces a lock's timeout can hold
 
 
@@ -92,7 +93,7 @@ class RecordAccumulator:
             def open_batch(queue: PartitionQueue, timestamp: int) -> OpenBatch:
                 return self._open(queue, now, rows.limit, timestamp)
 
-            claim = Claim(topic, open_batch)
+            claim = Claim(topic, open_batch, now - self._config.linger_ms - _LAG_MS)
             for run in rows.runs:
                 claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows)
         return claim

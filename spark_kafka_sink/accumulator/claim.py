@@ -62,20 +62,24 @@ class Claim:
     """The batches in one caller's hands: ``segments`` in row order, ``filled`` the batches that take no further row.
 
     ``open_batch(queue, timestamp)`` makes a new one; ``before`` is what an already open batch was (count, size),
-    ``opened`` which ones are new: what giving back undoes.
+    ``opened`` which ones are new: what giving back undoes. ``lagging`` partitions will not be sent soon.
     """
 
     topic: str
     open_batch: Callable[[PartitionQueue, int], OpenBatch]
+    lag_since: float
     segments: list[Segment] = field(default_factory=list)
     filled: list[OpenBatch] = field(default_factory=list)
     opened: list[tuple[PartitionQueue, OpenBatch]] = field(default_factory=list)
     before: list[tuple[OpenBatch, int, int]] = field(default_factory=list)
+    lagging: set[int] = field(default_factory=set)
     _tails: dict[int, OpenBatch] = field(default_factory=dict)
 
     def take(self, queue: PartitionQueue, run: Run, rows: RowSizes) -> None:
         """Cut one run into the queue's open batch and as many new ones as it needs. Under the accumulator's lock."""
         partition, row, end = run
+        if queue.lags(self.lag_since):
+            self.lagging.add(partition)
         batch = self._tails.pop(partition, None) or self._claim_tail(queue, rows)
         cumulative = rows.cumulative
         while row < end:

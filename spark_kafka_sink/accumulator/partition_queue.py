@@ -50,6 +50,14 @@ class PartitionQueue:
             return False
         return head.sealed is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
 
+    def lags(self, since: float) -> bool:
+        """Whether its batches will wait: muted, leaderless, or one created before ``since`` still has to go."""
+        return (
+            self.admission is not Admission.ALL
+            or self.leader == NO_LEADER
+            or (bool(self.batches) and self.batches[0].created < since)
+        )
+
     def open_tail(self) -> OpenBatch | None:
         """The batch that the next rows go to, if it takes any: unsealed and in nobody else's hands."""
         if not self.batches:

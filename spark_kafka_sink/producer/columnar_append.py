@@ -315,7 +315,8 @@ def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
 def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners) -> int:
     """Give each batch its bytes; says how many bytes of memory are kept for that.
 
-    A filled batch keeps a slice of the encoded rows, an open one a copy: a slice pins all of them while it waits.
+    A filled batch keeps a slice of the encoded rows. A slice pins all of them while it waits, so what is not about to
+    be sent is copied: open batches, and those of a partition that lags.
     """
     data, starts = encoded
     hold = Hold(len(data))
@@ -325,7 +326,7 @@ def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners
     for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
         records = data[starts[start] : starts[end]]
         memory = batch.completion.memory
-        if not batch.filled:
+        if not batch.filled or batch.partition.partition in claim.lagging:
             batch.segments.append(bytes(records))
             memory.own += len(records)
             copied += len(records)

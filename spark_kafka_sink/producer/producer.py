@@ -9,7 +9,7 @@ from types import TracebackType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
@@ -19,12 +19,13 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
+from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
 
 
-class KafkaProducer:
+class KafkaProducer(TransactionalProducer):
     """A Kafka producer: rows are batched per partition and sent by a thread of its own. Safe to use from many threads.
 
     ``config`` has Kafka's own dotted names (``bootstrap.servers``, ``linger.ms``, …), values native or text; raises
@@ -48,6 +49,9 @@ class KafkaProducer:
         transport = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
         self._parts = assemble(self.config, transport, SystemClock(), Random())
         self._closed = False
+        self._transactions = self._parts.transactions
+        # What makes `send` look closer: a transaction may not be open, or the producer may be closed.
+        self._guarded = self._transactions is not None
         self._parts.sender_thread.start()
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
@@ -57,8 +61,8 @@ class KafkaProducer:
         it raises is logged. Waits for metadata and memory, each up to max.block.ms. Raises ``KafkaTimeoutError``,
         ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
         """
-        if self._closed:
-            self._check_open()
+        if self._guarded:
+            self._check_may_append()
         if self._interceptors:
             return self._send_intercepted(record, callback)
         future = self._send(record)
@@ -101,8 +105,12 @@ class KafkaProducer:
         for a row before anything of these columns is appended, ``KafkaTimeoutError`` when a wait is over, and the
         receipt's error as soon as an earlier batch of it has failed.
         """
-        self._check_open()
-        self._parts.appender.append(topic, columns, partitions, receipt)
+        self._check_may_append()
+        try:
+            self._parts.appender.append(topic, columns, partitions, receipt)
+        except KafkaError as error:
+            self._records_lost(error)
+            raise
 
     def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
@@ -155,7 +163,7 @@ class KafkaProducer:
         was_closed = self._closed
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
             self._parts.staging.flush()
-        self._closed = True
+        self._closed = self._guarded = True
         self._parts.accumulator.close()
         self._parts.sender_thread.close(timeout_ms)
         if not was_closed:
@@ -181,7 +189,11 @@ class KafkaProducer:
             value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
         if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):
             raise _not_bytes(key, value)
-        return self._parts.staging.append(record, key, value)
+        try:
+            return self._parts.staging.append(record, key, value)
+        except KafkaError as error:
+            self._records_lost(error)
+            raise
 
     def _send_intercepted(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
         record = self._interceptors.on_send(record)

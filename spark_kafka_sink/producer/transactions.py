@@ -25,6 +25,82 @@ _RESUMED = frozenset({Step.INIT, Step.PREPARE, Step.COMMIT, Step.ABORT})
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
+class TransactionalProducer:
+    """The transactional half of ``KafkaProducer``, for which ``transactional.id`` must be given (KIP-98, KIP-890).
+
+    ``timeout_ms`` None is max.block.ms. Every call raises ``IllegalStateError`` when the state does not allow it,
+    ``TransactionAbortableError`` when the open transaction has failed, ``ProducerFencedError`` or another error of the
+    broker's when the producer has failed for good, and ``KafkaTimeoutError`` when its time is up; the same call again
+    then goes on waiting.
+    """
+
+    _transactions: ProducerTransactions | None
+
+    def init_transactions(self, timeout_ms: float | None = None) -> Fence:
+        """Fence whoever else has this transactional id, abort what they left open, get producer id and epoch."""
+        return self._transactional().init(timeout_ms)
+
+    def adopt(self, fence: Fence) -> None:
+        """Instead of ``init_transactions``: write on under a fence taken elsewhere, by another process perhaps.
+
+        Nothing is asked of the broker: it tells with the first transaction whether the fence still stands. A fence may
+        be adopted once, by a producer whose transactional.id it names.
+        """
+        self._transactional().adopt(fence)
+
+    def begin_transaction(self) -> None:
+        """From here on records may be sent, until the transaction is prepared, committed or aborted."""
+        self._transactional().begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Offsets, group: str | ConsumerGroupMetadata, timeout_ms: float | None = None
+    ) -> None:
+        """Commit a consumer's offsets with the transaction.
+
+        ``offsets``: (topic, partition) → offset of the next record to read, or ``OffsetAndMetadata``. ``group``: the
+        group's id, or with the member's ``ConsumerGroupMetadata`` also a fence against zombies of it (KIP-447).
+        """
+        self._transactional().send_offsets(offsets, group, timeout_ms)
+
+    def commit_transaction(self, timeout_ms: float | None = None) -> None:
+        """Send what is left, wait for every batch, commit."""
+        self._transactional().commit(timeout_ms)
+
+    def abort_transaction(self, timeout_ms: float | None = None) -> None:
+        """Drop what is not sent yet (its futures fail with ``TransactionAbortedError``), wait for the rest, abort."""
+        self._transactional().abort(timeout_ms)
+
+    def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:
+        """Send what is left, wait for every batch, leave the transaction open for whoever ends it.
+
+        Afterwards this producer may only be closed, which leaves it open, or end it itself.
+        """
+        return self._transactional().prepare(timeout_ms)
+
+    @property
+    def fence(self) -> Fence | None:
+        """Under what the next transaction is written: with protocol v2 each end gives another epoch."""
+        return self._transactional().manager.fence
+
+    def _check_may_append(self) -> None:
+        self._check_open()
+        if self._transactions is not None:
+            self._transactions.manager.check_in_transaction()
+
+    def _records_lost(self, error: Exception) -> None:
+        if self._transactions is not None:
+            self._transactions.manager.records_lost(error)
+
+    def _transactional(self) -> ProducerTransactions:
+        self._check_open()
+        if self._transactions is None:
+            raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
+        return self._transactions
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+
 class Answer:
     """Implements ``CommandListener``: one answer, brought by the sender thread, read by the caller."""
 
@@ -48,12 +124,7 @@ class Answer:
 
 
 class ProducerTransactions:
-    """Turns calls into commands for the sender thread. ``timeout_ms`` None: max.block.ms.
-
-    Every call raises ``IllegalStateError`` when the state does not allow it, ``TransactionAbortableError`` when the
-    open transaction has failed, ``ProducerFencedError`` or another ``BrokerError`` when the producer has failed for
-    good, and ``KafkaTimeoutError`` when its time is up.
-    """
+    """Turns calls into commands for the sender thread."""
 
     def __init__(
         self,
