@@ -158,7 +158,9 @@ class Sender:
                 if not batches:
                     break
                 if parts.transactions is not None:
-                    batches = parts.transactions.admit(batches)
+                    drained, batches = batches, parts.transactions.admit(batches)
+                    if len(batches) < len(drained):
+                        wake_at = now  # the next turn asks for the partitions of those that were put back
                     if not batches:
                         continue
                 self._request(node_id, [self._stamp(batch) for batch in batches], now)
