@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class KafkaError(Exception):
@@ -48,6 +48,22 @@ class SerializationError(KafkaError, ValueError):
 
 class RecordTooLargeError(InvalidRecordError):
     """A record over ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
+
+
+class FailedToSendError(KafkaError):
+    """Records that a synchronous ``send`` gave up (Kafka 0.8: ``FailedToSendMessageException``).
+
+    ``errors``: what each of them failed with last, by its place in the call; ``delivered``: the metadata of those that
+    are in the log all the same. Records in neither were not tried any more.
+    """
+
+    def __init__(self, message: str, errors: Mapping[int, Exception], delivered: Mapping[int, object]) -> None:
+        super().__init__(message)
+        self.errors = dict(errors)
+        self.delivered = dict(delivered)
+
+    def __reduce__(self) -> tuple[type[FailedToSendError], tuple[str, dict[int, Exception], dict[int, object]]]:
+        return type(self), (str(self), self.errors, self.delivered)
 
 
 class CorruptRecordError(KafkaError, ValueError):

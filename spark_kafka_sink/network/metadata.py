@@ -133,6 +133,11 @@ class Metadata:
             self._closed = error
             self._end_round()
 
+    @property
+    def round(self) -> int:
+        """Grows with each round that ends: tells whoever turns the network by hand that there is news."""
+        return self._round
+
     def request_update(self) -> None:
         """What is known is out of date: ask again for all topics as soon as the backoff allows."""
         with self._changed:
