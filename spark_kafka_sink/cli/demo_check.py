@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.cli.demo_flights import KeyAndValue
 
 DEADLINE_S = 30.0
-_POLL_S = 1.0
+_POLL_S = 0.1
 _AT_ONCE = 10_000
 _QUIET = {"log_level": 0}
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-# The last line of a Python traceback, and the lines that belong to it until Spark's own text goes on.
+# A Python traceback: indented lines, then the error, whose text goes on until Spark's own begins.
 _RAISED = re.compile(
-    r"^Traceback \(most recent call last\):\n(?:^ .*\n|^\n)+"
-    r"(?:[a-z]\w*\.)*(?P<kind>[A-Z]\w*)(?:: (?P<text>.*?))?(?=\n SQLSTATE: |\n\tat |\n=== |\n\n|\Z)",
-    re.DOTALL | re.MULTILINE,
+    r"Traceback \(most recent call last\):\n(?: [^\n]*\n|\n)+"
+    r"(?P<package>(?:[a-z]\w*\.)*)(?P<kind>\w+)(?:: (?P<text>.*?))?(?=\n SQLSTATE: |\n\tat |\n=== |\n\n|\Z)",
+    re.DOTALL,
 )
 _JVM_STACK = re.compile(r"\n\tat |\n\nJVM stacktrace")
-_OUR_ERRORS = "spark_kafka_sink."
 
 
 def reason(error: BaseException) -> str:
@@ -24,5 +23,5 @@ def reason(error: BaseException) -> str:
     if not raised:
         return _JVM_STACK.split(text, maxsplit=1)[0].strip()
     last = raised[-1]
-    ours = text[last.start() : last.end()].rpartition("\n")[2].startswith(_OUR_ERRORS)
-    return last["text"] if ours and last["text"] else f"{last['kind']}: {last['text'] or ''}".strip(": ")
+    said = (last["text"] or "").strip()
+    return said if said and last["package"].startswith("spark_kafka_sink.") else f"{last['kind']}: {said}".strip(": ")

@@ -1,0 +1,43 @@
+"""Writes what any Spark source holds to Kafka, once. ``--help`` shows how."""
+
+from __future__ import annotations
+
+import sys
+
+from spark_kafka_sink.cli import job
+
+DESCRIPTION = """\
+Writes what a Spark source holds to Kafka with format("pykafka"), once, and ends when every row is
+acknowledged.
+
+Each row is one record. Its columns: value (required), key, topic, partition, headers, and the one
+that the sink option timestampColumn names. --key, --value and --column make them out of the
+source's columns."""
+
+EXAMPLES = """\
+examples:
+  spark-submit jobs/batch_to_kafka.py --source-format parquet --path orders.parquet \\
+      --key "cast(customer AS STRING)" --value "to_json(struct(*))" \\
+      --sink-option kafka.bootstrap.servers=broker:9092 --sink-option topic=orders
+
+  a table of another database, the producer's options in a file:
+  spark-submit --packages org.postgresql:postgresql:42.7.7 jobs/batch_to_kafka.py --source-format jdbc \\
+      --source-option url=jdbc:postgresql://db/shop --source-option dbtable=orders \\
+      --key id --value "to_json(struct(*))" --column "timestamp=updated_at" \\
+      --producer-config conf/producer.properties --sink-option topic=orders \\
+      --sink-option timestampColumn=timestamp
+
+A task that Spark runs again writes its rows again: every row arrives at least once. On a cluster
+every Python worker needs the package spark-kafka-sink: docs/deploy.md."""
+
+
+def main() -> None:
+    arguments = job.parser(DESCRIPTION, EXAMPLES).parse_args()
+    options = job.sink_options(arguments)
+    with job.session("batch_to_kafka") as spark:
+        rows = job.load(spark.read, arguments)
+        rows.write.format("pykafka").options(**options).mode("append").save()
+
+
+if __name__ == "__main__":
+    sys.exit(job.exit_code(main))

@@ -1,0 +1,44 @@
+import re
+from pathlib import Path
+
+from spark_kafka_sink.cli.properties import read_properties
+from spark_kafka_sink.config import ProducerConfig
+
+SAMPLE = Path(__file__).parents[3] / "conf" / "producer.properties"
+DEFAULT = re.compile(r"^#([a-z.]+)=(.*)$", re.MULTILINE)
+
+
+def properties(tmp_path, text):
+    file = tmp_path / "some.properties"
+    file.write_bytes(text)
+    return read_properties(file)
+
+
+def test_the_separators_comments_and_blanks_of_java(tmp_path):
+    text = b"# comment\n! comment\n\na=1\n b : 2 \nc 3\nd=\ne\nf==x=y:z\r\ng=caf\xe9"
+    assert properties(tmp_path, text) == {
+        "a": "1", "b": "2 ", "c": "3", "d": "", "e": "", "f": "=x=y:z", "g": "café",
+    }  # fmt: skip
+
+
+def test_a_backslash_escapes_or_goes_on_with_the_next_line(tmp_path):
+    text = rb"""a\:b\=c=x\ty
+servers=one:9092,\
+        two:9092
+unicode=\u00e9\\
+last=ends\
+"""
+    assert properties(tmp_path, text) == {
+        "a:b=c": "x\ty", "servers": "one:9092,two:9092", "unicode": "é\\", "last": "ends",
+    }  # fmt: skip
+
+
+def test_the_last_of_two_counts(tmp_path):
+    assert properties(tmp_path, b"acks=1\nacks=all") == {"acks": "all"}
+
+
+def test_the_sample_is_valid_and_shows_the_defaults():
+    given = read_properties(SAMPLE)
+    shown = dict(DEFAULT.findall(SAMPLE.read_text()))
+    assert len(shown) > 8
+    assert ProducerConfig.parse(given | shown) == ProducerConfig.parse(given)
