@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersion
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import camel_case
 from spark_kafka_sink.network.requests import Response, kio_request
 from spark_kafka_sink.sender.transactions.verdicts import Fate, fate
 from spark_kafka_sink.sender.verdicts import broker_error
@@ -266,7 +267,9 @@ class CoordinatorCalls:
         self._find_attempts = 0
         worst = max(call.codes(response.body), key=lambda each: fate(call.api, each.code), default=None)
         if worst is None:
-            self._retry(call, Fate.RETRY, NetworkError(f"{call.api} was answered for nothing that was asked"), at)
+            self._retry(
+                call, Fate.RETRY, NetworkError(f"{camel_case(call.api)} was answered for nothing that was asked"), at
+            )
             return
         what = fate(call.api, worst.code)
         if what is Fate.DONE:

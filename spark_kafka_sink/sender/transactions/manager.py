@@ -14,7 +14,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, OpenBatch, ProducerIdentity
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.accumulator.partition_queue import Admission, QueuedBatch
 from spark_kafka_sink.errors import (
     BrokerError,
@@ -32,6 +32,7 @@ from spark_kafka_sink.sender.transactions import messages
 from spark_kafka_sink.sender.transactions.calls import CallEnd, CoordinatorCalls
 from spark_kafka_sink.sender.transactions.commands import Command
 from spark_kafka_sink.sender.transactions.messages import Subject
+from spark_kafka_sink.sender.transactions.partitions import TransactionPartitions
 from spark_kafka_sink.sender.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
 from spark_kafka_sink.sender.transactions.values import (
     END_TXN_V1,
@@ -39,14 +40,12 @@ from spark_kafka_sink.sender.transactions.values import (
     Fence,
     PreparedTransaction,
 )
-from spark_kafka_sink.sender.transactions.verdicts import FATAL_IN_PRODUCE, Fate
+from spark_kafka_sink.sender.transactions.verdicts import FATAL_IN_PRODUCE, FEATURE, Fate
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 PRODUCE_V1: Final = (9, 11)
 """From version 12 on Produce adds partitions to the transaction by itself (KIP-890)."""
-
-FEATURE: Final = "transaction.version"
 
 
 class TransactionManager:
@@ -76,9 +75,7 @@ class TransactionManager:
         self._pending: Command | None = None
         self._sending_offsets: dict[Command, None] = {}
         self._flushing = False
-        self._partitions: set[TopicPartition] = set()
-        self._to_add: dict[TopicPartition, None] = {}
-        self._adding = False
+        self._partitions = TransactionPartitions(accumulator)
         self._started = False
         self._confirmed = False
         self._v2 = False
@@ -130,8 +127,8 @@ class TransactionManager:
 
     def advance(self, now: float) -> float:
         """Go on with what is under way; says when time alone will make a difference (monotonic ms)."""
-        if self._to_add and not self._adding and self.state in SENDING:
-            self._add_partitions()
+        if self.state in SENDING and (partitions := self._partitions.ask()):
+            self._add_partitions(partitions)
         if self._flushing and not (
             self._calls.busy or self._accumulator.has_incomplete or self._sequences.any_in_flight
         ):
@@ -139,21 +136,11 @@ class TransactionManager:
         return self._calls.advance(now) if self._calls.busy else NEVER
 
     def admit(self, batches: Sequence[QueuedBatch]) -> list[QueuedBatch]:
-        """Those of the drained batches whose partitions are in the transaction; the others go back to their queues.
-
-        With the second protocol Produce adds its partitions itself, so all of them may go.
-        """
+        """Those of the drained batches that may go now: with the second protocol all, Produce adds their partitions."""
         if self._v2:
             self._started = True
             return list(batches)
-        admitted = []
-        for batch in batches:
-            if isinstance(batch, OpenBatch) and batch.partition not in self._partitions:
-                self._to_add[batch.partition] = None
-                self._accumulator.put_back(batch)
-            else:
-                admitted.append(batch)
-        return admitted
+        return self._partitions.admit(batches)
 
     def batch_failed(self, error: Exception) -> None:
         """A batch was given up: its transaction must not be committed."""
@@ -223,7 +210,6 @@ class TransactionManager:
         self._move(command.step)
 
     def _begin(self, command: Command) -> None:
-        self._partitions.clear()
         self._started = self._confirmed = False
         node = self._calls.coordinator(messages.transaction_key(self._transactional_id))
         if node is not None:
@@ -278,21 +264,15 @@ class TransactionManager:
         self._move(Step.INITIALIZED)
         self._answer(self.fence, None)
 
-    def _add_partitions(self) -> None:
-        asked = [*self._to_add]
-
+    def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         def added(end: CallEnd) -> None:
-            self._adding = False
             self._judge(end)
             if end.error is None:
                 self._confirmed = True
-                for partition in asked:
-                    del self._to_add[partition]
-                    self._partitions.add(partition)
-                    self._accumulator.admit(partition, Admission.ALL)
+                self._partitions.added(partitions)
 
-        self._adding = self._started = True
-        self._calls.start(messages.add_partitions(self._subject, asked, added))
+        self._started = True
+        self._calls.start(messages.add_partitions(self._subject, partitions, added))
 
     def _flushed(self) -> None:
         """No batch is incomplete and no call under way: PREPARING, COMMITTING or ABORTING can come to its end."""
@@ -364,9 +344,9 @@ class TransactionManager:
 
     def _readmit(self) -> None:
         """What was muted for this transaction's sake may go in the next."""
-        for partition in {*self._to_add, *self._sequences.out_of_step()}:
+        self._partitions.clear()
+        for partition in self._sequences.out_of_step():
             self._accumulator.admit(partition, Admission.ALL)
-        self._to_add.clear()
 
     def _fail(self, error: Exception) -> None:
         self._move(Step.FAIL)
@@ -385,7 +365,7 @@ class TransactionManager:
     def _give_up(self, error: Exception) -> None:
         """Whatever is under way is not asked for again."""
         self._calls.stop()
-        self._adding = False
+        self._partitions.stop()
         self._answer(None, error)
         while self._sending_offsets:
             self._sending_offsets.popitem()[0].listener.answered(None, error)

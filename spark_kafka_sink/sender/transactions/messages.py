@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.codec import camel_case
 from spark_kafka_sink.sender.producer_id import VERSIONS as INIT_PRODUCER_ID
 from spark_kafka_sink.sender.transactions.calls import (
     CallEnd,
@@ -54,7 +55,7 @@ class Subject:
         self, api: str, versions: tuple[int, int], make: Callable[[ModuleType, int], Any], end: OnEnd
     ) -> CoordinatorCall:
         """To the transaction coordinator; the answer has one code."""
-        where = f"{api} for transactional.id {self.transactional_id}"
+        where = f"{camel_case(api)} for transactional.id {self.transactional_id}"
         return CoordinatorCall(
             api, versions, transaction_key(self.transactional_id), make, lambda body: _one(where, body), end
         )

@@ -114,5 +114,9 @@ GONE: Final = frozenset(
 answer the same later."""
 
 
+FEATURE: Final = "transaction.version"
+"""The cluster's finalized feature that decides the protocol: from level 2 on it is KIP-890's."""
+
+
 def fate(api: str, code: ErrorCode) -> Fate:
     return FATES[api].get(code, Fate.FATAL)
