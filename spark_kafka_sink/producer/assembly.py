@@ -58,13 +58,8 @@ class _Identity:
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
     """All parts of a producer, its sender thread not started yet."""
     accumulator = _accumulator(config, clock)
-    level = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }.get(config.compression_type)
-    sealer = Sealer(config.compression_type, level, accumulator)
-    metadata = Metadata(config.bootstrap_servers, _metadata_config(config), random)
+    sealer = Sealer(config.compression_type, compression_level(config), accumulator)
+    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, transport.wakeup)
@@ -151,6 +146,15 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
     )
 
 
+def compression_level(config: ProducerConfig) -> int | None:
+    """The level of the codec that is used, None when it has none."""
+    return {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }.get(config.compression_type)
+
+
 def network_config(config: ProducerConfig) -> NetworkConfig:
     return NetworkConfig(
         client_id=config.client_id,
@@ -164,7 +168,7 @@ def network_config(config: ProducerConfig) -> NetworkConfig:
     )
 
 
-def _metadata_config(config: ProducerConfig) -> MetadataConfig:
+def metadata_config(config: ProducerConfig) -> MetadataConfig:
     return MetadataConfig(
         max_age_ms=config.metadata_max_age_ms,
         max_idle_ms=config.metadata_max_idle_ms,
