@@ -14,8 +14,8 @@ MAX_FRAME_BYTES = 100 * 1024 * 1024
 _FOREIGN_PROTOCOLS = (
     (b"\x15\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
     (b"\x16\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
-    (b"HTTP", "an HTTP server", "use the port of a Kafka listener"),
-    (b"SSH-", "an SSH server", "use the port of a Kafka listener"),
+    (b"HTTP", "an HTTP server", "use the port of a Kafka listener in bootstrap.servers"),
+    (b"SSH-", "an SSH server", "use the port of a Kafka listener in bootstrap.servers"),
 )
 
 

@@ -1,0 +1,204 @@
+"""A task's write whose broker is not there, is no Kafka, or goes away: one clear error in time, and nothing is left."""
+
+import contextlib
+import os
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.java import find_java
+
+SLACK_S = 1.5
+"""For a machine that does other things too."""
+
+WAIT_MS = 1_500
+NOT_THERE = f"Topic t not present in metadata after {WAIT_MS} ms."
+ROWS = pa.record_batch({"value": ["a", "b", "c"]})
+
+
+@pytest.fixture(scope="module")
+def tls_settings(tmp_path_factory):
+    """Broker properties with a self-signed certificate."""
+    store = tmp_path_factory.mktemp("tls") / "keys.p12"
+    tool = Path(find_java()).with_name("keytool")
+    kind = ("-keyalg", "EC", "-dname", "CN=localhost", "-storetype", "PKCS12")
+    command = [tool, "-genkeypair", *kind, "-keystore", store, "-storepass", "secret"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(store), "ssl.keystore.password": "secret"}
+
+
+@pytest.fixture(scope="module")
+def kafka(tls_settings):
+    """Creates no topics by itself, and has a listener for TLS."""
+    properties = {**tls_settings, "auto.create.topics.enable": "false"}
+    with LocalKafka(listeners={"SECURE": "SSL"}, properties=properties) as kafka:
+        kafka.create_topic("known", 2)
+        yield kafka
+
+
+@contextlib.contextmanager
+def http_server():
+    class RefuseAll(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(1024)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), RefuseAll) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        yield "{}:{}".format(*server.server_address)
+        server.shutdown()
+
+
+@contextlib.contextmanager
+def silent_server():
+    """Takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield "{}:{}".format(*server.getsockname())
+
+
+@contextlib.contextmanager
+def nobody():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "{}:{}".format(*server.getsockname())
+    yield address
+
+
+@pytest.fixture
+def producers(monkeypatch):
+    """The worker's own producers, as if it had just started."""
+    cache = ProducerCache(KafkaProducer)
+    monkeypatch.setattr(module, "PRODUCERS", cache)
+    yield cache
+    cache.close()
+
+
+@contextlib.contextmanager
+def nothing_is_left():
+    """As many threads, and sockets and other files, after the block as before."""
+    before = set(threading.enumerate()), len(os.listdir("/dev/fd"))
+    yield
+    assert (set(threading.enumerate()), len(os.listdir("/dev/fd"))) == before
+
+
+def write(servers, batches=(ROWS,), topic="t", **options):
+    kafka_options = {f"kafka.{name.replace('_', '.')}": str(value) for name, value in options.items()}
+    parsed = SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic, **kafka_options})
+    return module.write_rows(iter(batches), RowLayout(value=0), parsed)
+
+
+def fails_within(wait_ms, *arguments, **options):
+    """The text of the error, which came in time and left nothing."""
+    with nothing_is_left():
+        started = time.monotonic()
+        with pytest.raises(KafkaError) as raised:
+            write(*arguments, **options)
+        assert time.monotonic() - started <= wait_ms / 1000 + SLACK_S
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [(nobody, "Connection refused"), (silent_server, "No broker has answered")],
+)
+def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(producers, server, text):
+    with server() as address:
+        said = fails_within(WAIT_MS, address, max_block_ms=WAIT_MS)
+    assert NOT_THERE in said
+    assert f"bootstrap.servers={address}" in said
+    assert text in said
+
+
+def test_a_host_that_does_not_exist_is_named(producers):
+    said = fails_within(WAIT_MS, "no.such.host.invalid:9092", max_block_ms=WAIT_MS)
+    assert NOT_THERE in said
+    assert "bootstrap.servers=no.such.host.invalid:9092" in said
+    assert "the host name cannot be resolved" in said
+
+
+def test_an_http_server_is_recognized_at_once(producers):
+    with http_server() as address:
+        said = fails_within(0, address, max_block_ms=60_000)
+    assert said == f"{address} answered like an HTTP server: use the port of a Kafka listener in bootstrap.servers"
+
+
+@pytest.mark.jvm
+def test_a_tls_listener_is_recognized_at_once(producers, kafka):
+    address = kafka.servers("SECURE")
+    said = fails_within(0, address, max_block_ms=60_000)
+    assert said == (
+        f"{address} answered like a TLS server: use the plaintext listener's port, "
+        "or set security.protocol=SSL or SASL_SSL"
+    )
+
+
+@pytest.mark.jvm
+def test_one_good_server_among_bad_ones_is_enough(producers, kafka):
+    with http_server() as http, silent_server() as silent, nobody() as closed, nothing_is_left():
+        servers = [http, closed, silent, kafka.servers("SECURE"), kafka.bootstrap_servers]
+        message = write(
+            ",".join(servers), topic="known", max_block_ms=20_000, socket_connection_setup_timeout_ms=1_000,
+            request_timeout_ms=1_000, delivery_timeout_ms=20_000,
+        )  # fmt: skip
+        producers.close()
+    assert sum(sent.count for sent in message.writes) == 3
+
+
+@pytest.mark.jvm
+def test_a_topic_that_the_broker_does_not_create_is_named_after_max_block_ms(producers, kafka):
+    said = fails_within(WAIT_MS, kafka.bootstrap_servers, max_block_ms=WAIT_MS)
+    assert NOT_THERE in said
+    assert "did not create it" in said
+
+
+def rows_until(trouble, *after):
+    """A batch that is delivered, then ``trouble``, then the batches ``after``."""
+    yield ROWS
+    time.sleep(0.5)
+    trouble(1)
+    yield from after
+
+
+@pytest.fixture
+def interrupted(kafka):
+    """A broker that is up again after the test, whatever that does to it."""
+    yield kafka
+    if kafka.alive(1):
+        kafka.resume(1)
+    else:
+        kafka.start(1)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("trouble", ["pause", "kill"])
+def test_a_broker_that_stays_away_in_mid_write_fails_it_after_delivery_timeout_ms(producers, interrupted, trouble):
+    rows = rows_until(getattr(interrupted, trouble), ROWS)
+    said = fails_within(
+        500 + 4_000, interrupted.bootstrap_servers, rows, topic="known",
+        delivery_timeout_ms=4_000, request_timeout_ms=1_000,
+    )  # fmt: skip
+    assert "Expiring 3 record(s) for known-" in said
+    assert "ms has passed since batch creation" in said
+
+
+@pytest.mark.jvm
+def test_a_full_buffer_memory_fails_the_write_after_max_block_ms(producers, interrupted):
+    large = pa.record_batch({"value": ["x" * 20_000] * 10})
+    rows = rows_until(interrupted.pause, large, large)
+    said = fails_within(
+        500 + WAIT_MS, interrupted.bootstrap_servers, rows, topic="known", max_block_ms=WAIT_MS, buffer_memory=300_000
+    )
+    assert f"within max.block.ms ({WAIT_MS} ms)" in said
+    assert "buffer.memory" in said
