@@ -9,7 +9,7 @@ from types import TracebackType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
+from spark_kafka_sink.producer.staging import TopicStages
 from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -50,8 +51,9 @@ class KafkaProducer(TransactionalProducer):
         self._parts = assemble(self.config, transport, SystemClock(), Random())
         self._closed = False
         self._transactions = self._parts.transactions
-        # What makes `send` look closer: a transaction may not be open, or the producer may be closed.
-        self._guarded = self._transactions is not None
+        watched = self._transactions or self._interceptors or key_serializer or value_serializer
+        # Topics that `send` may append to without looking at anything else; none once the producer is closed.
+        self._unwatched: Mapping[str, TopicStages] = {} if watched else self._parts.staging.topics
         self._parts.sender_thread.start()
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
@@ -61,8 +63,10 @@ class KafkaProducer(TransactionalProducer):
         it raises is logged. Waits for metadata and memory, each up to max.block.ms. Raises ``KafkaTimeoutError``,
         ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
         """
-        if self._guarded:
-            self._check_may_append()
+        stages = self._unwatched.get(record.topic)
+        if stages is not None and callback is None:
+            return stages.append(record, record.key, record.value)
+        self._check_may_append()
         if self._interceptors:
             return self._send_intercepted(record, callback)
         future = self._send(record)
@@ -163,7 +167,8 @@ class KafkaProducer(TransactionalProducer):
         was_closed = self._closed
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
             self._parts.staging.flush()
-        self._closed = self._guarded = True
+        self._closed = True
+        self._unwatched = {}
         self._parts.accumulator.close()
         self._parts.sender_thread.close(timeout_ms)
         if not was_closed:
@@ -187,8 +192,6 @@ class KafkaProducer(TransactionalProducer):
                 self.partitions_for(record.topic)
             key = key if self._serialize_key is None else self._serialize_key(record.topic, key)
             value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
-        if (key is not None and key.__class__ is not bytes) or (value is not None and value.__class__ is not bytes):
-            raise _not_bytes(key, value)
         try:
             return self._parts.staging.append(record, key, value)
         except KafkaError as error:
@@ -226,10 +229,3 @@ class KafkaProducer(TransactionalProducer):
             raise ProducerClosedError("The producer is closed. Open a new one.")
         if not self._parts.sender_thread.is_alive():
             raise ProducerClosedError("The producer's sender thread has died; its log says why. Open a new producer.")
-
-
-def _not_bytes(key: object, value: object) -> InvalidRecordError:
-    name, given = ("value", value) if key is None or isinstance(key, bytes) else ("key", key)
-    return InvalidRecordError(
-        f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
-    )

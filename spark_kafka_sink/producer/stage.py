@@ -12,7 +12,7 @@ from spark_kafka_sink.producer.record import Headers, ProducerRecord
 from spark_kafka_sink.producer.stage_outcome import StageOutcome
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 from spark_kafka_sink.records.varints import varint_size
@@ -67,14 +67,19 @@ class Stage:
     def knows(self, partition: int) -> bool:
         return partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
 
-    def add_rare(self, index: int, record: ProducerRecord) -> None:
-        """What few records have besides key and value."""
+    def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
+        """The record's index."""
+        index = len(self.values)
+        self.keys.append(key)
+        self.values.append(value)
+        self.size += size
         if record.partition is not None:
             self.partitions[index] = record.partition
         if record.timestamp is not None:
             self.timestamps[index] = record.timestamp
         if record.headers is not None:
             self.headers[index] = record.headers
+        return index
 
     def columns(self) -> RecordColumns:
         rows = len(self.values)
@@ -86,10 +91,19 @@ class Stage:
         if self.timestamps:
             timestamps = _filled(self.timestamps, rows, self.outcome.default_timestamp, np.int64)
             self.outcome.timestamps = timestamps.tolist()
-        return RecordColumns(_column(self.keys), _column(self.values), headers, timestamps)
+        keys, key_sizes = _column(self.keys)
+        values, value_sizes = _column(self.values)
+        self.outcome.sizes = (key_sizes, value_sizes)
+        return RecordColumns(keys, values, headers, timestamps)
 
     def explicit_partitions(self) -> npt.NDArray[np.int32] | None:
         return _filled(self.partitions, len(self.values), NOT_GIVEN, np.int32) if self.partitions else None
+
+
+CLOSED_STAGE = Stage("", ClusterSnapshot(), 0.0, 0)
+"""Stands where no stage is open: it takes nothing."""
+
+CLOSED_STAGE.allowed = -1
 
 
 def headers_size(headers: Headers) -> int:
@@ -101,14 +115,18 @@ def encode_headers(headers: Headers) -> bytes:
     return header_section([(key.encode(), value) for key, value in headers])
 
 
-def java_estimate(headers: Headers | None, key_size: int, value_size: int) -> int:
-    """What Java's producer holds against max.request.size; a size of -1 is null's."""
-    sizes = sum(varint_size(size) + max(size, 0) for size in (key_size, value_size))
+def java_estimate(headers: Headers | None, key: bytes | None, value: bytes | None) -> int:
+    """What Java's producer holds against max.request.size."""
+    sizes = sum(1 if data is None else varint_size(len(data)) + len(data) for data in (key, value))
     return HEADER_SIZE + MAX_RECORD_OVERHEAD + sizes + (1 if headers is None else len(encode_headers(headers)))
 
 
-def _column(values: list[bytes | None]) -> pa.BinaryArray | None:
-    return None if values.count(None) == len(values) else bytes_column(values)
+def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int64]]:
+    """The column, None where all are null, and the size of each slot, -1 where it is null."""
+    if values.count(None) == len(values):
+        return None, np.full(len(values), -1, np.int64)
+    column = bytes_column(values)
+    return column, slot_lengths(column)
 
 
 def _filled(given: dict[int, int], rows: int, default: int, kind: type[np.signedinteger]) -> np.ndarray:

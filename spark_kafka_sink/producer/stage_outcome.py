@@ -49,6 +49,7 @@ class StageOutcome:
         "_ranks",
         "_watched",
         "default_timestamp",
+        "sizes",
         "timestamps",
         "topic",
     )
@@ -57,6 +58,7 @@ class StageOutcome:
         self.topic = topic
         self.default_timestamp = timestamp
         self.timestamps: Sequence[int] | None = None
+        self.sizes: tuple[npt.NDArray[np.int64], ...] = ()
         self._changed = threading.Condition(threading.Lock())
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
@@ -170,13 +172,11 @@ class RecordFuture:
     Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
     """
 
-    __slots__ = ("_index", "_key_size", "_stage", "_value_size", "_waited")
+    __slots__ = ("_index", "_stage", "_waited")
 
-    def __init__(self, stage: StageOutcome, index: int, key_size: int, value_size: int) -> None:
+    def __init__(self, stage: StageOutcome, index: int) -> None:
         self._stage = stage
         self._index = index
-        self._key_size = key_size
-        self._value_size = value_size
 
     def done(self) -> bool:
         return self._stage.settled(self._index) is not None
@@ -268,7 +268,8 @@ class RecordFuture:
     def _metadata(self, piece: Piece) -> RecordMetadata:
         offset, timestamp = self._stage.place(self._index, piece)
         topic, partition = piece.outcome.partition
-        return RecordMetadata(topic, partition, offset, timestamp, self._key_size, self._value_size)
+        key_size, value_size = (int(sizes[self._index]) for sizes in self._stage.sizes)
+        return RecordMetadata(topic, partition, offset, timestamp, key_size, value_size)
 
 
 def _run(calls: Sequence[Call]) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from spark_kafka_sink.accumulator.accumulator import NEVER
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.columnar_append import ColumnarAppender, StagedColumns
 from spark_kafka_sink.producer.record import ProducerRecord
-from spark_kafka_sink.producer.stage import RECORD_OVERHEAD, Stage, headers_size, java_estimate
+from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, Stage, headers_size, java_estimate
 from spark_kafka_sink.producer.stage_outcome import RecordFuture
 
 _LARGEST_STAGE = 512 << 10
@@ -54,30 +54,33 @@ class Staging:
     def __init__(self, config: StagingConfig, parts: StagingParts) -> None:
         self._config = config
         self._parts = parts
-        self._topics: dict[str, TopicStages] = {}
+        self.topics: dict[str, TopicStages] = {}
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """Stage one record; waits for metadata and memory, each up to max.block.ms."""
-        stages = self._topics.get(record.topic)
+        """Stage one record; waits for metadata and memory, each up to max.block.ms.
+
+        Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
+        """
+        stages = self.topics.get(record.topic)
         if stages is None:
             # Of two threads that come first with a topic, both get the one that stays.
-            stages = self._topics.setdefault(record.topic, TopicStages(record.topic, self._config, self._parts))
+            stages = self.topics.setdefault(record.topic, TopicStages(record.topic, self._config, self._parts))
         return stages.append(record, key, value)
 
     def flush(self) -> None:
         """Return when everything staged so far is in the accumulator."""
-        for stages in tuple(self._topics.values()):
+        for stages in tuple(self.topics.values()):
             stages.close_open()
             stages.await_encoded()
 
     def publish_due(self, now: float) -> float:
         """Encode what has lingered, is a batch's worth or holds memory others wait for; says when more comes due."""
         all_of_it = self._parts.pool.exhausted
-        return min((stages.publish_due(now, all_of_it) for stages in tuple(self._topics.values())), default=NEVER)
+        return min((stages.publish_due(now, all_of_it) for stages in tuple(self.topics.values())), default=NEVER)
 
     def abort(self, error: KafkaError) -> None:
         """Fail what is staged."""
-        for stages in tuple(self._topics.values()):
+        for stages in tuple(self.topics.values()):
             stages.abort(error)
 
 
@@ -92,37 +95,61 @@ class TopicStages:
         self._comfortable_size = config.max_request_size - 2 * RECORD_OVERHEAD
         self._lock = threading.Lock()
         self._encoded = threading.Condition(self._lock)
-        self._open: Stage | None = None
+        self._open = CLOSED_STAGE
         self._waiting: deque[Stage] = deque()
         self._encoding = False
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """The hot path of ``send``: one lock, no call besides the appends and the future."""
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        size = key_size + value_size + RECORD_OVERHEAD
+        """The hot path of ``send``: one lock, two appends and the future."""
+        size = RECORD_OVERHEAD
+        if value is not None:
+            if value.__class__ is not bytes:
+                raise _not_bytes("value", value)
+            size += len(value)
+        if key is not None:
+            if key.__class__ is not bytes:
+                raise _not_bytes("key", key)
+            size += len(key)
+        plain = record.partition is None and record.timestamp is None and record.headers is None
+        if not plain or size > self._comfortable_size:
+            return self._append_rare(record, key, value, size)
+        with self._lock:
+            stage = self._open
+            total = stage.size + size
+            if total <= stage.allowed:
+                stage.size = total
+                values = stage.values
+                index = len(values)
+                values.append(value)
+                stage.keys.append(key)
+                if total < stage.wake_at:
+                    return RecordFuture(stage.outcome, index)
+        if total > stage.allowed:
+            return self._append_rare(record, key, value, size)
+        self._wake_for(stage, index)
+        return RecordFuture(stage.outcome, index)
+
+    def _append_rare(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> RecordFuture:
+        """With partition, timestamp or headers, or for the first record of a stage or of more memory."""
         if record.headers is not None:
             size += headers_size(record.headers)
         if size > self._comfortable_size:
-            self._check_size(record, key_size, value_size)
+            self._check_size(record, key, value)
         while True:
             with self._lock:
                 stage = self._open
-                if stage is not None and (total := stage.size + size) <= stage.allowed:
-                    index = len(stage.values)
-                    if record.partition is None or stage.knows(record.partition):
-                        stage.keys.append(key)
-                        stage.values.append(value)
-                        stage.size = total
-                        if record.partition is not None or record.timestamp is not None or record.headers is not None:
-                            stage.add_rare(index, record)
-                        break
+                if stage.size + size <= stage.allowed and (record.partition is None or stage.knows(record.partition)):
+                    index = stage.add(record, key, value, size)
+                    break
             self._make_room(stage, size, record.partition)
-        if total >= stage.wake_at:
-            # The first record starts the linger; a batch's worth need not wait for its end.
-            stage.wake_at = NEVER if index else self._config.batch_size
-            self._parts.wake_sender()
-        return RecordFuture(stage.outcome, index, key_size, value_size)
+        if stage.size >= stage.wake_at:
+            self._wake_for(stage, index)
+        return RecordFuture(stage.outcome, index)
+
+    def _wake_for(self, stage: Stage, index: int) -> None:
+        """The first record starts the linger; a batch's worth need not wait for its end."""
+        stage.wake_at = NEVER if index else self._config.batch_size
+        self._parts.wake_sender()
 
     def close_open(self) -> None:
         """Encode the open stage, or leave that to the thread that is at it."""
@@ -138,7 +165,7 @@ class TopicStages:
         """On the sender thread."""
         with self._lock:
             stage = self._open
-            if stage is not None:
+            if stage is not CLOSED_STAGE:
                 deadline = stage.created + self._config.linger_ms
                 if not all_of_it and now < deadline and stage.size < self._config.batch_size:
                     return deadline
@@ -156,12 +183,12 @@ class TopicStages:
             self._parts.pool.adjust(stage.reserved, 0)
             stage.outcome.fail(error)
 
-    def _make_room(self, stage: Stage | None, size: int, partition: int | None) -> None:
+    def _make_room(self, stage: Stage, size: int, partition: int | None) -> None:
         """Do what keeps a record out of the open stage.
 
         None is open, it is full, it lacks memory, or it knows too few partitions.
         """
-        if stage is not None and stage.values and stage.size + size > self._limit:
+        if stage.values and stage.size + size > self._limit:
             with self._lock:
                 self._hand_over(stage)
             self._encode_waiting()
@@ -175,15 +202,15 @@ class TopicStages:
         reserved = min(max(2 * size, min(_RESERVED_AT_ONCE, memory // 4)), memory)
         parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
         with self._lock:
-            if self._open is None:
+            if self._open is CLOSED_STAGE:
                 self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
             self._open.snapshot = snapshot
             self._open.grant(reserved, size, self._limit)
 
-    def _hand_over(self, stage: Stage | None) -> None:
+    def _hand_over(self, stage: Stage) -> None:
         """Under the lock; another thread may have been first."""
-        if stage is not None and stage is self._open:
-            self._open = None
+        if stage is self._open and stage is not CLOSED_STAGE:
+            self._open = CLOSED_STAGE
             self._waiting.append(stage)
 
     def _encode_waiting(self) -> None:
@@ -231,8 +258,8 @@ class TopicStages:
             reserved=stage.reserved,
         )
 
-    def _check_size(self, record: ProducerRecord, key_size: int, value_size: int) -> None:
-        size = java_estimate(record.headers, key_size, value_size)
+    def _check_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> None:
+        size = java_estimate(record.headers, key, value)
         for option, limit in (
             ("max.request.size", self._config.max_request_size),
             ("buffer.memory", self._config.buffer_memory),
@@ -242,3 +269,9 @@ class TopicStages:
                     f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of "
                     f"the {option} configuration."
                 )
+
+
+def _not_bytes(name: str, given: object) -> InvalidRecordError:
+    return InvalidRecordError(
+        f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+    )
