@@ -23,6 +23,7 @@ DEADLINE_S = 30.0
 _POLL_S = 0.1
 _AT_ONCE = 10_000
 _QUIET = {"log_level": 0}
+_MISPLACED = "on another partition than librdkafka's murmur2 chooses"
 
 
 class CheckError(errors.KafkaError):
@@ -75,13 +76,13 @@ class TopicCheck:
 
     def faults(self) -> list[str]:
         """One sentence for each way in which the topic is not as it has to be."""
-        texts = {
-            "{} rows are missing": self.missing,
-            "{} records are there once too often": self.twice,
-            "{} records come of no row": self.foreign,
-            "{} keyed records are on another partition than librdkafka's murmur2 chooses": self.misplaced,
-        }
-        return [f"{self.topic}: {text.format(count)}." for text, count in texts.items() if count]
+        seen = (
+            (self.missing, "row is missing", "rows are missing"),
+            (self.twice, "record is there once too often", "records are there once too often"),
+            (self.foreign, "record comes of no row", "records come of no row"),
+            (self.misplaced, f"keyed record is {_MISPLACED}", f"keyed records are {_MISPLACED}"),
+        )
+        return [f"{self.topic}: {count:,} {one if count == 1 else many}." for count, one, many in seen if count]
 
 
 class Topics:
