@@ -19,6 +19,7 @@ class ProducerInterceptor(Protocol):
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Called once, before anything else, with the producer's options by Kafka's names."""
+        return
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """The record to send instead, on the thread that sends, before it is serialized or given a partition."""
@@ -29,9 +30,11 @@ class ProducerInterceptor(Protocol):
 
         Of a failed record only topic and, if it had one, partition are known; the rest of ``metadata`` is -1.
         """
+        return
 
     def close(self) -> None:
         """Called once, when the producer is closed."""
+        return
 
 
 class InterceptorChain:

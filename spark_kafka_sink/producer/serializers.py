@@ -21,12 +21,14 @@ class Serializer(Protocol):
 
     def configure(self, config: Mapping[str, object], is_key: bool) -> None:
         """Called once, before anything else: the producer's options by Kafka's names, and what it is to serialize."""
+        return
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         """The bytes to store. What this raises is what ``send`` raises; the record is not sent."""
 
     def close(self) -> None:
         """Called once, when the producer is closed."""
+        return
 
 
 class BytesSerializer(Serializer):

@@ -1,0 +1,272 @@
+"""The synchronous producer on a TestBroker."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import (
+    BrokerError,
+    ConfigError,
+    FailedToSendError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
+from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.producer.serializers import StringSerializer
+from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.testing import KEPT, TestBroker
+
+
+@pytest.fixture
+def broker():
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t", partitions=4)
+        yield broker
+
+
+def sync_producer(broker: TestBroker, **options: object) -> SyncProducer:
+    names = {name.replace("_", "."): value for name, value in options.items()}
+    return SyncProducer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 10, **names})
+
+
+def record(value: bytes, **rest: object) -> ProducerRecord:
+    return ProducerRecord("t", value, **rest)
+
+
+def test_send_returns_when_every_record_is_in_the_log_and_says_where(broker):
+    with sync_producer(broker) as producer:
+        before = threading.active_count()
+        placed = producer.send(*(record(b"%d" % n, key=b"%d" % n) for n in range(40)))
+        assert threading.active_count() == before
+    stored = {(each.partition, each.offset): each.value for each in broker.topic("t").records()}
+    assert [stored[each.partition, each.offset] for each in placed] == [b"%d" % n for n in range(40)]
+    assert {each.partition for each in placed} == {0, 1, 2, 3}
+
+
+def test_records_keep_key_value_headers_timestamp_and_partition(broker):
+    with sync_producer(broker) as producer:
+        given = record(None, key=b"k", partition=3, timestamp=1234, headers=[("h", b"x"), ("h", None)])
+        (placed,) = producer.send(given)
+    (stored,) = broker.topic("t").records(3)
+    assert (stored.key, stored.value, stored.timestamp) == (b"k", None, 1234)
+    assert stored.headers == ((b"h", b"x"), (b"h", None))
+    assert placed == ("t", 3, 0, 1234, 1, -1)
+
+
+def test_one_request_to_each_leader_with_one_batch_for_each_of_its_partitions(broker):
+    with sync_producer(broker) as producer:
+        producer.send(*(record(b"%d" % n, partition=n % 4) for n in range(20)))
+    assert sorted(seen.node for seen in broker.requests.of("Produce")) == [1, 2]
+    assert [len(broker.topic("t").batches(partition)) for partition in range(4)] == [1, 1, 1, 1]
+
+
+def test_records_of_one_partition_keep_their_order(broker):
+    with sync_producer(broker) as producer:
+        producer.send(*(record(b"%d" % n, partition=0) for n in range(100)))
+    assert broker.topic("t").values(0) == [b"%d" % n for n in range(100)]
+
+
+def test_keys_go_where_the_configured_partitioner_puts_them(broker):
+    with sync_producer(broker, partitioner_class="crc32") as producer:
+        (placed,) = producer.send(record(b"v", key=b"N14228"))
+    assert placed.partition == KEY_PARTITIONS["crc32"](pa.array([b"N14228"]), 4)[0]
+
+
+def test_an_unkeyed_topic_keeps_one_partition_between_refreshes(broker):
+    with sync_producer(broker) as producer:
+        assert len({producer.send(record(b"v"))[0].partition for _ in range(20)}) == 1
+
+
+def test_an_unkeyed_topic_chooses_again_with_each_refresh(broker):
+    with sync_producer(broker, topic_metadata_refresh_interval_ms=0, retry_backoff_max_ms=10) as producer:
+        assert len({producer.send(record(b"v"))[0].partition for _ in range(25)}) > 1
+
+
+def test_metadata_that_is_young_enough_is_not_fetched_before_a_send(broker):
+    with sync_producer(broker, topic_metadata_refresh_interval_ms=-1) as producer:
+        producer.send(record(b"v"))
+        asked = len(broker.requests.of("Metadata"))
+        producer.send(record(b"v"))
+        assert len(broker.requests.of("Metadata")) == asked
+
+
+def test_only_what_failed_is_sent_again(broker):
+    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", partition=1)
+    with sync_producer(broker) as producer:
+        placed = producer.send(*(record(b"%d" % n, partition=n) for n in range(4)))
+    assert [(each.partition, each.offset) for each in placed] == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    assert broker.topic("t").values() == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_moved_leader_is_found_by_the_refresh_between_retries(broker):
+    with sync_producer(broker) as producer:
+        producer.send(record(b"before", partition=0))
+        broker.move_leader("t", 0, 2 if broker.leader("t", 0) == 1 else 1)
+        producer.send(record(b"after", partition=0))
+    assert broker.topic("t").values(0) == [b"before", b"after"]
+
+
+def test_a_leader_that_died_is_waited_for_until_there_is_another(broker):
+    with sync_producer(broker, retry_backoff_ms=100) as producer:
+        producer.send(record(b"before", partition=0))
+        broker.kill(broker.leader("t", 0))
+        producer.send(record(b"after", partition=0))
+    assert broker.topic("t").values(0) == [b"before", b"after"]
+
+
+def test_a_lost_answer_sends_the_record_twice(broker):
+    broker.faults.drop_after("Produce")
+    with sync_producer(broker) as producer:
+        producer.send(record(b"v", partition=0))
+    assert broker.topic("t").values(0) == [b"v", b"v"]
+
+
+def test_after_the_retries_the_call_fails_and_says_which_records_did(broker):
+    fault = broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", topic="t", partition=2, times=KEPT)
+    with (
+        sync_producer(broker, message_send_max_retries=2) as producer,
+        pytest.raises(FailedToSendError, match="Failed to send 1 of 4 records, the first because of: t-2") as caught,
+    ):
+        producer.send(*(record(b"%d" % n, partition=n) for n in range(4)))
+    assert fault.hits == 3
+    assert list(caught.value.errors) == [2]
+    assert {place: each.offset for place, each in caught.value.delivered.items()} == {0: 0, 1: 0, 3: 0}
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.delivered) == (str(caught.value), caught.value.delivered)
+
+
+def test_an_error_that_no_retry_can_mend_is_not_tried_again(broker):
+    fault = broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    with sync_producer(broker) as producer, pytest.raises(FailedToSendError) as caught:
+        producer.send(record(b"v", partition=0))
+    assert fault.hits == 1
+    assert isinstance(caught.value.errors[0], BrokerError)
+
+
+def test_an_answer_for_other_partitions_than_asked_is_an_error(broker):
+    """Renaming the topic in the answer's frame is what a broken broker or proxy could do."""
+    fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
+    with (
+        sync_producer(broker, message_send_max_retries=0) as producer,
+        pytest.raises(FailedToSendError, match="Incomplete response: asked for t-0, answered for u-0"),
+    ):
+        producer.send(record(b"v", partition=0))
+    assert fault.hits == 1
+
+
+def test_a_partition_without_a_leader_fails_after_the_retries(broker):
+    with sync_producer(broker) as producer:
+        producer.send(record(b"v", partition=0))
+        broker.move_leader("t", 0)
+        with pytest.raises(FailedToSendError, match="t-0: "):
+            producer.send(record(b"v", partition=0))
+
+
+def test_more_than_max_request_size_goes_in_several_requests(broker):
+    with sync_producer(broker, max_request_size=10_000) as producer:
+        producer.send(*(record(b"%04d" % n + b"x" * 996, partition=0) for n in range(20)))
+    assert [value[:4] for value in broker.topic("t").values(0)] == [b"%04d" % n for n in range(20)]
+    assert len(broker.requests.of("Produce")) == 3
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed(broker, codec):
+    with sync_producer(broker, compression_type=codec) as producer:
+        producer.send(record(b"x" * 10_000, partition=0))
+    assert broker.topic("t").values(0) == [b"x" * 10_000]
+
+
+@pytest.mark.parametrize(("acks", "offset"), [("0", -1), ("1", 0), ("all", 0)])
+def test_each_acks(broker, acks, offset):
+    with sync_producer(broker, acks=acks) as producer:
+        (placed,) = producer.send(record(b"v", partition=0))
+    assert placed.offset == offset
+    broker.requests.wait_for("Produce")
+
+
+def test_an_unknown_topic_is_waited_for_no_longer_than_max_block_ms():
+    with (
+        TestBroker(config={"auto.create.topics.enable": "false"}) as broker,
+        sync_producer(broker, max_block_ms=150) as producer,
+        pytest.raises(KafkaTimeoutError, match="Topic none not present in metadata after 150 ms"),
+    ):
+        producer.send(ProducerRecord("none", b"v"))
+
+
+def test_no_broker_at_all_ends_after_max_block_ms():
+    with (
+        SyncProducer({"bootstrap.servers": "127.0.0.1:9", "max.block.ms": 200}) as producer,
+        pytest.raises(KafkaTimeoutError, match="No broker could be reached"),
+    ):
+        producer.send(record(b"v"))
+
+
+def test_one_record_that_is_too_large_sends_none(broker):
+    with (
+        sync_producer(broker, max_request_size=1000) as producer,
+        pytest.raises(RecordTooLargeError, match=r"larger than 1000.* max.request.size") as caught,
+    ):
+        producer.send(record(b"small", partition=0), record(b"x" * 1000, partition=0))
+    assert caught.value.row == 1
+    assert broker.topic("t").values() == []
+
+
+def test_serializers_are_configured_used_and_closed(broker):
+    class Noted(StringSerializer):
+        calls: list[object] = []  # noqa: RUF012
+
+        def configure(self, config, is_key):
+            self.calls.append((config["bootstrap.servers"], is_key))
+
+        def close(self):
+            self.calls.append("closed")
+
+    options = {"bootstrap.servers": broker.bootstrap_servers}
+    with SyncProducer(options, value_serializer=Noted()) as producer:
+        producer.send(record("é", partition=0))
+        with pytest.raises(SerializationError):
+            producer.send(record(b"bytes"))
+    assert broker.topic("t").values() == ["é".encode()]
+    assert Noted.calls == [(broker.bootstrap_servers, False), "closed"]
+
+
+def test_what_is_not_a_record_is_refused(broker):
+    with sync_producer(broker) as producer, pytest.raises(InvalidRecordError, match="takes ProducerRecords, not b'v'"):
+        producer.send(b"v")
+
+
+def test_a_closed_producer_refuses(broker):
+    producer = sync_producer(broker)
+    producer.close()
+    producer.close()
+    with pytest.raises(ProducerClosedError):
+        producer.send(record(b"v"))
+
+
+def test_all_faults_of_its_options_come_in_one_error():
+    with pytest.raises(ConfigError) as caught:
+        SyncProducer(
+            {
+                "bootstrap.servers": "h:1",
+                "message.send.max.retries": -1,
+                "topic.metadata.refresh.interval.ms": "x",
+                "enable.idempotence": "true",
+                "transactional.id": "t",
+                "acks": 7,
+            }
+        )
+    assert [fault.split()[0] for fault in caught.value.faults] == [
+        "enable.idempotence",
+        "transactional.id",
+        "message.send.max.retries",
+        "topic.metadata.refresh.interval.ms",
+        "acks",
+    ]
