@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
+    from spark_kafka_sink.producer.producer_type import open_producer
     from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+    from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 __version__ = "0.1.0"
 
-__all__ = ["Delivery", "KafkaProducer", "ProducerRecord", "RecordMetadata", "SendReceipt"]
+__all__ = [
+    "Delivery",
+    "KafkaProducer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "SendReceipt",
+    "SyncProducer",
+    "open_producer",
+]
 
 _HOMES = {
     "Delivery": "producer.receipt",
@@ -22,6 +32,8 @@ _HOMES = {
     "ProducerRecord": "producer.record",
     "RecordMetadata": "producer.record",
     "SendReceipt": "producer.receipt",
+    "SyncProducer": "producer.sync_producer",
+    "open_producer": "producer.producer_type",
 }
 
 

@@ -1,0 +1,44 @@
+"""``producer_type``: the two ways to produce, by name (Kafka 0.8's ``producer.type``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, overload
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.serializers import Serializer
+from spark_kafka_sink.producer.sync_producer import SyncProducer
+
+
+@overload
+def open_producer(
+    config: Mapping[str, object],
+    producer_type: Literal["async"] = "async",
+    *,
+    key_serializer: Serializer | None = None,
+    value_serializer: Serializer | None = None,
+) -> KafkaProducer: ...
+@overload
+def open_producer(
+    config: Mapping[str, object],
+    producer_type: Literal["sync"],
+    *,
+    key_serializer: Serializer | None = None,
+    value_serializer: Serializer | None = None,
+) -> SyncProducer: ...
+def open_producer(
+    config: Mapping[str, object],
+    producer_type: str = "async",
+    *,
+    key_serializer: Serializer | None = None,
+    value_serializer: Serializer | None = None,
+) -> KafkaProducer | SyncProducer:
+    """``async``: a ``KafkaProducer``, whose ``send`` gives a future. ``sync``: a ``SyncProducer``, whose ``send``
+    returns when the records are in the log.
+    """
+    if producer_type == "sync":
+        return SyncProducer(config, key_serializer=key_serializer, value_serializer=value_serializer)
+    if producer_type == "async":
+        return KafkaProducer(config, key_serializer=key_serializer, value_serializer=value_serializer)
+    raise ConfigError([f"producer_type must be sync or async, but is {producer_type!r}."])
