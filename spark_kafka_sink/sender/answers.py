@@ -23,7 +23,7 @@ from spark_kafka_sink.accumulator.batch import (
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
@@ -71,6 +71,7 @@ class Answers:
         self._transactions = parts.transactions
         self._metrics = parts.accumulator.metrics
         self._finished: list[BatchCompletion] = []
+        self._moved: set[TopicPartition] = set()
 
     def answered(self, batches: Sequence[StampedBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
@@ -117,7 +118,9 @@ class Answers:
             return
         again = self._sequences.settle(partition)
         if again:
-            self._accumulator.reenqueue(again, now + self._retry_delay(again))
+            delay = 0.0 if partition in self._moved else self._retry_delay(again)
+            self._moved.discard(partition)
+            self._accumulator.reenqueue(again, now + delay)
         admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
         self._accumulator.admit(partition, admission)
 
@@ -150,7 +153,19 @@ class Answers:
                 time = NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000)
                 self._succeed(batch, answer.base_offset, time)
             else:
+                self._note_leader(batch.partition, answer, body)
                 self._failed(batch, answer, response.completed_at)
+
+    def _note_leader(self, partition: TopicPartition, answer: Any, body: Any) -> None:
+        """A broker that leads no more may say who does (KIP-951, Produce v10): the retry need not wait for metadata."""
+        leader = getattr(answer, "current_leader", None)
+        if leader is None or leader.leader_id < 0:
+            return
+        for endpoint in body.node_endpoints:
+            if endpoint.node_id == leader.leader_id:
+                node = Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
+                self._metadata.update_leader(partition, node, leader.leader_epoch)
+                self._moved.add(partition)
 
     def _failed_request(self, batch: StampedBatch, error: Exception, now: float) -> None:
         self._metadata.request_update()

@@ -67,6 +67,7 @@ class Step:
     lose_answer: bool = False
     swallow: bool = False
     hold: bool = False
+    new_leader: int | None = None
 
 
 class Engine:
@@ -188,7 +189,10 @@ class Engine:
             return None
         response = request.module.response
         answer = response.ProduceResponse(
-            responses=(response.TopicProduceResponse(name=TOPIC, partition_responses=answers),)
+            responses=(response.TopicProduceResponse(name=TOPIC, partition_responses=answers),),
+            node_endpoints=tuple(
+                response.NodeEndpoint(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
+            ),
         )
         if request.entity().acks == 0:
             return None
@@ -202,4 +206,9 @@ class Engine:
         offset = -1
         if code is None:
             code, offset = self.logs[partition].append(data)
-        return response.PartitionProduceResponse(index=partition, error_code=code, base_offset=offset, record_errors=())
+        hint = {}
+        if step.new_leader is not None:
+            hint["current_leader"] = response.LeaderIdAndEpoch(leader_id=step.new_leader, leader_epoch=1)
+        return response.PartitionProduceResponse(
+            index=partition, error_code=code, base_offset=offset, record_errors=(), **hint
+        )

@@ -373,3 +373,15 @@ def test_a_single_record_that_is_too_large_fails_alone():
     for receipt in (receipts[0], receipts[1], receipts[3]):
         receipt.wait(0)
     assert engine.memory_is_free()
+
+
+def test_a_hint_at_the_new_leader_is_followed_at_once():
+    engine = Engine(nodes=2)
+    engine.connect()
+    engine.append([b"warm"])
+    engine.spin()
+    engine.steps.append(Step(before={0: ErrorCode.not_leader_or_follower}, new_leader=1))
+    engine.append([b"a"])
+    engine.spin()
+    assert engine.values() == [b"warm", b"a"], "neither metadata nor a backoff was waited for"
+    assert "n1" in {host for host, _ in engine.transport.addresses.values()}
