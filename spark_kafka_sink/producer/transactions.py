@@ -110,6 +110,10 @@ class Answer:
         self._result: object = None
         self._error: Exception | None = None
 
+    @property
+    def done(self) -> bool:
+        return self._done.is_set()
+
     def answered(self, result: object, error: Exception | None) -> None:
         self._result, self._error = result, error
         self._done.set()

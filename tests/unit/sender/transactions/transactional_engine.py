@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -12,11 +12,10 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.transactions import Answer
-from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.sender.transactions.commands import Command
 from spark_kafka_sink.sender.transactions.states import State, Step
-from spark_kafka_sink.testing.scripted_network import SentRequest
+from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
 
@@ -154,6 +153,20 @@ class TransactionalEngine(Engine):
         self.begin()
         return self
 
+    def lose_node(self, host: str) -> None:
+        """Its connections end, and no new one gets beyond the handshake."""
+        connect = self.transport.connect
+
+        def refuse(connection_id: int, to: str, port: int) -> None:
+            connect(connection_id, to, port)
+            if to == host:
+                self.transport.drop(connection_id, "Connection reset by peer")
+
+        self.transport.connect = refuse  # type: ignore[method-assign]
+        for connection_id, (to, _) in list(self.transport.addresses.items()):
+            if to == host and connection_id in self.transport.open:
+                self.transport.drop(connection_id, "Connection reset by peer")
+
     def visible(self, partition: int = 0) -> list[bytes]:
         return self.coordinator.visible[partition]
 
@@ -162,17 +175,24 @@ class TransactionalEngine(Engine):
         names = [api for api, _ in self.asked]
         return [api for index, api in enumerate(names) if index == 0 or api != names[index - 1]]
 
+    def spin(self, ms: float = 0) -> None:
+        self.clock.advance(ms)
+        now = self.clock.now()
+        for _ in range(500):
+            events = self.transport.poll(0)
+            before = len(self.asked)
+            self.wake_at = self.parts.sender.run_once(now, events)
+            if not events and len(self.asked) == before and self.wake_at > now:
+                return
+        raise AssertionError("the sender spins without an end")
+
     # What the brokers answer.
 
-    def _ranges(self) -> dict[int, tuple[int, int]]:
-        return V2_RANGES if self.coordinator.v2 else V1_RANGES
-
-    def _features(self) -> dict[str, int]:
-        return {"transaction.version": 2} if self.coordinator.v2 else {}
-
     def _answer(self, request: SentRequest) -> Any:
-        if request.api in ("api_versions", "metadata"):
+        if request.api == "metadata":
             return super()._answer(request)
+        if request.api == "api_versions":
+            return self._answer_api_versions(request)
         self.asked.append((request.api, request.version))
         trouble = self.troubles[request.api].popleft() if self.troubles[request.api] else None
         if trouble in (Trouble.LOST_BEFORE, Trouble.SWALLOWED):
@@ -182,6 +202,14 @@ class TransactionalEngine(Engine):
             code = self._misplaced(request)
         answer = getattr(self, f"_answer_{request.api}")(request, code)
         return self._lose(request, trouble) if trouble is Trouble.LOST_AFTER else answer
+
+    def _answer_api_versions(self, request: SentRequest) -> Any:
+        if not self.coordinator.v2:
+            return api_versions_response(request, V1_RANGES)
+        feature = request.module.response.FinalizedFeatureKey(
+            name="transaction.version", max_version_level=2, min_version_level=2
+        )
+        return replace(api_versions_response(request, V2_RANGES), finalized_features=(feature,))
 
     def _lose(self, request: SentRequest, trouble: Trouble) -> None:
         if trouble is not Trouble.SWALLOWED:
@@ -210,7 +238,7 @@ class TransactionalEngine(Engine):
 
     def _refuse(self, partition: int, data: bytes) -> ErrorCode:
         (batch,) = decode_batches(data)
-        assert batch.header.attributes & TRANSACTIONAL
+        assert batch.header.is_transactional
         identity = (batch.header.producer_id, batch.header.producer_epoch)
         if self.coordinator.check(identity) is not ErrorCode.none:
             return ErrorCode.invalid_producer_epoch
