@@ -237,7 +237,8 @@ class NetworkClient:
             for sent, body in connection.receive(data, self._now):
                 self._answered(state, sent, body)
         except KafkaError as error:
-            self._failed(state, error)
+            # Whoever keeps the error must not keep the frames it came through, and the batches they hold.
+            self._failed(state, error.with_traceback(None))
             return
         if connection.to_send:
             self._transport.send(connection.id, connection.to_send)

@@ -52,7 +52,8 @@ class InFlight:
         try:
             return self.request.parse(self.version, body)
         except Exception as error:  # the bytes are the peer's: they may make a parser raise anything
-            raise NetworkError(f"{self.node} gave {self} an answer that cannot be read: {error}") from error
+            text = f"{self.node} gave {self} an answer that cannot be read: {error}"
+            raise NetworkError(text) from error.with_traceback(None)
 
 
 @dataclass(frozen=True, slots=True)

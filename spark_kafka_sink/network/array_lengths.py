@@ -1,0 +1,170 @@
+"""Whether the arrays of an answer can be as long as they say, before kio reads it.
+
+kio makes room for as many elements as an array announces; where there is no such room the whole process ends, with no
+exception to catch. So a walk through the bytes comes first: an array must have a byte in the frame for each byte that
+its elements take at least. It builds nothing, and says nothing of other faults: kio finds those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from types import UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin
+
+Data: TypeAlias = bytes | memoryview
+Step: TypeAlias = Callable[[Data, int], int]
+"""From where a field begins to where it ends. Raises ``IndexError`` when the data ends first."""
+
+_FIXED_SIZES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
+    "timedelta_i32": 4, "int64": 8, "uint64": 8, "float64": 8, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16,
+}  # fmt: skip
+_LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
+_LONGEST_VARINT_SHIFT = 28
+
+
+def check_array_lengths(data: Data, offset: int, entity_type: type) -> int | None:
+    """Where the entity that begins at ``offset`` ends, None when ``data`` is no such entity.
+
+    Raises ``ValueError`` for an array that cannot be there.
+    """
+    try:
+        return _entity(entity_type)[0](data, offset)
+    except IndexError:
+        return None
+
+
+@cache
+def _entity(entity_type: Any) -> tuple[Step, int]:
+    """The step over an entity, and the fewest bytes it takes."""
+    flexible: bool = entity_type.__flexible__
+    steps: list[Step] = []
+    tagged: dict[int, Step] = {}
+    least = fixed = 0
+    for field in dataclasses.fields(entity_type):
+        step, size, is_fixed = _field(field, flexible)
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = step
+            continue
+        least += size
+        if is_fixed:
+            fixed += size
+            continue
+        if fixed:
+            steps.append(_skip(fixed))
+            fixed = 0
+        steps.append(step)
+    if fixed:
+        steps.append(_skip(fixed))
+    if flexible:
+        steps.append(_tagged_fields(tagged))
+
+    def walk(data: Data, at: int) -> int:
+        for step in steps:
+            at = step(data, at)
+        return at
+
+    return walk, least + flexible
+
+
+def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bool]:
+    """The step over a field, the fewest bytes it takes, and whether it always takes these."""
+    kind: Any = field.type
+    nullable = False
+    if get_origin(kind) in (UnionType, Union):
+        nullable = True
+        (kind,) = (each for each in get_args(kind) if each is not type(None))
+    if get_origin(kind) is tuple:
+        element: Any = get_args(kind)[0]
+        step, least = _entity(element) if dataclasses.is_dataclass(element) else _primitive(field, flexible)[:2]
+        return _array(step, least, flexible), 1 if flexible else 4, False
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        step, least = _entity(kind)
+        return (_nullable(step), 1, False) if nullable else (step, least, False)
+    return _primitive(field, flexible)
+
+
+def _primitive(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bool]:
+    kind = field.metadata["kafka_type"]
+    if kind in _FIXED_SIZES:
+        return _skip(_FIXED_SIZES[kind]), _FIXED_SIZES[kind], True
+    length_size = _LENGTH_SIZES[kind]
+    return (_compact_bytes, 1, False) if flexible else (_sized_bytes(length_size), length_size, False)
+
+
+def _skip(size: int) -> Step:
+    def skip(data: Data, at: int) -> int:
+        return _within(data, at + size)
+
+    return skip
+
+
+def _sized_bytes(length_size: int) -> Step:
+    def skip(data: Data, at: int) -> int:
+        start = _within(data, at + length_size)
+        return _within(data, start + max(int.from_bytes(data[at:start], "big", signed=True), 0))
+
+    return skip
+
+
+def _compact_bytes(data: Data, at: int) -> int:
+    length, at = _varint(data, at)
+    return _within(data, at + max(length - 1, 0))
+
+
+def _array(element: Step, least: int, flexible: bool) -> Step:
+    def walk(data: Data, at: int) -> int:
+        if flexible:
+            announced, at = _varint(data, at)
+            count = announced - 1
+        else:
+            at = _within(data, at + 4)
+            count = int.from_bytes(data[at - 4 : at], "big", signed=True)
+        if count * least > len(data) - at:
+            raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
+        for _ in range(count):
+            at = element(data, at)
+        return at
+
+    return walk
+
+
+def _nullable(step: Step) -> Step:
+    def walk(data: Data, at: int) -> int:
+        return at + 1 if data[at] > 0x7F else step(data, at + 1)
+
+    return walk
+
+
+def _tagged_fields(steps: dict[int, Step]) -> Step:
+    def walk(data: Data, at: int) -> int:
+        count, at = _varint(data, at)
+        for _ in range(count):
+            tag, at = _varint(data, at)
+            size, at = _varint(data, at)
+            end = _within(data, at + size)
+            if tag in steps:
+                end = steps[tag](data, at)
+            at = end
+        return at
+
+    return walk
+
+
+def _varint(data: Data, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := data[at]) > 0x7F:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+        if shift > _LONGEST_VARINT_SHIFT:
+            raise IndexError
+    return value | byte << shift, at + 1
+
+
+def _within(data: Data, end: int) -> int:
+    if end > len(data):
+        raise IndexError
+    return end
