@@ -27,7 +27,9 @@ class Connection:
         self._running = running
 
     async def read_frame(self, max_bytes: int) -> bytes | None:
-        """The next request without its length prefix; None when the peer is gone or sends no frame."""
+        """The next request without its length prefix; None when this end or the peer is gone, or sends no frame."""
+        if self._writer.is_closing():
+            return None
         try:
             (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             if not 0 <= size <= max_bytes:

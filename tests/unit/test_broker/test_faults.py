@@ -66,6 +66,22 @@ def test_drop_before_leaves_nothing_in_the_log(broker: TestBroker, client: Plain
     assert broker.topic("t").records() == []
 
 
+def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(broker: TestBroker, client: PlainClient) -> None:
+    """It was handled all the same, so that a later batch of a producer overtook an earlier one."""
+    broker.faults.delay("Produce", 50)
+    broker.faults.drop_before("Produce")
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+
+    for _ in range(2):
+        client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+
+    with pytest.raises(ConnectionError):
+        client.hear("Produce", 9)
+    with PlainClient(broker.bootstrap_servers) as later:
+        assert error(later) == "none"
+    assert len(broker.topic("t").records()) == 1
+
+
 def test_drop_after_leaves_the_records_in_the_log(broker: TestBroker, client: PlainClient) -> None:
     broker.faults.drop_after("Produce")
 
