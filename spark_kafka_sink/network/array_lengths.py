@@ -78,7 +78,8 @@ def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bo
         (kind,) = (each for each in get_args(kind) if each is not type(None))
     if get_origin(kind) is tuple:
         element: Any = get_args(kind)[0]
-        step, least = _entity(element) if dataclasses.is_dataclass(element) else _primitive(field, flexible)[:2]
+        of_entities = dataclasses.is_dataclass(element)
+        step, least = _entity(element) if of_entities else _primitive(field, flexible)[:2]
         return _array(step, least, flexible), 1 if flexible else 4, False
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         step, least = _entity(kind)
