@@ -1,0 +1,171 @@
+"""``spark-kafka-sink console-producer``: lines of standard input as records."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO
+
+from spark_kafka_sink.cli.line_reader import LineError, LineReader
+from spark_kafka_sink.cli.producer_options import add_producer_options, name_and_value, producer_config
+from spark_kafka_sink.errors import FailedToSendError, KafkaError
+from spark_kafka_sink.producer.producer_type import open_producer
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.producer import KafkaProducer
+    from spark_kafka_sink.producer.sync_producer import SyncProducer
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+DESCRIPTION = """\
+Sends each line of standard input as a record, as Kafka's kafka-console-producer does. Reads to the
+end, or until Ctrl-C, and delivers what was read before it ends. The exit code is 1 when a line is no
+record, which ends the reading there, or when a record could not be delivered."""
+
+PROPERTIES = """\
+properties (--property NAME=VALUE, may be given several times):
+  parse.key=true                 a line is KEY, key.separator, VALUE         (default: VALUE only)
+  key.separator=TEXT             default: a tab
+  parse.headers=true             a line begins with NAME:VALUE,NAME:VALUE, headers.delimiter
+  headers.delimiter=TEXT         after the headers (default: a tab)
+  headers.separator=TEXT         between two headers (default: ,)
+  headers.key.separator=TEXT     between name and value of a header (default: :)
+  null.marker=TEXT               a key, value or header value that equals TEXT is null
+
+examples:
+  seq 1000 | spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic numbers
+  spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic people \\
+      --property parse.key=true --property key.separator=: --property null.marker=- < people.txt
+  spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic t --sync \\
+      --request-required-acks 1 --compression-codec zstd --producer-property client.id=me"""
+
+
+def add_to(commands: Subparsers) -> None:
+    console = commands.add_parser(
+        "console-producer",
+        help="send lines of standard input as records",
+        description=DESCRIPTION,
+        epilog=PROPERTIES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_producer_options(console)
+    console.add_argument(
+        "--sync", action="store_true",
+        help="send one line at a time and wait until it is in the log (at least once, and slow)",
+    )  # fmt: skip
+    console.add_argument(
+        "--property", "--reader-property", type=name_and_value, action="append", default=[], metavar="NAME=VALUE",
+        dest="properties", help="how lines are read, see below",
+    )  # fmt: skip
+    console.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    reader = LineReader.parse(arguments.topic, arguments.properties)
+    lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
+    config = producer_config(arguments)
+    previous = signal.signal(signal.SIGINT, lines.interrupt)
+    try:
+        if arguments.sync:
+            with open_producer(config, "sync") as sync_producer:
+                _send_each(lines, reader, sync_producer)
+        else:
+            with open_producer(config) as producer:
+                _send_all(lines, reader, producer)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    return 0
+
+
+class Lines:
+    """The lines of ``source`` with their numbers, until its end or Ctrl-C.
+
+    ``interrupt`` handles SIGINT: the first one ends the reading, and nothing else; a second one is KeyboardInterrupt.
+    """
+
+    def __init__(self, source: BinaryIO, prompt: bool) -> None:
+        self._source = source
+        self._prompt = prompt
+        self._reading = False
+        self._interrupted = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted or self._reading:
+            self._interrupted = True
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        number = 0
+        while not self._interrupted and (line := self._read()):
+            number += 1
+            yield number, line
+
+    def _read(self) -> bytes:
+        if self._prompt:
+            print(">", end="", flush=True)
+        self._reading = True
+        try:
+            return self._source.readline()
+        except KeyboardInterrupt:
+            return b""
+        finally:
+            self._reading = False
+
+
+class Failures:
+    """Records that were not delivered, as the callbacks tell it on the sender thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: tuple[int, Exception] | None = None
+
+    def note(self, number: int, error: Exception | None) -> None:
+        if error is not None:
+            self.count += 1
+            self.first = self.first or (number, error)
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return ""
+        number, error = self.first
+        return f"{self.count} of the records were not delivered, the first from line {number}: {error}"
+
+
+def _send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
+    """A line that is no record, or cannot be sent, ends the reading; what came before it is delivered first."""
+    failures = Failures()
+    ended_by = ""
+    try:
+        for number, line in lines:
+            _send(producer, reader.record(line, number), number, failures)
+    except LineError as error:
+        ended_by = str(error)
+    producer.flush()
+    if ended_by or failures.count:
+        raise LineError("; ".join(text for text in (ended_by, str(failures)) if text))
+
+
+def _send(producer: KafkaProducer, record: ProducerRecord, number: int, failures: Failures) -> None:
+    def settled(_: RecordMetadata | None, error: Exception | None) -> None:
+        failures.note(number, error)
+
+    try:
+        producer.send(record, settled)
+    except KafkaError as error:
+        raise LineError(f"line {number}: {error}") from error
+
+
+def _send_each(lines: Lines, reader: LineReader, producer: SyncProducer) -> None:
+    for number, line in lines:
+        record = reader.record(line, number)
+        try:
+            producer.send(record)
+        except FailedToSendError as error:
+            raise LineError(f"line {number}: {error.errors[0]}") from error
+        except KafkaError as error:
+            raise LineError(f"line {number}: {error}") from error
