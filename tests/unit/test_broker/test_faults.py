@@ -66,7 +66,9 @@ def test_drop_before_leaves_nothing_in_the_log(broker: TestBroker, client: Plain
     assert broker.topic("t").records() == []
 
 
-def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(broker: TestBroker, client: PlainClient) -> None:
+def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
+    broker: TestBroker, client: PlainClient
+) -> None:
     """It was handled all the same, so that a later batch of a producer overtook an earlier one."""
     broker.faults.delay("Produce", 50)
     broker.faults.drop_before("Produce")
