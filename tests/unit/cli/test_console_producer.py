@@ -1,0 +1,170 @@
+"""The command on a TestBroker."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from spark_kafka_sink.cli.console_producer import Lines
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.records.batch import CODEC_MASK
+from spark_kafka_sink.records.compression import CODEC_IDS
+from spark_kafka_sink.testing import KEPT, TestBroker
+
+both_ways = pytest.mark.parametrize("how", [(), ("--sync",)], ids=["async", "sync"])
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+@pytest.fixture
+def console(broker, monkeypatch):
+    """Runs the command with this input; gives the exit code."""
+
+    def run(lines: bytes, *arguments: str) -> int:
+        source = io.TextIOWrapper(io.BytesIO(lines))
+        monkeypatch.setattr(sys, "stdin", source)
+        return main(["console-producer", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", *arguments])
+
+    return run
+
+
+@both_ways
+def test_each_line_is_a_record_in_order(broker, console, how, capsys):
+    assert console(b"one\ntwo\n\nfour", *how) == 0
+    assert broker.topic("t").values() == [b"one", b"two", b"", b"four"]
+    assert capsys.readouterr() == ("", "")
+
+
+@both_ways
+def test_keys_headers_and_nulls_are_read_by_properties(broker, console, how):
+    properties = ("parse.key=true", "key.separator=|", "parse.headers=true", "null.marker=-")
+    flags = [flag for text in properties for flag in ("--property", text)]
+    assert console(b"h:1\tk|v\nh:-\tk|-\n", *flags, *how) == 0
+    first, second = broker.topic("t").records()
+    assert (first.key, first.value, first.headers) == (b"k", b"v", ((b"h", b"1"),))
+    assert (second.key, second.value, second.headers) == (b"k", None, ((b"h", None),))
+
+
+@both_ways
+def test_a_line_that_is_no_record_ends_with_1_and_its_number_after_the_lines_before_it(broker, console, how, capsys):
+    assert console(b"a\t1\nb\t2\nwrong\nd\t4\n", "--property", "parse.key=true", *how) == 1
+    assert capsys.readouterr().err == "error: line 3: no key separator ('\\t') in 'wrong'\n"
+    assert broker.topic("t").values() == [b"1", b"2"]
+
+
+@both_ways
+def test_a_record_that_is_not_delivered_is_exit_code_1_and_names_its_line(broker, console, how, capsys):
+    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    assert console(b"one\n", *how) == 1
+    said = capsys.readouterr().err
+    assert "line 1: t-0: TOPIC_AUTHORIZATION_FAILED" in said
+
+
+@both_ways
+def test_a_line_that_is_too_large_ends_with_1_and_its_number(broker, console, how, capsys):
+    assert console(b"ok\n" + b"x" * 2000, "--producer-property", "max.request.size=1000", *how) == 1
+    assert "line 2: The message is " in capsys.readouterr().err
+    assert broker.topic("t").values() == [b"ok"]
+
+
+def test_flags_win_over_properties_and_these_over_the_file(broker, console, tmp_path):
+    options = tmp_path / "producer.properties"
+    options.write_text(
+        "client.id=from-file\ncompression.type=gzip\nacks=1\n"
+        "key.serializer=org.apache.kafka.common.serialization.StringSerializer\n"
+    )
+    flags = ("--producer.config", str(options), "--producer-property", "client.id=me", "--compression-codec", "zstd")
+    assert console(b"x" * 1000, *flags, "--request-required-acks", "all") == 0
+    (batch,) = broker.topic("t").batches(0)
+    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["zstd"]
+    assert {seen.client_id for seen in broker.requests.of("Produce")} == {"me"}
+
+
+def test_a_codec_without_a_name_is_gzip(broker, console):
+    assert console(b"x" * 1000, "--compression-codec") == 0
+    (batch,) = broker.topic("t").batches(0)
+    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["gzip"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--producer-property", "linger=5"), "linger is not an option of Kafka's producer"),
+        (("--property", "parse.kye=true"), "--property parse.kye is unknown; did you mean parse.key?"),
+        (("--producer.config", "none.properties"), "--producer.config none.properties cannot be read: No such file"),
+    ],
+)
+def test_wrong_options_are_one_error_before_anything_is_read(console, capsys, arguments, said):
+    assert console(b"line", *arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_flag_is_exit_code_2(console, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        console(b"", "--request-required-acks", "2")
+    assert "invalid choice: '2'" in capsys.readouterr().err
+
+
+def test_the_handler_of_ctrl_c_is_put_back(console):
+    before = signal.getsignal(signal.SIGINT)
+    console(b"x")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_while_a_line_is_sent_ends_the_reading_only():
+    lines = Lines(io.BytesIO(b"one\ntwo\n"), prompt=False)
+    taken = iter(lines)
+    assert next(taken) == (1, b"one\n")
+    lines.interrupt(signal.SIGINT, None)
+    assert list(taken) == []
+
+
+def test_a_second_ctrl_c_ends_the_waiting_too():
+    lines = Lines(io.BytesIO(b""), prompt=False)
+    lines.interrupt(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        lines.interrupt(signal.SIGINT, None)
+
+
+def test_a_terminal_gets_a_prompt_for_each_line(capsys):
+    assert list(Lines(io.BytesIO(b"one\n"), prompt=True)) == [(1, b"one\n")]
+    assert capsys.readouterr().out == ">>"
+
+
+def test_ctrl_c_while_waiting_for_a_line_delivers_what_was_read_and_ends_with_0(broker):
+    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", "t"]
+    flags = ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*command, *flags], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+        watchdog.cancel()
+    assert (process.returncode, said) == (0, b"")
+    assert broker.topic("t").values() == [b"one"]
+
+
+def test_help_says_how_lines_are_read(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["console-producer", "--help"])
+    said = capsys.readouterr().out
+    for name in ("parse.key", "key.separator", "parse.headers", "null.marker", "--sync", "--producer.config"):
+        assert name in said
+    assert max(map(len, said.splitlines())) <= 120
