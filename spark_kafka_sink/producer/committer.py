@@ -17,7 +17,7 @@ from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.selector import Selector
@@ -201,6 +201,17 @@ class Committer:
         for name in calls.keys() - outcomes.keys():
             outcomes[name] = FenceOutcome(name, None, _timeout("InitProducerId", calls[name], timeout_ms))
         return [outcomes[name] for name in held]
+
+    def add_partitions(self, fence: Fence, partitions: Sequence[TopicPartition], timeout_ms: float) -> None:
+        """AddPartitionsToTxn, which the first transaction protocol wants before Produce; raises what refuses it."""
+        ends: list[CallEnd] = []
+        subject = Subject(fence.transactional_id, fence.identity)
+        call = messages.add_partitions(subject, partitions, ends.append)
+        self._run([call], timeout_ms)
+        if not ends:
+            raise _timeout("AddPartitionsToTxn", call, timeout_ms)
+        if ends[0].error is not None:
+            raise ends[0].error
 
     def _run(self, calls: Iterable[CoordinatorCall], timeout_ms: float) -> None:
         for call in calls:

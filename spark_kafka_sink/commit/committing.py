@@ -1,0 +1,64 @@
+"""The third kind of process: all tasks have reported. It records the intent, which is the decision, and
+carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spark_kafka_sink.commit.decisions import commit_order, done
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.commit.fault_points import reach
+from spark_kafka_sink.commit.finishing import finish
+from spark_kafka_sink.commit.session import CommitSettings, session_for
+from spark_kafka_sink.commit.values import Entry, Stage, TaskReport
+
+_MARGIN_SHARE: Final = 10
+"""No intent in the last tenth of the transaction timeout: it has to be carried out in what is left."""
+
+
+def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Entry | None:
+    """Everything becomes visible, within delivery.timeout.ms; None when it was before. Raises ``ExactlyOnceError``.
+
+    Whatever it raises before the intent is committed, nothing is visible and the batch may be aborted; what it raises
+    afterwards says that the batch is decided, and whoever reads the ledger next finishes it.
+    """
+    with session_for(settings) as session:
+        timeout_ms = settings.producer.transaction_timeout_ms
+        order = commit_order(reports, timeout_ms // _MARGIN_SHARE, timeout_ms, session.clock.epoch_ms())
+        entry = order.entry
+        if entry is None:
+            return None
+        deadline = session.deadline(settings.producer.delivery_timeout_ms)
+        reach("before the intent")
+        driver = session.record(order.report.driver, entry, deadline)
+        reach("intent committed")
+        if entry.stage is Stage.INTENT:
+            lost = finish(session, entry, deadline)
+            if lost:
+                raise LostRowsError(_lost(order.report, lost))
+            reach("before done")
+            session.record(driver, done(entry), deadline)
+        reach("committed")
+        return entry
+
+
+def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:
+    """All tasks' reports; a commit without one of them is Spark's error."""
+    present = [report for report in reports if report is not None]
+    if len(present) != len(reports) or not present:
+        raise ExactlyOnceError(
+            f"Commit under the prefix {settings.prefix} has {len(present)} reports of {len(reports)} tasks; nothing is "
+            "committed."
+        )
+    return present
+
+
+def _lost(report: TaskReport, lost: frozenset[int]) -> str:
+    tasks = ", ".join(map(str, sorted(lost)))
+    return (
+        f"{report.unit} (prefix {report.prefix}) is decided, but the transactions of task {tasks} are gone: they "
+        "timed out, or a task of an earlier attempt took their ids. The other tasks' rows are committed. Start the "
+        "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): the replay writes "
+        "the missing rows again, and only those."
+    )

@@ -1,0 +1,174 @@
+"""What each process has to do, given what the ledger says. Tables; no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
+from spark_kafka_sink.commit.values import Action, Entry, Guise, RowSum, Stage, TaskReport, TaskShare, Unit, WritePlan
+
+
+class Standing(Enum):
+    """How a batch stands to its query's entry in the ledger."""
+
+    FIRST = "no entry, and the batch is the query's first"
+    UNKNOWN = "no entry, though the query has run batches before"
+    OLDER = "the ledger is ahead of the batch"
+    SAME = "the ledger's batch, all of it committed"
+    SAME_TORN = "the ledger's batch, with transactions gone"
+    NEWER = "the ledger is behind the batch, as it should be"
+    NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
+
+
+class Ruling(Enum):
+    WRITE = "write"
+    SKIP = "consume and write nothing"
+    REPAIR = "write what is gone, prove the rest"
+    OLD_CHECKPOINT = (
+        "is behind what the ledger says is in Kafka: {entry} was committed. The checkpoint is an older copy, or "
+        "another query used it. Going on would write rows twice. Restore the latest checkpoint, or start a new one "
+        "under a new transactionalIdPrefix."
+    )
+    NO_LEDGER = (
+        "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
+        "commitLogTopic changed, or the query wrote at-least-once before. Nobody can tell whether this batch is in "
+        "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint for one start."
+    )
+    LOST_BEFORE = (
+        "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
+        "bring them back. Restore the checkpoint as it was at that batch, or accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
+
+
+_REFUSALS: Final = frozenset({Ruling.OLD_CHECKPOINT, Ruling.NO_LEDGER, Ruling.LOST_BEFORE})
+
+RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
+    {
+        (Guise.MICRO_BATCH, Standing.FIRST): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.UNKNOWN): Ruling.NO_LEDGER,
+        (Guise.MICRO_BATCH, Standing.OLDER): Ruling.OLD_CHECKPOINT,
+        (Guise.MICRO_BATCH, Standing.SAME): Ruling.SKIP,
+        (Guise.MICRO_BATCH, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.MICRO_BATCH, Standing.NEWER): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
+        (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
+        (Guise.VERSION, Standing.UNKNOWN): Ruling.WRITE,
+        (Guise.VERSION, Standing.OLDER): Ruling.SKIP,
+        (Guise.VERSION, Standing.SAME): Ruling.SKIP,
+        (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.VERSION, Standing.NEWER): Ruling.WRITE,
+        (Guise.VERSION, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
+        (Guise.ONCE, Standing.FIRST): Ruling.WRITE,
+    }
+)
+"""What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
+
+
+def standing(unit: Unit, entry: Entry | None, torn: bool) -> Standing:
+    if entry is None:
+        return Standing.FIRST if unit.number == 0 else Standing.UNKNOWN
+    if unit.number < entry.number:
+        return Standing.OLDER
+    if unit.number == entry.number:
+        return Standing.SAME_TORN if torn else Standing.SAME
+    return Standing.NEWER_TORN if torn else Standing.NEWER
+
+
+def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
+    """What a task does with its rows; ``ExactlyOnceError`` before anything is written when none of it is safe."""
+    for query, lost in plan.lost.items():
+        if query != unit.query and lost:
+            raise LostRowsError(_refusal(plan, unit, Ruling.LOST_BEFORE, query))
+    entry = plan.entries.get(unit.query)
+    lost = plan.lost.get(unit.query, frozenset())
+    ruling = RULINGS[unit.guise, standing(unit, entry, bool(lost))]
+    if ruling is Ruling.NO_LEDGER and plan.trust_checkpoint:
+        ruling = Ruling.WRITE
+    if ruling in _REFUSALS:
+        kind = LostRowsError if ruling is Ruling.LOST_BEFORE else ExactlyOnceError
+        raise kind(_refusal(plan, unit, ruling, unit.query))
+    if ruling is not Ruling.REPAIR:
+        return Action.WRITE if ruling is Ruling.WRITE else Action.SKIP
+    return Action.REWRITE if task in lost else Action.VERIFY
+
+
+def prove(plan: WritePlan, unit: Unit, task: int, rows: RowSum) -> None:
+    """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
+    tasks = plan.entries[unit.query].tasks
+    if task >= len(tasks):
+        raise ReplayMismatchError(_mismatch(plan, unit, f"it had {len(tasks)} tasks, now there is a task {task}"))
+    was = tasks[task].rows
+    if was != rows:
+        told = f"task {task} had {was.count} rows (checksum {was.checksum:016x}), now it has {rows.count}"
+        raise ReplayMismatchError(_mismatch(plan, unit, f"{told} ({rows.checksum:016x})"))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """What commit does: record ``entry``, then end what it names. None: there is nothing to commit."""
+
+    report: TaskReport
+    entry: Entry | None
+
+
+def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int, now_ms: int) -> CommitOrder:
+    """All tasks' reports → what to record. ``now_ms`` epoch; raises ``ExactlyOnceError`` instead of an intent that
+    cannot be carried out."""
+    first = reports[0]
+    actions = {report.action for report in reports}
+    if actions == {Action.SKIP}:
+        return CommitOrder(first, None)
+    if len({(report.prefix, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
+        raise ExactlyOnceError(
+            f"The tasks of {first.unit} (prefix {first.prefix}) were planned by different drivers: nothing is committed"
+        )
+    if first.tasks_before not in (0, len(reports)):
+        raise ReplayMismatchError(
+            f"{first.unit} (prefix {first.prefix}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
+            f"has {len(reports)}. The source is not repeatable."
+        )
+    shares = tuple(report.share for report in reports)
+    prepared = [report for report in reports if report.share.prepared is not None]
+    age = max((now_ms - report.began_at for report in prepared), default=0)
+    if age > timeout_ms - margin_ms:
+        raise ExactlyOnceError(
+            f"{first.unit} (prefix {first.prefix}, {len(prepared)} prepared transactions) is not committed: its oldest "
+            f"transaction is {age / 1000:.0f} s old, and the broker ends it after kafka.transaction.timeout.ms="
+            f"{timeout_ms}. Write less per batch, use more cores, or raise kafka.transaction.timeout.ms (and the "
+            "broker's transaction.max.timeout.ms)."
+        )
+    stage = Stage.INTENT if prepared else Stage.DONE
+    return CommitOrder(first, Entry(first.unit.query, first.unit.number, stage, shares, now_ms))
+
+
+def done(entry: Entry) -> Entry:
+    """The same entry, carried out: its transactions need no names any more."""
+    shares = tuple(TaskShare(share.rows) for share in entry.tasks)
+    return Entry(entry.query, entry.number, Stage.DONE, shares, entry.decided_at)
+
+
+def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
+    entry = plan.entries.get(query)
+    tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
+    about = "" if entry is None else f"batch {entry.number} of {query}"
+    said = ruling.value.format(entry=about, tasks=tasks)
+    return f"{str(unit)[0].upper()}{str(unit)[1:]} (prefix {plan.prefix}, ledger {_place(plan)}) {said}"
+
+
+def _mismatch(plan: WritePlan, unit: Unit, what: str) -> str:
+    lost = ", ".join(map(str, sorted(plan.lost.get(unit.query, ()))))
+    return (
+        f"{unit} (prefix {plan.prefix}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
+        f"repaired from its replay, which does not cut its rows as before: {what}. The source is not repeatable. The "
+        "other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
+
+
+def _place(plan: WritePlan) -> str:
+    return f"{plan.place.topic}-{plan.place.partition}"

@@ -1,0 +1,40 @@
+"""Carrying out what was decided: every process that finds an intent may do it, as often as it likes."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.commit.errors import ExactlyOnceError
+from spark_kafka_sink.commit.fault_points import armed, reach
+from spark_kafka_sink.commit.session import Session
+from spark_kafka_sink.commit.values import Entry
+from spark_kafka_sink.producer.committer import EndVerdict
+
+
+def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
+    """Commits every transaction the entry names; gives the tasks whose rows are gone from Kafka.
+
+    A transaction that is not open any more may have been committed before: its marker tells. Raises
+    ``ExactlyOnceError`` when a broker does not answer or refuses: some transactions may be committed then, and the next
+    process to read the ledger goes on.
+    """
+    tasks = [task for task, share in enumerate(entry.tasks) if share.prepared is not None]
+    endings = [(share.prepared, True) for share in entry.tasks if share.prepared is not None]
+    if armed("between EndTxns"):
+        session.committer.end(endings[:1], deadline - session.clock.now())
+        reach("between EndTxns")
+    outcomes = session.committer.end(endings, deadline - session.clock.now())
+    undecided = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
+    if undecided:
+        raise ExactlyOnceError(
+            f"Batch {entry.number} of {entry.query} (prefix {session.settings.prefix}) is decided, but "
+            f"{len(undecided)} of its {len(endings)} transactions could not be committed yet: {undecided[0].error}. "
+            "Start the query again: it commits them first. Do so before kafka.transaction.timeout.ms has passed."
+        )
+    gone = {
+        task: outcome.prepared
+        for task, outcome in zip(tasks, outcomes, strict=True)
+        if outcome.verdict is EndVerdict.GONE
+    }
+    if not gone:
+        return frozenset()
+    view = session.ledger.await_decided(lambda view: any(map(view.undecided, gone.values())), deadline)
+    return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))

@@ -1,0 +1,182 @@
+"""Reading the ledger of one prefix, and writing to it under the driver's fence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.commit.cluster import Cluster, CodeAt, Question
+from spark_kafka_sink.commit.errors import ExactlyOnceError
+from spark_kafka_sink.commit.fault_points import reach
+from spark_kafka_sink.commit.format import LedgerRecord
+from spark_kafka_sink.commit.ledger_view import LedgerView
+from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, LedgerPlace
+from spark_kafka_sink.errors import KafkaError, ProducerFencedError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.committer import Committer, EndVerdict
+from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.compression import CODEC_IDS, compress
+from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.sender.transactions.values import END_TXN_V2, Fence, PreparedTransaction
+
+_EARLIEST, _LATEST = -2, -1
+_FETCH_BYTES: Final = 8 << 20
+_PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
+_CODEC: Final = "gzip"
+_COMPRESS_FROM: Final = 1024
+_ACK_TIME: Final = timedelta(seconds=30)
+
+
+class Ledger:
+    """``view`` is what was read so far; ``read`` brings it up to the end of the log."""
+
+    def __init__(self, cluster: Cluster, prefix: str, place: LedgerPlace) -> None:
+        self.view = LedgerView(prefix)
+        self.place = place
+        self._cluster = cluster
+        self._partition = TopicPartition(place.topic, place.partition)
+        self._next_offset: int | None = None
+
+    def read(self, deadline: float) -> LedgerView:
+        """Up to the end as it is now. A log that was cut or made anew is read from its start."""
+        start, end = self._offset(_EARLIEST, deadline), self._offset(_LATEST, deadline)
+        if self._next_offset is None or not start <= self._next_offset <= end:
+            self._next_offset = start
+            self.view = LedgerView(self.view.prefix)
+        while self._next_offset < end:
+            self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")
+            self._fetch(self._next_offset, end, deadline)
+        return self.view
+
+    def await_decided(self, undecided: Callable[[LedgerView], bool], deadline: float) -> LedgerView:
+        """Read until the control records of what is ``undecided`` are in the log; a few milliseconds as a rule."""
+        while undecided(self.read(deadline)):
+            self._cluster.check_time(deadline, f"Transactions in {self._partition} stay undecided")
+            self._cluster.pause(5.0)
+        return self.view
+
+    def append(self, driver: DriverIdentity, record: LedgerRecord, now_ms: int, deadline: float) -> None:
+        """One record into the driver's open transaction; with protocol v2 this opens it."""
+        fence = driver.fence
+        batch = _batch(driver, record, now_ms)
+
+        def make(module: ModuleType, version: int) -> Any:
+            request = module.request
+            data = request.PartitionProduceData(index=self._partition.partition, records=batch)
+            topic = request.TopicProduceData(name=self._partition.topic, partition_data=(data,))
+            return module.ProduceRequest(
+                transactional_id=fence.transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
+            )
+
+        def codes(body: Any) -> list[CodeAt]:
+            return [
+                CodeAt(f"Produce to {self._partition}", each.error_code, each.error_message)
+                for topic in body.responses
+                for each in topic.partition_responses
+            ]
+
+        versions = _PRODUCE_V2 if fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
+        self._cluster.ask_leader(self._partition, Question("produce", versions, make, codes), deadline)
+
+    def _offset(self, timestamp: int, deadline: float) -> int:
+        def make(module: ModuleType, version: int) -> Any:
+            asked = module.request.ListOffsetsPartition(partition_index=self._partition.partition, timestamp=timestamp)
+            topic = module.request.ListOffsetsTopic(name=self._partition.topic, partitions=(asked,))
+            return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+
+        def codes(body: Any) -> list[CodeAt]:
+            return [CodeAt(f"ListOffsets of {self._partition}", each.error_code) for each in _partitions(body.topics)]
+
+        body = self._cluster.ask_leader(self._partition, Question("list_offsets", (5, 7), make, codes), deadline)
+        return int(_partitions(body.topics)[0].offset)
+
+    def _fetch(self, offset: int, end: int, deadline: float) -> None:
+        def make(module: ModuleType, version: int) -> Any:
+            request = module.request
+            asked = request.FetchPartition(
+                partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+            )
+            return module.FetchRequest(
+                max_wait=timedelta(milliseconds=100),
+                min_bytes=1,
+                topics=(request.FetchTopic(topic=self._partition.topic, partitions=(asked,)),),
+                forgotten_topics_data=(),
+            )
+
+        def codes(body: Any) -> list[CodeAt]:
+            return [CodeAt(f"Fetch of {self._partition}", each.error_code) for each in _partitions(body.responses)]
+
+        body = self._cluster.ask_leader(self._partition, Question("fetch", (11, 12), make, codes), deadline)
+        answer = _partitions(body.responses)[0]
+        batches = decode_batches(answer.records or b"", partial_tail=True)
+        fresh = [batch for batch in batches if batch.header.last_offset >= offset]
+        self.view.apply(fresh)
+        if fresh:
+            self._next_offset = fresh[-1].header.last_offset + 1
+        elif answer.high_watermark >= end:
+            self._next_offset = end  # compaction left nothing of the last offsets
+
+
+def record_decision(
+    ledger: Ledger, committer: Committer, driver: DriverIdentity, record: LedgerRecord, clock: Clock, deadline: float
+) -> DriverIdentity:
+    """One record in a transaction of its own under the driver's fence, whose EndTxn is the proof that the fence still
+    stands. Gives the identity of the next. Raises ``ExactlyOnceError`` when another driver has taken over; after any
+    other error the record may stand or not, and only a reader under a newer fence can tell.
+    """
+    fence = driver.fence
+    partition = TopicPartition(ledger.place.topic, ledger.place.partition)
+    try:
+        if fence.end_txn_version < END_TXN_V2:
+            committer.add_partitions(fence, [partition], deadline - clock.now())
+        ledger.append(driver, record, clock.epoch_ms(), deadline)
+        reach("intent in the log")
+        prepared = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
+        (outcome,) = committer.end([(prepared, True)], deadline - clock.now())
+    except ProducerFencedError as error:
+        raise _taken_over(fence.transactional_id, error) from error
+    if outcome.verdict is EndVerdict.GONE:
+        raise _taken_over(fence.transactional_id, outcome.error) from outcome.error
+    if outcome.fence is None:
+        raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
+    return next_identity(driver, replace(fence, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch))
+
+
+def next_identity(driver: DriverIdentity, fence: Fence) -> DriverIdentity:
+    """A new epoch counts from 0; with protocol v1 the epoch stays, and so does the count."""
+    if fence == driver.fence:
+        return DriverIdentity(fence, driver.sequence + 1)
+    return DriverIdentity(fence)
+
+
+def _taken_over(transactional_id: str, error: KafkaError | None) -> ExactlyOnceError:
+    return ExactlyOnceError(
+        f"Another driver has taken the fence {transactional_id}: a restarted run of this query, or a second query "
+        f"under the same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits "
+        f"nothing more. Give each query a prefix of its own; end the run that is not wanted. ({error})"
+    )
+
+
+def _batch(driver: DriverIdentity, record: LedgerRecord, now_ms: int) -> bytes:
+    columns = RecordColumns(bytes_column([record.key]), bytes_column([record.value]))
+    payload = bytes(encode_records(columns, np.zeros(1, np.int64), 0).data)
+    attributes = TRANSACTIONAL
+    if len(payload) >= _COMPRESS_FROM:
+        payload = compress(_CODEC, None, [payload])
+        attributes |= CODEC_IDS[_CODEC]
+    fence = driver.fence
+    header = BatchHeader(attributes, 1, now_ms, now_ms, fence.producer_id, fence.epoch, driver.sequence)
+    return stamp_header(header, [payload]) + payload
+
+
+def _partitions(topics: Any) -> list[Any]:
+    return [each for topic in topics for each in topic.partitions]

@@ -1,0 +1,86 @@
+"""What a process of the driver needs of the cluster, kept from one micro-batch to the next.
+
+Nothing depends on its being kept: Spark ends idle processes after a minute, and whatever is remembered here is read
+anew. One thread at a time; a fork starts without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.commit.cluster import Cluster
+from spark_kafka_sink.commit.format import entry_record
+from spark_kafka_sink.commit.ledger import Ledger, record_decision
+from spark_kafka_sink.commit.ledger_topic import ensure_ledger, place_of
+from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.committer import Committer
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """``producer`` as for the rows; ``topic`` is the ledger's."""
+
+    producer: ProducerConfig
+    prefix: str
+    topic: str
+
+
+class Session:
+    """``planned``: the entries of the last planning in this process, None before the first."""
+
+    def __init__(self, settings: CommitSettings, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.committer = Committer(replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS))
+        self.cluster = Cluster(settings.producer, clock)
+        self.ledger = Ledger(self.cluster, settings.prefix, place_of(settings.prefix, settings.topic))
+        self.planned: Mapping[str, Entry] | None = None
+        self._verified = False
+
+    def close(self) -> None:
+        self.committer.__exit__(None, None, None)
+        self.cluster.close()
+
+    def deadline(self, timeout_ms: float) -> float:
+        return self.clock.now() + timeout_ms
+
+    def verify_ledger(self, deadline: float) -> None:
+        """Once per session: settings of a topic do not change by themselves."""
+        if not self._verified:
+            ensure_ledger(self.cluster, self.settings.topic, deadline)
+            self._verified = True
+
+    def take_fence(self, deadline: float) -> DriverIdentity:
+        """From here on no other driver of this prefix can decide anything."""
+        name = driver_id(self.settings.prefix)
+        (outcome,) = self.committer.take_fences({name: NO_IDENTITY}, deadline - self.clock.now())
+        if outcome.fence is None:
+            raise outcome.error or KafkaError(f"No fence on {name}")
+        return DriverIdentity(outcome.fence)
+
+    def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
+        record = entry_record(self.settings.prefix, entry)
+        return record_decision(self.ledger, self.committer, driver, record, self.clock, deadline)
+
+
+_sessions: dict[tuple[int, CommitSettings], Session] = {}
+
+
+@contextmanager
+def session_for(settings: CommitSettings) -> Iterator[Session]:
+    """This process's session; one that failed is closed and not used again."""
+    key = os.getpid(), settings
+    session = _sessions.pop(key, None) or Session(settings, SystemClock())
+    try:
+        yield session
+    except BaseException:
+        session.close()
+        raise
+    _sessions[key] = session

@@ -1,0 +1,150 @@
+"""What crosses processes: plain frozen values, picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.sender.transactions.values import Fence, PreparedTransaction
+
+DRIVER_TIMEOUT_MS: Final = 10_000
+"""Transaction timeout of the driver's id: its transactions hold one record and are ended at once."""
+
+
+class Guise(Enum):
+    """What a number means to whoever replays it."""
+
+    MICRO_BATCH = "a micro-batch: its query has run every number before it"
+    VERSION = "txnVersion of txnAppId: numbers grow, with gaps; an older one was committed and is skipped"
+    ONCE = "a batch job that nobody replays"
+
+
+class Action(Enum):
+    """What a task does with its rows."""
+
+    WRITE = "write them and prepare"
+    SKIP = "consume them: the batch is committed"
+    VERIFY = "consume them, and prove that they are the rows that were committed"
+    REWRITE = "write them again, and prove that they are the rows that were lost"
+
+
+class Unit(NamedTuple):
+    """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job."""
+
+    query: str
+    number: int
+    guise: Guise
+
+    def __str__(self) -> str:
+        return {
+            Guise.MICRO_BATCH: f"micro-batch {self.number} of query {self.query}",
+            Guise.VERSION: f"txnVersion {self.number} of txnAppId {self.query}",
+            Guise.ONCE: f"batch job {self.query}",
+        }[self.guise]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSum:
+    """How many rows, and their order-independent checksum (mod 2^64)."""
+
+    count: int = 0
+    checksum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShare:
+    """One task's part of a batch: its rows, and the transaction that holds them.
+
+    ``prepared`` None: there is nothing to end, because the task had no rows or they are committed already.
+    """
+
+    rows: RowSum
+    prepared: PreparedTransaction | None = None
+
+
+class Stage(Enum):
+    INTENT = "intent"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the ledger says of a query: the last batch that was decided, and whether all of it is known to be ended."""
+
+    query: str
+    number: int
+    stage: Stage
+    tasks: tuple[TaskShare, ...]
+    decided_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A record in a task's own transaction: visible exactly when the task's rows are."""
+
+    query: str
+    number: int
+    task: int
+    rows: RowSum
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """Where the ledger of a prefix is: a topic and a partition of it."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class DriverIdentity:
+    """A fence on ``<prefix>-driver``, and the sequence number of the next batch written under it."""
+
+    fence: Fence
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What planning hands to the tasks, and through their messages to commit.
+
+    ``entries``: query → its last entry under this prefix. ``lost``: query → the tasks of that entry whose transactions
+    are gone. ``unit`` is None where only the tasks know it (streaming). ``fence`` is handed on to commit.
+    """
+
+    prefix: str
+    place: LedgerPlace
+    driver: DriverIdentity
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    unit: Unit | None = None
+    trust_checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task of an exactly-once write did: ``action`` as decided for its batch, ``share`` what came of it.
+
+    ``began_at`` (epoch ms, the executor's clock) is when its transaction was about to be opened. ``tasks_before``: of a
+    batch that is being repaired, how many tasks it had when it was decided; else 0.
+    """
+
+    prefix: str
+    place: LedgerPlace
+    driver: DriverIdentity
+    unit: Unit
+    action: Action
+    share: TaskShare
+    began_at: int = 0
+    tasks_before: int = 0
+
+
+def driver_id(prefix: str) -> str:
+    return f"{prefix}-driver"
+
+
+def task_id(prefix: str, task: int) -> str:
+    """The transactional id of a task; ``task`` is Spark's partition id."""
+    return f"{prefix}-{task}"

@@ -1,0 +1,90 @@
+"""A query's runs against a broker, without Spark: plan, tasks, commit or abort, each as in a process of its own."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit import session as sessions
+from spark_kafka_sink.commit.aborting import abort_batch
+from spark_kafka_sink.commit.committing import commit_batch
+from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
+from spark_kafka_sink.commit.session import CommitSettings
+from spark_kafka_sink.commit.task import TaskTransaction
+from spark_kafka_sink.commit.values import Guise, Unit
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.records.columns import RecordColumns
+
+TOPIC = "out"
+LEDGER = "__ledger"
+
+
+def new_process() -> None:
+    """Forget what this process has kept, as another process would not know it."""
+    while sessions._sessions:
+        sessions._sessions.popitem()[1].close()
+
+
+def carried(value):
+    """What crosses processes is pickled."""
+    return pickle.loads(pickle.dumps(value))
+
+
+@dataclass
+class Query:
+    servers: str
+    prefix: str = "app"
+    query: str = "q1"
+    guise: Guise = Guise.MICRO_BATCH
+    options: dict = field(default_factory=dict)
+    trust: bool = False
+
+    @property
+    def settings(self) -> CommitSettings:
+        options = {
+            "bootstrap.servers": self.servers,
+            "linger.ms": 0,
+            "max.block.ms": 5000,
+            "request.timeout.ms": 2000,
+            "delivery.timeout.ms": 5000,
+        }
+        return CommitSettings(ProducerConfig.parse({**options, **self.options}), self.prefix, LEDGER)
+
+    def unit(self, number: int) -> Unit:
+        return Unit(self.query, number, self.guise)
+
+    def plan(self):
+        new_process()
+        return carried(plan_write(PlanningRequest(self.settings, trust_checkpoint=self.trust)))
+
+    def task(self, plan, number, task, values):
+        """One task's write; its report."""
+        with closing(TaskTransaction(self.settings.producer, plan, self.unit(number), task, SystemClock())) as write:
+            if values:
+                write.append(TOPIC, RecordColumns(value=pa.array(values, pa.binary())), None)
+            return carried(write.prepare())
+
+    def tasks(self, plan, number, rows):
+        return [self.task(plan, number, task, values) for task, values in enumerate(rows)]
+
+    def commit(self, reports):
+        new_process()
+        return commit_batch(self.settings, reports)
+
+    def abort(self, reports):
+        new_process()
+        return abort_batch(self.settings, reports)
+
+    def run(self, number, rows):
+        """A whole batch; ``rows``: each task's values."""
+        return self.commit(self.tasks(self.plan(), number, rows))
+
+
+def committed(broker) -> Counter:
+    """What a read_committed reader sees of the topic."""
+    return Counter(record.value for record in broker.topic(TOPIC).records(read_committed=True))

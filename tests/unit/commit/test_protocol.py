@@ -1,0 +1,290 @@
+"""The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
+
+import pytest
+
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
+from spark_kafka_sink.commit.values import Action, Guise
+from tests.unit.commit.runs import LEDGER, Query, committed
+
+ROWS = [[b"a", b"b"], [b"c"], []]
+EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
+MORE = [[b"d"], [b"e"]]
+
+
+def test_a_batch_becomes_visible_with_its_commit(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert committed(broker) == {}
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_the_next_batch_follows(broker, query):
+    query.run(0, ROWS)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_task_without_rows_opens_no_transaction(broker, query):
+    query.run(0, ROWS)
+    assert broker.transaction_state("app-1") == "CompleteCommit"
+    assert broker.transaction_state("app-2") is None
+
+
+def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in reports} == {Action.SKIP}
+    assert query.commit(reports) is None
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_batch_without_rows_is_remembered(broker, query):
+    query.run(0, [[], []])
+    query.run(1, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_driver_that_dies_before_the_intent_leaves_nothing(broker, query):
+    query.tasks(query.plan(), 0, ROWS)
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_what_a_dead_run_left_open_is_aborted_although_fewer_tasks_follow(broker, query):
+    query.run(0, [[b"x"]] * 4)
+    query.tasks(query.plan(), 1, [[b"y"]] * 4)
+    query.run(1, [[b"y"]] * 2)
+    assert committed(broker) == {b"x": 4, b"y": 2}
+    assert [broker.transaction_state(f"app-{task}") for task in (2, 3)] != ["Ongoing", "Ongoing"]
+
+
+def crash(monkeypatch, point):
+    """The next commit ends at ``point`` as if its process were killed there."""
+    from spark_kafka_sink.commit import committing, finishing, ledger
+
+    class Killed(BaseException):
+        pass
+
+    def reach(name, task=None):
+        if name == point:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        for module in (committing, finishing, ledger):
+            patch.setattr(module, "reach", reach)
+        patch.setattr(finishing, "armed", lambda name: name == point)
+        yield Killed
+
+
+@pytest.mark.parametrize("point", ["intent in the log", "intent committed", "between EndTxns", "before done"])
+def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkeypatch, point):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    again = query.tasks(query.plan(), 0, ROWS)
+    decided = point != "intent in the log"
+    assert {report.action for report in again} == {Action.SKIP if decided else Action.WRITE}
+    query.commit(again)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+@pytest.mark.parametrize("point", ["intent committed", "between EndTxns"])
+def test_an_abort_after_the_intent_commits(broker, query, monkeypatch, point):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    assert query.abort(reports).committed == ("batch 0 of q1",)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_before_the_intent_leaves_nothing_open(broker, query):
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS[:1])
+    query.task(plan, 0, 1, ROWS[1])  # its message never came
+    assert query.abort([*reports, None]).aborted == 1
+    assert [broker.transaction_state(f"app-{task}") for task in (0, 1)] == ["CompleteAbort", "Empty"]
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.plan()
+    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence app-driver"):
+        query.commit(reports)
+    assert committed(broker) == {}
+
+
+def test_two_live_queries_under_one_prefix_are_refused(broker, query):
+    other = Query(broker.bootstrap_servers, query="q2")
+    ours = query.plan()
+    others = other.tasks(other.plan(), 0, MORE)
+    reports = query.tasks(ours, 0, ROWS)
+    with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
+        query.commit(reports)
+    with pytest.raises(LostRowsError):
+        other.commit(others)
+    assert committed(broker) == {}
+
+
+def test_a_new_query_under_an_old_prefix_skips_nothing(broker, query):
+    query.run(0, ROWS)
+    Query(broker.bootstrap_servers, query="q2").run(0, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_older_checkpoint_is_refused_before_anything_is_written(broker, query):
+    query.run(0, ROWS)
+    query.run(1, MORE)
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match=r"Micro-batch 0 of query q1 .*is behind what the ledger says.*batch 1"):
+        query.task(plan, 0, 0, ROWS[0])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(broker, query):
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint"):
+        query.task(plan, 7, 0, ROWS[0])
+    Query(broker.bootstrap_servers, trust=True).run(7, ROWS)
+    query.run(8, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+@pytest.fixture
+def torn(broker, query):
+    """A decided batch of which task 1's transaction has timed out."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.expire_transaction("app-1")
+    with pytest.raises(LostRowsError, match=r"micro-batch 0 .*task 1 are gone"):
+        query.commit(reports)
+    assert committed(broker) == {b"a": 1, b"b": 1}
+    return query
+
+
+def test_a_replay_writes_what_is_gone_and_nothing_else(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, [[b"b", b"a"], [b"c"], []])
+    assert [report.action for report in reports] == [Action.VERIFY, Action.REWRITE, Action.VERIFY]
+    torn.commit(reports)
+    assert committed(broker) == EACH_ONCE
+    torn.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_repair_that_loses_its_transaction_is_repaired_again(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS)
+    broker.expire_transaction("app-1")
+    with pytest.raises(LostRowsError):
+        torn.commit(reports)
+    torn.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+@pytest.mark.parametrize(
+    "rows", [[[b"a", b"X"], [b"c"], []], [[b"a", b"b"], [b"X"], []], [[b"a", b"b"], [b"c"], [b"X"]]]
+)
+def test_a_replay_of_other_rows_repairs_nothing(broker, torn, rows):
+    plan = torn.plan()
+    with pytest.raises(ReplayMismatchError, match="not repeatable"):
+        torn.tasks(plan, 0, rows)
+    torn.abort([None, None, None])
+    assert committed(broker) == {b"a": 1, b"b": 1}
+
+
+def test_a_replay_of_fewer_tasks_repairs_nothing(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS[:2])
+    with pytest.raises(ReplayMismatchError, match="it had 3 tasks, its replay has 2"):
+        torn.commit(reports)
+
+
+def test_a_later_batch_does_not_bury_what_is_gone(broker, torn):
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 1\) are gone"):
+        torn.tasks(torn.plan(), 1, MORE)
+
+
+def test_another_query_does_not_bury_what_is_gone(broker, torn):
+    other = Query(broker.bootstrap_servers, query="q2")
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1"):
+        other.tasks(other.plan(), 0, MORE)
+
+
+def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query, monkeypatch):
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS)
+    for killed in crash(monkeypatch, "before done"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    query.task(plan, 0, 0, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in again} == {Action.SKIP}
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
+    plan = query.plan()
+    query.task(plan, 0, 0, ROWS[0])
+    late = query.task(plan, 0, 0, ROWS[0])
+    query.commit([late])
+    assert committed(broker) == {b"a": 1, b"b": 1}
+
+
+def test_no_intent_is_recorded_late_in_the_transactions_timeout(broker, query):
+    from dataclasses import replace
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    old = [replace(report, began_at=report.began_at - 55_000) for report in reports]
+    with pytest.raises(
+        ExactlyOnceError, match=r"oldest transaction is 55 s old.*kafka\.transaction\.timeout\.ms=60000"
+    ):
+        query.commit(old)
+    query.abort(reports)
+    assert committed(broker) == {}
+
+
+def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.drop_after("EndTxn")
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_version_is_written_once(broker):
+    job = Query(broker.bootstrap_servers, prefix="jobs", query="nightly", guise=Guise.VERSION)
+    job.run(5, ROWS)
+    job.run(5, ROWS)
+    job.run(3, MORE)
+    assert committed(broker) == EACH_ONCE
+    job.run(9, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_two_hundred_transactions_are_committed_at_once(broker, query):
+    query.run(0, [[b"%d" % task] for task in range(50)])
+    assert len(committed(broker)) == 50
+
+
+def test_a_ledger_that_deletes_is_refused(broker, query):
+    broker.create_topic(LEDGER, partitions=10)
+    with pytest.raises(PlanningError, match=r"cleanup\.policy is 'delete', not 'compact'"):
+        query.plan()
+
+
+def test_a_ledger_of_too_few_partitions_is_refused(broker, query):
+    broker.create_topic(LEDGER, partitions=1, configs={"cleanup.policy": "compact"})
+    with pytest.raises(PlanningError, match="has 1 partitions, the ledger needs 10"):
+        query.plan()
+
+
+def test_a_ledger_that_may_not_be_created_is_described(broker, query):
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 10 partitions, cleanup.policy=compact"):
+        query.plan()
+
+
+def test_a_timeout_above_the_brokers_limit_is_refused(broker):
+    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 1_000_000})
+    with pytest.raises(PlanningError, match="set it to 900000 or less"):
+        query.plan()
