@@ -9,6 +9,7 @@ import numpy as np
 
 from spark_kafka_sink.partitioning.keyed import KeyPartitions, hash_partitions
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int64Array, PartitionLoad
+from spark_kafka_sink.records.arrow import null_mask
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -57,7 +58,7 @@ class BuiltInPartitioner:
         keys = None if self._ignore_keys else columns.key
         hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else self._key_partitions(keys, count)
         if keys is not None and keys.null_count:
-            hashed[keys.is_null().to_numpy(zero_copy_only=False)] = NOT_GIVEN
+            hashed[null_mask(keys)] = NOT_GIVEN
         partitions = hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
         unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
         if len(unkeyed):

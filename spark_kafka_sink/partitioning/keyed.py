@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_kafka_sink.partitioning.crc32 import crc32
 from spark_kafka_sink.partitioning.fnv1a import fnv1a
 from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.partitioning.murmur3 import murmur3
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array
+from spark_kafka_sink.records.columns import slot_lengths
 
 KeyPartitions: TypeAlias = Callable[[pa.BinaryArray, int], Int32Array]
 """The partition of each key among so many; ``NOT_GIVEN`` for keys that count as none. A null slot gets any."""
@@ -35,7 +35,7 @@ def murmur3_partitions(keys: pa.BinaryArray, count: int) -> Int32Array:
 def crc32_partitions(keys: pa.BinaryArray, count: int) -> Int32Array:
     """librdkafka's default, ``consistent_random``: an empty key counts as none."""
     partitions = (crc32(keys) % np.uint32(count)).astype(np.int32)
-    partitions[pc.equal(pc.binary_length(keys), 0).fill_null(False).to_numpy(zero_copy_only=False)] = NOT_GIVEN
+    partitions[slot_lengths(keys) == 0] = NOT_GIVEN
     return partitions
 
 
