@@ -20,12 +20,11 @@ UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
+class BatchOutcome(NamedTuple):
     """What became of one listener's rows of a batch.
 
     ``base_offset`` is the offset of the batch's first record, ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the
-    broker no longer remembers; ``count`` of the listener's rows are its records ``first`` and following, ``size`` bytes
+    broker no longer remembers; ``rows`` of the listener's are its records ``first`` and following, ``size`` bytes
     before compression. ``skipped`` of the listener's rows come before these, in other parts of a batch that was split.
     ``log_append_time`` is the broker's time (epoch ms) on topics with LogAppendTime, else ``NO_TIMESTAMP``.
     """
@@ -34,7 +33,7 @@ class BatchOutcome:
     base_offset: int
     log_append_time: int
     first: int
-    count: int
+    rows: int
     size: int
     skipped: int
     error: Exception | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,14 +30,25 @@ class Delivery:
     first_offset: int
     last_offset: int
 
-    def joined(self, other: Delivery) -> Delivery:
-        firsts = [each.first_offset for each in (self, other) if each.first_offset != UNKNOWN_OFFSET]
-        return Delivery(
-            self.count + other.count,
-            self.size + other.size,
-            min(firsts, default=UNKNOWN_OFFSET),
-            max(self.last_offset, other.last_offset),
-        )
+
+class _Sum:
+    """A delivery in the making: one partition's batches, added up as they complete."""
+
+    __slots__ = ("count", "first", "last", "size")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size = 0
+        self.first = UNKNOWN_OFFSET
+        self.last = UNKNOWN_OFFSET
+
+    def add(self, outcome: BatchOutcome) -> None:
+        self.count += outcome.rows
+        self.size += outcome.size
+        if outcome.base_offset != UNKNOWN_OFFSET:
+            first = outcome.base_offset + outcome.first
+            self.first = first if self.first == UNKNOWN_OFFSET else min(self.first, first)
+            self.last = max(self.last, first + outcome.rows - 1)
 
 
 class SendReceipt:
@@ -48,7 +60,7 @@ class SendReceipt:
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._outstanding = 0
-        self._deliveries: dict[TopicPartition, Delivery] = {}
+        self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
         self.error: Exception | None = None
 
     def listeners(
@@ -61,11 +73,11 @@ class SendReceipt:
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
         with self._changed:
-            self._outstanding -= outcome.count
+            self._outstanding -= outcome.rows
             if outcome.error is not None:
                 self.error = self.error or outcome.error
             else:
-                self._deliver(outcome)
+                self._sums[outcome.partition].add(outcome)
             if not self._outstanding or self.error is not None:
                 self._changed.notify_all()
 
@@ -87,13 +99,4 @@ class SendReceipt:
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:
         with self._changed:
-            return dict(self._deliveries)
-
-    def _deliver(self, outcome: BatchOutcome) -> None:
-        first = last = UNKNOWN_OFFSET
-        if outcome.base_offset != UNKNOWN_OFFSET:
-            first = outcome.base_offset + outcome.first
-            last = first + outcome.count - 1
-        delivery = Delivery(outcome.count, outcome.size, first, last)
-        before = self._deliveries.get(outcome.partition)
-        self._deliveries[outcome.partition] = delivery if before is None else before.joined(delivery)
+            return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in self._sums.items()}

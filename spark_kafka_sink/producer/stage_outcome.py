@@ -86,7 +86,7 @@ class StageOutcome:
 
     def complete(self, start: int, outcome: BatchOutcome) -> None:
         """The fate of the rows from rank ``start`` on."""
-        piece = Piece(start, start + outcome.count, outcome)
+        piece = Piece(start, start + outcome.rows, outcome)
         with self._changed:
             insort(self._pieces, piece, key=_start)
             watchers = self._take_watchers(piece) if self._watched else ()

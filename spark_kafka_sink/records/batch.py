@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -28,8 +28,7 @@ _LENGTH_START = 12
 _NO_LEADER_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """What a producer decides of a batch; offset, length and CRC follow from the rest.
 
     ``attributes``: codec id, with ``TRANSACTIONAL`` and ``CONTROL`` added. Timestamps in epoch ms. A batch without

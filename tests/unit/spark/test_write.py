@@ -43,7 +43,7 @@ class FakeProducer:
                     base_offset=first,
                     log_append_time=-1,
                     first=0,
-                    count=len(values),
+                    rows=len(values),
                     size=sum(map(len, values)),
                     skipped=0,
                     error=self.delivery_error,
