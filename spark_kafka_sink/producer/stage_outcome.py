@@ -19,7 +19,6 @@ from spark_kafka_sink.producer.record import RecordMetadata
 _log = logging.getLogger("spark_kafka_sink.producer")
 _LONGEST_WAIT_S = 86_400.0
 
-Call = Callable[[], object]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
@@ -32,6 +31,9 @@ class Piece(NamedTuple):
 
 
 _start = itemgetter(0)
+
+Call = Callable[[Piece | Exception], object]
+"""Told a record's fate: the piece it is in, or its error."""
 
 
 class StageOutcome:
@@ -82,7 +84,7 @@ class StageOutcome:
             watchers = [call for index in sorted(self._watched) for call in self._watched[index]]
             self._watched.clear()
             self._changed.notify_all()
-        _run(watchers)
+        _run(watchers, error)
 
     def complete(self, start: int, outcome: BatchOutcome) -> None:
         """The fate of the rows from rank ``start`` on."""
@@ -91,15 +93,16 @@ class StageOutcome:
             insort(self._pieces, piece, key=_start)
             watchers = self._take_watchers(piece) if self._watched else ()
             self._changed.notify_all()
-        _run(watchers)
+        _run(watchers, outcome.error or piece)
 
     def watch(self, index: int, call: Call) -> None:
         """Have ``call`` run once record ``index`` is settled: on the sender thread, or here if it is already."""
         with self._changed:
-            if self._settled(index) is None:
+            settled = self._settled(index)
+            if settled is None:
                 self._watched.setdefault(index, []).append(call)
                 return
-        _run((call,))
+        _run((call,), settled)
 
     def settled(self, index: int) -> Piece | Exception | None:
         """The piece that record ``index`` is in, or its error; None while it is open."""
@@ -206,17 +209,16 @@ class RecordFuture:
 
     def add_done_callback(self, call: Callable[[RecordFuture], object]) -> None:
         """Run ``call(future)`` on the sender thread, or at once when the record is settled already."""
-        self._stage.watch(self._index, lambda: call(self))
+        self._stage.watch(self._index, lambda _: call(self))
 
     def when_settled(self, callback: Callback) -> None:
         """``callback(metadata, error)``, of which one is None."""
 
-        def settled() -> None:
-            outcome = self._stage.settled(self._index)
-            if isinstance(outcome, Piece):
-                callback(self._metadata(outcome), None)
+        def settled(fate: Piece | Exception) -> None:
+            if isinstance(fate, Piece):
+                callback(self._metadata(fate), None)
             else:
-                callback(None, outcome)
+                callback(None, fate)
 
         self._stage.watch(self._index, settled)
 
@@ -259,11 +261,14 @@ class RecordFuture:
         self._stage.watch(self._index, self._tell_waiters)
         return self._waited
 
-    def _tell_waiters(self) -> None:
+    def _tell_waiters(self, fate: Piece | Exception) -> None:
         condition, waiters = self._waited
         with condition:
             for waiter in waiters:
-                waiter.add_result(self) if self.exception(0) is None else waiter.add_exception(self)
+                if isinstance(fate, Piece):
+                    waiter.add_result(self)
+                else:
+                    waiter.add_exception(self)
 
     def _metadata(self, piece: Piece) -> RecordMetadata:
         offset, timestamp = self._stage.place(self._index, piece)
@@ -272,10 +277,10 @@ class RecordFuture:
         return RecordMetadata(topic, partition, offset, timestamp, key_size, value_size)
 
 
-def _run(calls: Sequence[Call]) -> None:
+def _run(calls: Sequence[Call], fate: Piece | Exception) -> None:
     """User code, outside every lock: what it raises is its own."""
     for call in calls:
         try:
-            call()
+            call(fate)
         except Exception:
             _log.exception("A callback of a sent record raised")
