@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -14,6 +14,8 @@ from spark_kafka_sink.spark.schema import RowLayout
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_kafka_sink.commit.values import WritePlan
+
 
 class KafkaBatchWriter(DataSourceArrowWriter):
     """Pickled once: ``write`` runs in every task, ``commit`` or ``abort`` in a process of the driver."""
@@ -21,14 +23,41 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
         self.layout = layout
         self.options = options
+        self.plan: WritePlan | None = None
+        if options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import named
+
+            self.options = named(options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled is what runs: this is where an exactly-once write begins. Spark pickles twice, it begins once."""
+        if self.options.exactly_once is not None and self.plan is None:
+            from spark_kafka_sink.spark.exactly_once import plan_batch
+
+            self.plan = plan_batch(self.options)
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self.plan is not None:
+            from spark_kafka_sink.spark.exactly_once import write_exactly_once
+
+            return write_exactly_once(iterator, self.layout, self.options, self.plan)
         from spark_kafka_sink.spark.write import write_rows
 
         return write_rows(iterator, self.layout, self.options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import commit_exactly_once
+
+            announce(commit_exactly_once(messages, self.options))
+            return
         announce(committed(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import abort_exactly_once
+
+            announce(abort_exactly_once(messages, self.options))
+            return
         announce(aborted(messages))

@@ -6,8 +6,12 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.commit.values import TaskReport
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
@@ -34,6 +38,8 @@ class KafkaCommitMessage(WriterCommitMessage):
     """The only thing that reaches the driver's ``commit`` from a task's ``write``."""
 
     writes: tuple[PartitionWrite, ...] = ()
+    report: TaskReport | None = None
+    """What an exactly-once task did; None for at-least-once."""
 
 
 def committed(messages: Sequence[WriterCommitMessage | None]) -> str:

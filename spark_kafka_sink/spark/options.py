@@ -8,9 +8,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.option import Kind, OneOf, Option
+from spark_kafka_sink.config.option import Kind, OneOf, Option, Range
 from spark_kafka_sink.config.suggest import did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.config.values import BadValueError, Value, convert
@@ -26,8 +27,23 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("includeHeaders", Kind.BOOLEAN, False, "low",
            "Taken for the sake of Spark's Kafka source; on write a column headers is always sent."),
     Option("deliveryGuarantee", Kind.STRING, "at-least-once", "medium",
-           "What a reader may count on. A task that Spark runs again writes its rows again.",
-           OneOf(("at-least-once",))),
+           "What a reader may count on: at-least-once, where a task that Spark runs again writes its rows again; or "
+           "exactly-once for readers with isolation.level=read_committed.",
+           OneOf(("at-least-once", "exactly-once"))),
+    Option("transactionalIdPrefix", Kind.STRING, None, "medium",
+           "Names an exactly-once write to the brokers, the same in every run and of no other query. Default: from the "
+           "checkpoint location, else the query's name; in batch from txnAppId, else a fresh one."),
+    Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
+           "Compacted topic with the decisions of exactly-once writes; created when missing."),
+    Option("ledgerStart", Kind.STRING, "strict", "low",
+           "trust-checkpoint starts an exactly-once query that has run before without an entry in the commitLogTopic "
+           "(it wrote at-least-once, or the topic was lost): the checkpoint's next batch is taken as not written yet.",
+           OneOf(("strict", "trust-checkpoint"))),
+    Option("txnAppId", Kind.STRING, None, "medium",
+           "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names)."),
+    Option("txnVersion", Kind.LONG, None, "medium",
+           "Number of this write among those of txnAppId; not larger than the last one committed: writes nothing.",
+           Range(0)),
 )  # fmt: skip
 """This sink's own options, written without a prefix."""
 
@@ -42,6 +58,10 @@ READ_SIDE = frozenset({
     "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
 })  # fmt: skip
 """Options of Spark's Kafka source: they come along when one set of options serves reading and writing."""
+
+_EXACTLY_ONCE_ONLY = ("transactionalidprefix", "commitlogtopic", "ledgerstart", "txnappid", "txnversion")
+_LEDGER_TOPIC = "__pykafka_commits"
+_TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
 _READ_SIDE = {name.lower(): name for name in READ_SIDE}
@@ -62,6 +82,19 @@ _REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING}
 
 
 @dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """How exactly-once was asked for. ``prefix`` None: nothing names the write, so a batch job takes a fresh one.
+
+    ``version`` is (txnAppId, txnVersion).
+    """
+
+    prefix: str | None
+    ledger_topic: str
+    trust_checkpoint: bool
+    version: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkOptions:
     """What a write was asked to do: goes to every task, so a plain value.
 
@@ -71,6 +104,7 @@ class SinkOptions:
     producer: ProducerConfig
     topic: str | None = None
     timestamp_column: str | None = None
+    exactly_once: ExactlyOnce | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -91,6 +125,8 @@ class SinkOptions:
                 own[name] = _own_value(_OWN[name], value, faults)
             elif name not in ADDED_BY_SPARK:
                 faults.append(_unknown(name))
+        exactly_once = _exactly_once(own, options, faults)
+        kafka = _transactional(kafka, exactly_once)
         try:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
         except ConfigError as error:
@@ -100,7 +136,44 @@ class SinkOptions:
         if read_side:
             text = f"{', '.join(sorted(read_side))}: without effect on write; they belong to Spark's Kafka source."
             warnings.warn(text, ConfigWarning, stacklevel=2)
-        return cls(producer, _text(own.get("topic")), _text(own.get("timestampcolumn")))
+        return cls(producer, _text(own.get("topic")), _text(own.get("timestampcolumn")), exactly_once)
+
+
+def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
+    """None for at-least-once, which then may have no option of the other."""
+    if own.get("deliveryguarantee") != "exactly-once":
+        alien = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
+        if alien:
+            faults.append(f"{', '.join(alien)}: only with deliveryGuarantee=exactly-once.")
+        return None
+    app, number = _text(own.get("txnappid")), own.get("txnversion")
+    if (app is None) != (number is None):
+        faults.append("txnAppId and txnVersion belong together: give both or neither.")
+    version = (app, number) if app is not None and isinstance(number, int) else None
+    return ExactlyOnce(
+        prefix=_text(own.get("transactionalidprefix")) or _derived_prefix(options, app),
+        ledger_topic=_text(own.get("commitlogtopic")) or _LEDGER_TOPIC,
+        trust_checkpoint=own.get("ledgerstart") == "trust-checkpoint",
+        version=version,
+    )
+
+
+def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:
+    """With a transactional.id, so that the producer's own rules apply; every task writes under an id of its own."""
+    if exactly_once is None:
+        return kafka
+    transactional = {"transactional.id": exactly_once.prefix or "unnamed"}
+    return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
+
+
+def _derived_prefix(options: Mapping[str, str], app: str | None) -> str | None:
+    """The same in every run of a write: from its checkpoint, which no two queries share, else from its name."""
+    given = {key.lower(): value for key, value in options.items()}
+    if app is not None:
+        return f"txn-{app}"
+    if "checkpointlocation" in given:
+        return f"spark-{sha256(given['checkpointlocation'].rstrip('/').encode()).hexdigest()[:16]}"
+    return f"spark-{given['queryname']}" if "queryname" in given else None
 
 
 def _own_value(option: Option, value: str, faults: list[str]) -> Value:

@@ -40,7 +40,16 @@ class KafkaDataSource(DataSource):
 
         ``overwrite`` is Spark's complete mode: as in Spark's own sink the whole result is appended each time.
         """
-        return KafkaStreamWriter(*self._plan(schema))
+        layout, options = self._plan(schema)
+        asked = options.exactly_once
+        if asked is not None and asked.version is not None:
+            raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
+        if asked is not None and asked.prefix is None:
+            raise ConfigError([
+                "transactionalIdPrefix is required: neither a checkpointLocation option nor a query name tells this "
+                "query from others. Give each query one of its own, and keep it."
+            ])  # fmt: skip
+        return KafkaStreamWriter(layout, options)
 
     def _plan(self, schema: StructType) -> tuple[RowLayout, SinkOptions]:
         options = SinkOptions.parse(self.options)

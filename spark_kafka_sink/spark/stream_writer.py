@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -14,6 +14,8 @@ from spark_kafka_sink.spark.schema import RowLayout
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_kafka_sink.commit.values import WritePlan
+
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
     """Made anew for every micro-batch, and once more for ``commit`` or ``abort`` in another process of the driver."""
@@ -21,14 +23,41 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
         self.layout = layout
         self.options = options
+        self.plan: WritePlan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled is only what runs in the tasks, so this is where an exactly-once micro-batch begins.
+
+        Spark pickles twice, it begins once. The instance for ``commit`` or ``abort`` is never pickled: it must not
+        take the fence that these were given.
+        """
+        if self.options.exactly_once is not None and self.plan is None:
+            from spark_kafka_sink.spark.exactly_once import plan_stream
+
+            self.plan = plan_stream(self.options)
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self.plan is not None:
+            from spark_kafka_sink.spark.exactly_once import write_exactly_once
+
+            return write_exactly_once(iterator, self.layout, self.options, self.plan)
         from spark_kafka_sink.spark.write import write_rows
 
         return write_rows(iterator, self.layout, self.options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import commit_exactly_once
+
+            announce(commit_exactly_once(messages, self.options))
+            return
         announce(f"micro-batch {batchId}: {committed(messages)}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import abort_exactly_once
+
+            announce(f"micro-batch {batchId}: {abort_exactly_once(messages, self.options)}")
+            return
         announce(f"micro-batch {batchId}: {aborted(messages)}")

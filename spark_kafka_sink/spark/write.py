@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.columns import TopicRows, in_task, topic_rows
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
@@ -18,40 +22,51 @@ from spark_kafka_sink.spark.schema import RowLayout
 
 PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
+Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
+
 
 def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:
     """Sends all rows and returns when every one is acknowledged; raises the first error, rows numbered in the task.
 
     A task without rows opens no producer.
     """
-    clock = SystemClock()
     receipt = SendReceipt()
-    first_row = 0
     with ExitStack() as stack:
         producer: KafkaProducer | None = None
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for rows in task_rows(batches, layout, options.topic, SystemClock()):
             if producer is None:
                 producer = stack.enter_context(PRODUCERS.leased(options.producer))
-            for rows in topic_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
-                _append(producer, rows, receipt)
-            first_row += batch.num_rows
+            send(partial(producer.append_columns, receipt=receipt), rows)
         if producer is not None:
             producer.flush()
             receipt.wait(options.producer.delivery_timeout_ms)
-    return KafkaCommitMessage(
-        tuple(
-            PartitionWrite(place.topic, place.partition, sent.count, sent.size, sent.first_offset, sent.last_offset)
-            for place, sent in sorted(receipt.deliveries.items())
-        )
-    )
+    return KafkaCommitMessage(partition_writes(receipt))
 
 
-def _append(producer: KafkaProducer, rows: TopicRows, receipt: SendReceipt) -> None:
+def task_rows(
+    batches: Iterator[pa.RecordBatch], layout: RowLayout, topic: str | None, clock: Clock
+) -> Iterator[TopicRows]:
+    """A task's rows, topic by topic within each batch of Spark's."""
+    first_row = 0
+    for batch in batches:
+        if batch.num_rows:
+            yield from topic_rows(batch, layout, topic, first_row, clock.epoch_ms())
+            first_row += batch.num_rows
+
+
+def send(append: Append, rows: TopicRows) -> None:
+    """Appends rows; an error about one of them names its number in the task."""
     try:
-        producer.append_columns(rows.topic, rows.columns, rows.partitions, receipt)
+        append(rows.topic, rows.columns, rows.partitions)
     except InvalidRecordError as error:
         if error.row is None:
             raise
         raise in_task(error, int(rows.rows[error.row])) from None
+
+
+def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:
+    """What became of a task's rows, by topic and partition."""
+    return tuple(
+        PartitionWrite(place.topic, place.partition, sent.count, sent.size, sent.first_offset, sent.last_offset)
+        for place, sent in sorted(receipt.deliveries.items())
+    )

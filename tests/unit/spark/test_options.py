@@ -55,11 +55,42 @@ def test_include_headers_must_be_a_boolean():
     assert faults({"includeheaders": "maybe"}) == ("includeHeaders must be true or false, but is 'maybe'.",)
 
 
-def test_exactly_once_is_not_promised():
+EXACTLY_ONCE = {"deliveryguarantee": "exactly-once"}
+
+
+def test_at_least_once_is_the_default_and_takes_no_option_of_the_other():
     assert parse({"deliveryguarantee": "at-least-once"}) == parse({})
-    assert faults({"deliveryguarantee": "exactly-once"}) == (
-        "deliveryGuarantee must be at-least-once, but is 'exactly-once'.",
+    assert parse({}).exactly_once is None
+    assert faults({"txnappid": "a", "txnversion": "1"}) == (
+        "txnAppId, txnVersion: only with deliveryGuarantee=exactly-once.",
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "prefix"),
+    [
+        ({}, None),
+        ({"queryname": "q"}, "spark-q"),
+        ({"queryname": "q", "checkpointlocation": "s3://b/c"}, "spark-f19ffe756426ece6"),
+        ({"checkpointLocation": "s3://b/c/"}, "spark-f19ffe756426ece6"),
+        ({"txnappid": "a", "txnversion": "1"}, "txn-a"),
+        ({"checkpointlocation": "s3://b/c", "transactionalidprefix": "mine"}, "mine"),
+    ],
+)
+def test_the_prefix_is_the_same_in_every_run(options, prefix):
+    assert parse({**EXACTLY_ONCE, **options}).exactly_once.prefix == prefix
+
+
+def test_exactly_once_has_a_producer_that_can_keep_it():
+    producer = parse(EXACTLY_ONCE).producer
+    assert (producer.acks, producer.enable_idempotence, producer.transaction_timeout_ms) == (-1, True, 900_000)
+    assert parse({**EXACTLY_ONCE, "kafka.transaction.timeout.ms": "5"}).producer.transaction_timeout_ms == 5
+    assert "acks" in faults({**EXACTLY_ONCE, "kafka.acks": "1"})[0]
+
+
+@pytest.mark.parametrize("half", [{"txnappid": "a"}, {"txnversion": "1"}])
+def test_an_application_and_its_version_belong_together(half):
+    assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
 
 
 def test_what_spark_adds_passes():

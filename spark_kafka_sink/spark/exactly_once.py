@@ -1,0 +1,111 @@
+"""The exactly-once protocol as Spark's processes turn it: planning, a task's write, commit, abort.
+
+What to do is decided in ``spark_kafka_sink.commit``; here is what only Spark knows: which batch a task is of, and what
+its messages carry.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit.aborting import abort_batch
+from spark_kafka_sink.commit.committing import commit_batch, only_reports
+from spark_kafka_sink.commit.errors import ExactlyOnceError
+from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
+from spark_kafka_sink.commit.session import CommitSettings
+from spark_kafka_sink.commit.task import TaskTransaction
+from spark_kafka_sink.commit.values import Guise, TaskReport, Unit, WritePlan
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
+from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.write import partition_writes, send, task_rows
+
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+_SPECULATION = "spark.speculation"
+
+
+def named(options: SinkOptions) -> SinkOptions:
+    """The options of a batch write with a prefix: of the txnAppId, as given, or a fresh one."""
+    asked = _asked(options)
+    prefix = asked.prefix or f"batch-{uuid.uuid4().hex}"
+    return replace(options, exactly_once=replace(asked, prefix=prefix))
+
+
+def plan_batch(options: SinkOptions) -> WritePlan:
+    """In the process that pickles a batch writer for its tasks. Raises ``PlanningError``."""
+    version = _asked(options).version
+    unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE) if version is None else Unit(*version, Guise.VERSION)
+    return plan_write(PlanningRequest(_settings(options), unit))
+
+
+def plan_stream(options: SinkOptions) -> WritePlan:
+    """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
+    return plan_write(PlanningRequest(_settings(options), trust_checkpoint=_asked(options).trust_checkpoint))
+
+
+def write_exactly_once(
+    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, plan: WritePlan
+) -> KafkaCommitMessage:
+    """One task: its rows are in Kafka, and visible to nobody, when this returns."""
+    context = TaskContext.get()
+    assert context is not None
+    if context.getLocalProperty(_SPECULATION) == "true":
+        raise ExactlyOnceError(
+            f"{_SPECULATION}=true: a speculative twin of a task would take its transaction over. Set it to false for "
+            "writes with deliveryGuarantee=exactly-once."
+        )
+    clock = SystemClock()
+    unit = plan.unit or _micro_batch(context)
+    task = TaskTransaction(options.producer, plan, unit, context.partitionId(), clock)
+    with closing(task):
+        for rows in task_rows(batches, layout, options.topic, clock):
+            send(task.append, rows)
+        report = task.prepare()
+        return KafkaCommitMessage(partition_writes(task.receipt), report)
+
+
+def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
+    """All of the batch becomes visible; says so. Raises ``ExactlyOnceError``."""
+    settings = _settings(options)
+    reports = only_reports(settings, _reports(messages))
+    if commit_batch(settings, reports) is None:
+        return f"{reports[0].unit} was committed before; nothing written"
+    return f"{reports[0].unit}: {committed(messages)}, committed exactly once"
+
+
+def abort_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
+    """Nothing of the batch becomes visible, unless it was decided before; says which."""
+    outcome = abort_batch(_settings(options), _reports(messages))
+    if outcome.committed:
+        return f"write aborted, but {' and '.join(outcome.committed)} had been decided and is committed"
+    return f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted"
+
+
+def _micro_batch(context: TaskContext) -> Unit:
+    query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+    if query is None or number is None:
+        raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({_QUERY_ID}, {_BATCH_ID} are not set)")
+    return Unit(query, int(number), Guise.MICRO_BATCH)
+
+
+def _settings(options: SinkOptions) -> CommitSettings:
+    asked = _asked(options)
+    assert asked.prefix is not None
+    return CommitSettings(options.producer, asked.prefix, asked.ledger_topic)
+
+
+def _asked(options: SinkOptions) -> ExactlyOnce:
+    assert options.exactly_once is not None
+    return options.exactly_once
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport | None]:
+    return [message.report if isinstance(message, KafkaCommitMessage) else None for message in messages]

@@ -1,0 +1,149 @@
+"""Exactly-once through Spark: queries and jobs that end well, and what each refuses."""
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.spark.writes import fails, save, stream, streaming
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def to_topic(topic):
+    return {
+        "kafka.bootstrap.servers": topic.servers,
+        "topic": topic.name,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": topic.name,
+    }
+
+
+def committed(topic) -> dict[bytes, int]:
+    """How often each value is there for a read_committed reader; control records are none."""
+    settings = {"bootstrap.servers": topic.servers, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
+    values: dict[bytes, int] = {}
+    try:
+        partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
+        consumer.assign([TopicPartition(topic.name, partition, 0) for partition in partitions])
+        left = set(partitions)
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, f"partitions {left} do not come to their end"
+            if message.error():
+                left.discard(message.partition())
+            else:
+                values[message.value()] = values.get(message.value(), 0) + 1
+    finally:
+        consumer.close()
+    return values
+
+
+def numbers(spark, first, end):
+    return spark.range(first, end).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
+
+
+def expected(first, end):
+    return {str(number).encode(): 1 for number in range(first, end)}
+
+
+def test_a_query_writes_each_row_once_over_restarts(spark, topic, to_topic, tmp_path):
+    for first in (0, 300):
+        frame = streaming(numbers(spark, first, first + 300), tmp_path / "in")
+        stream(frame, to_topic, tmp_path / "checkpoint")
+        assert committed(topic) == expected(0, first + 300)
+
+
+def lose_commit(checkpoint, batch):
+    """As if the driver had died before Spark wrote its own commit file."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink()
+
+
+def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic, to_topic, tmp_path):
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+    stream(frame, to_topic, tmp_path / "checkpoint")
+    lose_commit(tmp_path / "checkpoint", 0)
+    assert stream(frame, to_topic, tmp_path / "checkpoint") == [0]
+    assert committed(topic) == expected(0, 100)
+
+
+def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):
+    for first in range(0, 500, 100):
+        streaming(numbers(spark, first, first + 100), tmp_path / "in")
+    source = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", "1")
+    assert stream(source.parquet(str(tmp_path / "in")), to_topic, tmp_path / "checkpoint") == [0, 1, 2, 3, 4]
+    assert committed(topic) == expected(0, 500)
+
+
+def test_a_batch_job_becomes_visible_as_a_whole(spark, topic, to_topic):
+    save(numbers(spark, 0, 1000), to_topic)
+    assert committed(topic) == expected(0, 1000)
+
+
+def test_a_failed_job_shows_nothing_and_holds_nobody_up(spark, topic, to_topic):
+    frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
+    assert "Invalid partition: -1" in fails(save, frame, to_topic)
+    assert committed(topic) == {}
+
+
+def test_a_version_is_written_once(spark, topic, to_topic):
+    versioned = {**to_topic, "txnAppId": "nightly", "txnVersion": 3}
+    save(numbers(spark, 0, 100), versioned)
+    save(numbers(spark, 0, 100), versioned)
+    assert committed(topic) == expected(0, 100)
+    save(numbers(spark, 100, 200), {**versioned, "txnVersion": 4})
+    assert committed(topic) == expected(0, 200)
+
+
+def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, to_topic, tmp_path):
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+
+    def write(batch, number):
+        save(batch, {**to_topic, "txnAppId": "q", "txnVersion": number})
+
+    def run():
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    run()
+    lose_commit(tmp_path / "checkpoint", 0)
+    run()
+    assert committed(topic) == expected(0, 100)
+
+
+def test_an_older_checkpoint_is_refused(spark, topic, to_topic, tmp_path):
+    for first in (0, 100):
+        stream(streaming(numbers(spark, first, first + 100), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
+    for batch in (1, 0):
+        lose_commit(tmp_path / "checkpoint", batch)
+        for name in (str(batch), f".{batch}.crc"):
+            (tmp_path / "checkpoint" / "offsets" / name).unlink(missing_ok=batch == 0)
+    frame = spark.readStream.schema("key string, value string").parquet(str(tmp_path / "in"))
+    assert "is behind what the ledger says" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
+    assert committed(topic) == expected(0, 200)
+
+
+def test_a_query_that_wrote_at_least_once_before_is_refused_or_trusted(spark, topic, to_topic, tmp_path):
+    before = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+    stream(streaming(numbers(spark, 0, 100), tmp_path / "in"), before, tmp_path / "checkpoint")
+    frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
+    assert "ledgerStart=trust-checkpoint" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
+    stream(frame, {**to_topic, "ledgerStart": "trust-checkpoint"}, tmp_path / "checkpoint")
+    assert committed(topic) == expected(0, 200)
+
+
+def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic):
+    spark.sparkContext.setLocalProperty("spark.speculation", "true")  # as a session with that configuration does
+    try:
+        assert "Set it to false" in fails(save, numbers(spark, 0, 10), to_topic)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.speculation", None)
+    assert committed(topic) == {}
+
+
+def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
+    text = fails(save, numbers(spark, 0, 10), {**to_topic, "kafka.transaction.timeout.ms": 1_000_000})
+    assert "PlanningError" in text
+    assert "set it to 900000 or less" in text
