@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
@@ -29,23 +31,37 @@ class Topic:
 
     def records(self) -> list[Record]:
         """All committed records, by partition and offset."""
-        settings = {"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False}
-        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
-        try:
+        with self._consumer() as consumer:
             return self._read(consumer)
-        finally:
-            consumer.close()
+
+    def count(self) -> int:
+        """How many records there are, without reading them."""
+        with self._consumer() as consumer:
+            return sum(end for _, end in self._ends(consumer))
 
     def values(self) -> Counter[bytes | None]:
         """How often each value is there."""
         return Counter(record.value for record in self.records())
 
-    def _read(self, consumer: Consumer) -> list[Record]:
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        settings = {"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _ends(self, consumer: Consumer) -> list[tuple[TopicPartition, int]]:
+        """The beginning of each partition, and the offset of its end."""
         partitions = consumer.list_topics(self.name, timeout=_DEADLINE_S).topics[self.name].partitions
         places = [TopicPartition(self.name, partition, 0) for partition in partitions]
-        ends = {p.partition: consumer.get_watermark_offsets(p, timeout=_DEADLINE_S)[1] for p in places}
-        missing = sum(ends.values())
-        consumer.assign(places)
+        return [(place, consumer.get_watermark_offsets(place, timeout=_DEADLINE_S)[1]) for place in places]
+
+    def _read(self, consumer: Consumer) -> list[Record]:
+        ends = self._ends(consumer)
+        missing = sum(end for _, end in ends)
+        consumer.assign([place for place, _ in ends])
         records = []
         while missing:
             messages = consumer.consume(min(missing, 10_000), timeout=_DEADLINE_S)

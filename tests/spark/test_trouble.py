@@ -1,0 +1,120 @@
+"""Processes die in mid-write, brokers come and go, rows are many: what is in Kafka afterwards."""
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql.functions import udf
+
+from spark_kafka_sink.testing import LocalKafka
+from tests.spark.killed_worker import ROWS_BEFORE
+from tests.spark.topics import Topic
+from tests.spark.worker_memory import peak_worker_memory
+from tests.spark.writes import save, stream, streaming
+
+pytestmark = pytest.mark.jvm
+
+DEADLINE_S = 60
+
+
+@contextlib.contextmanager
+def rows_per_arrow_batch(spark, rows):
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", rows)
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+@pytest.mark.parametrize("way", ["batch", "stream"])
+def test_a_worker_killed_in_mid_write_is_replaced_and_no_row_is_lost(spark, topic, tmp_path, way):
+    options = {
+        "kafka.bootstrap.servers": topic.servers,
+        "topic": topic.name,
+        "kafka.partitioner.class": "tests.spark.killed_worker:KilledOnce",
+    }
+    rows = spark.range(2 * ROWS_BEFORE).coalesce(1).selectExpr("cast(id as string) value")
+    if way == "batch":
+        save(rows, options)
+    else:
+        assert stream(streaming(rows, tmp_path / "in"), options, tmp_path / "checkpoint") == [0]
+    times = topic.values()
+    assert set(times) == {str(number).encode() for number in range(2 * ROWS_BEFORE)}
+    sent_by_the_dead = {int(value) for value, count in times.items() if count == 2}
+    assert sent_by_the_dead == set(range(ROWS_BEFORE)), "at least once: what the dead worker had sent is there twice"
+
+
+@pytest.fixture(scope="module")
+def restarted_kafka():
+    with LocalKafka() as kafka:
+        yield kafka
+
+
+ROWS_PER_TASK = 15_000
+
+
+@pytest.mark.parametrize("way_down", ["stop", "kill"])
+def test_a_broker_restarted_in_mid_write_gets_every_row_once_and_in_order(spark, restarted_kafka, tmp_path, way_down):
+    topic = Topic(restarted_kafka.bootstrap_servers, f"restarted-after-{way_down}")
+    restarted_kafka.create_topic(topic.name, 3)
+    is_back = tmp_path / "is-back"
+
+    @udf("string")
+    def steadily(number):
+        if number % 10 == 0 and not is_back.exists():
+            time.sleep(0.02)
+        return f"{number} {'x' * 1000}"  # so that Spark's buffers between its processes hold few rows
+
+    numbers = spark.range(0, 2 * ROWS_PER_TASK, 1, 2)
+    rows = numbers.select((numbers.id % 20).cast("string").alias("key"), steadily("id").alias("value"))
+
+    def restart():
+        await_rows(topic, 500)
+        getattr(restarted_kafka, way_down)(1)
+        restarted_kafka.start(1)
+        is_back.touch()
+
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+    with rows_per_arrow_batch(spark, 100), ThreadPoolExecutor(1) as background:
+        restarting = background.submit(restart)
+        save(rows, options)
+        assert restarting.done(), "the write ended before the broker was back"
+    restarting.result()
+    arrived = [(record.partition, int(record.value.partition(b" ")[0])) for record in topic.records()]
+    assert sorted(number for _, number in arrived) == list(range(2 * ROWS_PER_TASK))
+    last = {}
+    for partition, number in arrived:
+        place = partition, number // ROWS_PER_TASK
+        assert last.get(place, -1) < number
+        last[place] = number
+
+
+def await_rows(topic, count):
+    deadline = time.monotonic() + DEADLINE_S
+    while topic.count() < count:
+        assert time.monotonic() < deadline, f"there are only {topic.count()} rows"
+        time.sleep(0.1)
+
+
+# The fewer rows fill buffer.memory, the more must not need more than it.
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        (500_000, 2_000_000),
+        pytest.param(2_000_000, 20_000_000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_workers_memory_does_not_grow_with_the_rows(spark, topic, few, many):
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+
+    def peak_of(rows):
+        frame = spark.range(rows).coalesce(1).selectExpr("cast(id % 1000 as string) key", "rpad(id, 64, 'x') value")
+        with peak_worker_memory(spark) as peak:
+            save(frame, options)
+        return peak.bytes
+
+    peaks = peak_of(few), peak_of(many)
+    assert topic.count() == few + many
+    assert peaks[0] > 0
+    assert peaks[1] - peaks[0] < 32 << 20, f"{few} rows: {peaks[0]:,} bytes, {many} rows: {peaks[1]:,} bytes"
