@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_kafka_sink.cli.properties import read_properties
 from spark_kafka_sink.cli.spark_error import reason
 from spark_kafka_sink.errors import KafkaError
-
-KAFKA_PREFIX = "kafka."
+from spark_kafka_sink.spark.options import KAFKA_PREFIX
+from spark_kafka_sink.spark.source import KafkaDataSource
 
 
 class Reader(Protocol):
@@ -81,6 +81,9 @@ def session(name: str) -> Iterator[SparkSession]:
     # Spark starts its Python workers with PYSPARK_PYTHON, which nobody may have set.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName(name).getOrCreate()
+    # A format that Spark finds by itself runs on the Python of the JVM's environment, also in executors, whatever
+    # spark.pyspark.python says; and not out of --py-files. A registered one runs where all other Python code does.
+    spark.dataSource.register(KafkaDataSource)
     try:
         yield spark
     except (Py4JError, PySparkException) as error:  # its text has to be asked for while the JVM lives

@@ -15,23 +15,28 @@ from spark_kafka_sink.cli import job
 pytestmark = pytest.mark.jvm
 
 ROOT = Path(__file__).parents[2]
-SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+SPARK_HOME = Path(pyspark.__file__).parent
 
 
 def spark_submit(script, *arguments):
-    """Exit code and output; spark-submit sends what a Python driver says to standard output, all of it."""
+    """Exit code and output; spark-submit sends what a Python driver says to standard output, all of it.
+
+    Which Python to use is told by Spark's configuration alone.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment |= {"SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT)}
+    line = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]"]
+    line += ["--properties-file", ROOT / "conf/spark-defaults.conf", "--conf", "spark.ui.enabled=false"]
+    line += ["--conf", f"spark.pyspark.python={sys.executable}", ROOT / "jobs" / script, *arguments]
     done = subprocess.run(
-        [
-            str(SPARK_SUBMIT), "--master", "local[2]", "--properties-file", str(ROOT / "conf/spark-defaults.conf"),
-            "--conf", "spark.ui.enabled=false", str(ROOT / "jobs" / script), *map(str, arguments),
-        ],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        [str(each) for each in line],
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=200,
         check=False,
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout
 
 
