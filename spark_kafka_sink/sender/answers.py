@@ -183,7 +183,7 @@ class Answers:
             self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
             return
         error = broker_error(code, str(batch.partition), answer.error_message)
-        if action is Action.RESEQUENCE and self._sequences.transactional and self._sequences.is_first(batch):
+        if action is Action.RESEQUENCE and self._cannot_resequence(batch):
             action = Action.FAIL
         if action in (Action.RETRY, Action.RESEQUENCE):
             self._retry(batch, error, action is Action.RESEQUENCE, now)
@@ -191,6 +191,12 @@ class Answers:
             self._split(batch)
         else:
             self._fail(batch, error)
+
+    def _cannot_resequence(self, batch: StampedBatch) -> bool:
+        """A transaction has but one epoch; and under a new one the batch would end up behind later ones."""
+        if self._sequences.transactional:
+            return self._sequences.is_first(batch)
+        return self._sequences.is_overtaken(batch)
 
     def _retry(self, batch: StampedBatch, error: Exception, misses_earlier: bool, now: float) -> None:
         if batch.completion.done:

@@ -172,9 +172,9 @@ class Sender:
         parts = self._parts
         if isinstance(batch, OpenBatch):
             batch = parts.sequences.stamp(batch.sealed or parts.sealer.seal(batch))
-        if parts.policy.one_at_a_time:
-            parts.accumulator.admit(batch.partition, Admission.NOTHING)
         parts.sequences.sent(batch)
+        if parts.policy.one_at_a_time or parts.sequences.partition(batch.partition).alone:
+            parts.accumulator.admit(batch.partition, Admission.NOTHING)
         self._in_flight[batch] = None
         self._next_flight_expiry = min(self._next_flight_expiry, batch.created + parts.policy.delivery_timeout_ms)
         return batch

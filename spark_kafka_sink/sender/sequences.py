@@ -7,6 +7,9 @@ retry. Three things can put a partition out of step; none of them is acted on be
 - ``gap``: a stamped batch was given up, so the broker may miss its sequence: what is outstanding goes first, fresh
   batches wait, and get a new epoch unless a later success shows that nothing is missing;
 - ``resequence``: the broker said it misses what comes before the first outstanding batch: all of them get a new epoch.
+
+A broker takes any sequence as the first of a producer that it does not know. So a partition's first batch goes
+``alone``: the next one could otherwise be taken where the first was refused, and the first would end up behind it.
 """
 
 from __future__ import annotations
@@ -40,13 +43,15 @@ class PartitionSequence:
     acked_until: int = 0
     in_flight: int = 0
     outstanding: list[StampedBatch] = field(default_factory=list)
+    known: bool = False
+    alone: bool = False
     returned: bool = False
     gap: bool = False
     resequence: bool = False
 
     @property
     def in_step(self) -> bool:
-        return not (self.returned or self.gap or self.resequence)
+        return not (self.alone or self.returned or self.gap or self.resequence)
 
 
 class Sequences:
@@ -77,13 +82,26 @@ class Sequences:
 
     def restart(self, identity: ProducerIdentity) -> None:
         """Begin every sequence anew under ``identity``. Nothing may be outstanding."""
+        same = identity.producer_id == self.identity.producer_id
         self.identity = identity
-        self._partitions.clear()
+        self._partitions = {
+            partition: PartitionSequence(identity, known=True)
+            for partition, state in self._partitions.items()
+            if same and state.known
+        }
 
     def is_first(self, batch: StampedBatch) -> bool:
         """Whether nothing outstanding of the partition comes before it."""
         outstanding = self.partition(batch.partition).outstanding
         return bool(outstanding) and outstanding[0] is batch
+
+    def is_overtaken(self, batch: StampedBatch) -> bool:
+        """Whether a later batch of the partition is in the log already: a broker takes any first sequence of a producer
+        that it does not know, so it may have refused this batch and taken the next.
+        """
+        state = self.partition(batch.partition)
+        behind = (state.acked_until - batch.base_sequence) & _SEQUENCE_MASK
+        return self.idempotent and batch.identity == state.identity and 0 < behind <= _SEQUENCE_MASK // 2
 
     def partition(self, partition: TopicPartition) -> PartitionSequence:
         state = self._partitions.get(partition)
@@ -100,7 +118,9 @@ class Sequences:
 
     def sent(self, batch: StampedBatch) -> None:
         batch.attempts += 1
-        self.partition(batch.partition).in_flight += 1
+        state = self.partition(batch.partition)
+        state.in_flight += 1
+        state.alone = self.idempotent and not state.known
 
     def answered(self, batch: StampedBatch) -> None:
         self.partition(batch.partition).in_flight -= 1
@@ -109,6 +129,7 @@ class Sequences:
         state = self.partition(batch.partition)
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
+            state.known = True
             state.acked_until = next_sequence(batch.base_sequence, batch.sealed.count)
 
     def gave_up(self, batch: StampedBatch) -> None:
@@ -143,6 +164,7 @@ class Sequences:
         When the epochs have run out the partition stays out of step, until there is a new producer id to settle with.
         """
         state = self.partition(partition)
+        state.alone = False
         lost = state.resequence or (state.gap and not state.outstanding and state.acked_until != state.next)
         if lost and not self._start_epoch(state):
             return []
@@ -191,6 +213,7 @@ class Sequences:
                 self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
         if self.identity is NO_IDENTITY:
             return False
+        state.known = state.known and state.identity.producer_id == self.identity.producer_id
         state.identity = self.identity
         state.next = state.acked_until = 0
         return True

@@ -75,22 +75,26 @@ def test_a_request_takes_one_batch_per_partition_and_max_request_size_of_them():
 def test_no_more_requests_are_in_flight_than_allowed():
     engine = Engine(max_in_flight_requests_per_connection=2)
     engine.connect()
+    engine.append([b"first"])
+    engine.spin()
     engine.steps.extend([Step(hold=True), Step(hold=True)])
     engine.append(filling(4))
     engine.spin()
-    assert len(engine.requests) == 2
+    assert len(engine.requests) == 1 + 2
     engine.release_held()
     engine.spin()
-    assert engine.values() == filling(4)
+    assert engine.values() == [b"first", *filling(4)]
 
 
 def test_order_holds_when_the_first_of_five_in_flight_is_refused():
     engine = Engine()
     engine.connect()
+    engine.append([b"first"])
+    engine.spin()
     engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
     engine.append(filling(5))
     engine.settle()
-    assert engine.values() == filling(5)
+    assert engine.values() == [b"first", *filling(5)]
     assert set(engine.logs[0].identities) == {(1001, 0)}, "a retry needs no new epoch"
     engine.receipt.wait(0)
 
@@ -192,14 +196,16 @@ def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
 def test_a_batch_that_expired_but_was_written_costs_no_epoch_when_a_later_one_succeeds():
     engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_000)
     engine.connect()
+    engine.append([b"first"])
+    engine.spin()
     engine.steps.extend([Step(hold=True), Step(hold=True)])
     engine.append(filling(2))
     engine.spin()
-    assert len(engine.requests) == 2
+    assert len(engine.requests) == 1 + 2
     engine.spin(30_999)
     engine.append([b"next"], receipt=SendReceipt())
     engine.settle()
-    assert engine.values() == [*filling(2), b"next"]
+    assert engine.values() == [b"first", *filling(2), b"next"]
 
 
 def test_a_lost_log_is_written_on_under_a_new_epoch():

@@ -1,0 +1,83 @@
+"""A broker takes any first sequence of a producer it does not know: what keeps a partition's first rows in order."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import OutOfOrderSequenceError
+from tests.unit.scripted_cluster import ScriptedCluster
+
+ROWS = [b"%04d" % row for row in range(20)]
+
+
+def cluster(**config: object) -> ScriptedCluster:
+    made = ScriptedCluster(batch_size=100, **config)
+    made.connect()
+    return made
+
+
+def test_a_new_topics_leader_that_refuses_the_first_batch_is_not_offered_the_second():
+    """It took the second; the first got a new epoch and landed behind it, and all of it was reported as delivered."""
+    made = cluster()
+    made.refusals[0].append(ErrorCode.not_leader_or_follower)
+    made.append(ROWS)
+    made.settle()
+    assert made.models[0].rows == list(range(20))
+    made.receipt.wait(0)
+
+
+def test_a_new_topics_leader_whose_first_answer_is_late_does_not_get_the_second_batch_before_the_first():
+    """The connection hung, the second batch went out on the next one, and was written again under a new epoch."""
+    made = cluster()
+    made.refusals[0].append(ErrorCode.not_leader_or_follower)
+    made.append(ROWS[:1])
+    made.stall_next = made.lose_next = True
+    made.append(ROWS[1:4])
+    made.spin()
+    made.resume(max(made.stalled))
+    made.settle()
+    assert made.models[0].rows == [0, 1, 2, 3]
+
+
+def test_once_a_partition_knows_the_producer_batches_follow_one_another():
+    made = cluster()
+    made.append(ROWS[:1])
+    made.spin()
+    made.hold_next = True
+    made.append(ROWS[1:])
+    made.spin()
+    assert len(made.requests) == 1 + 5
+
+
+def test_partitions_do_not_wait_for_each_others_first_batch():
+    made = cluster()
+    made.hold_next = True
+    made.append(ROWS[:1], 0)
+    made.spin()
+    made.append(ROWS, 1)
+    made.spin()
+    assert made.models[1].rows == list(range(20))
+
+
+def test_without_sequences_no_batch_goes_alone():
+    made = cluster(enable_idempotence=False)
+    made.hold_next = True
+    made.append(ROWS)
+    made.spin()
+    assert len(made.requests) == 5
+
+
+def test_a_batch_that_was_overtaken_all_the_same_fails_instead_of_landing_behind():
+    """The broker forgot the producer between two batches, refused the first and took the second."""
+    made = cluster()
+    made.append(ROWS[:1])
+    made.spin()
+    made.models[0].producers.clear()
+    made.refusals[0].append(ErrorCode.not_enough_replicas)
+    made.append(ROWS[1:8])
+    made.settle()
+    with pytest.raises(OutOfOrderSequenceError):
+        made.receipt.wait(0)
+    assert made.models[0].rows == [0, *range(4, 8)]
+    assert made.memory_is_free()
