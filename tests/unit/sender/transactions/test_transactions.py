@@ -134,6 +134,16 @@ def test_a_partitions_first_batch_waits_until_the_partition_is_added():
     assert engine.visible() == [b"a", b"b"]
 
 
+def test_a_batch_that_was_put_back_makes_the_next_turn_ask_for_its_partition():
+    engine = TransactionalEngine(False, partitions=1, nodes=1).begun()
+    engine.append([b"a"])
+    engine.call(Step.COMMIT)
+    engine.begin()
+    engine.append([b"b"])
+    engine.turn()
+    assert engine.wake_at == engine.clock.now()
+
+
 @both_protocols
 def test_a_prepared_transaction_stays_open_and_names_itself(v2):
     engine = TransactionalEngine(v2).begun()

@@ -178,11 +178,13 @@ class TransactionalEngine(Engine):
     def spin(self, ms: float = 0) -> None:
         self.clock.advance(ms)
         now = self.clock.now()
+        idle = 0
         for _ in range(500):
             events = self.transport.poll(0)
             before = len(self.asked)
             self.wake_at = self.parts.sender.run_once(now, events)
-            if not events and len(self.asked) == before and self.wake_at > now:
+            idle = 0 if events or len(self.asked) != before or self.wake_at <= now else idle + 1
+            if idle == 2:
                 return
         raise AssertionError("the sender spins without an end")
 
