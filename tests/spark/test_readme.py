@@ -1,0 +1,49 @@
+"""What the README shows to copy does what it says."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+BATCH, STREAM, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def run(spark, topic, tmp_path):
+    """Runs an example on the test's own Kafka and topic."""
+
+    def run(example):
+        places = {
+            "localhost:9092": topic.servers,
+            '"numbers"': f'"{topic.name}"',
+            "checkpoints/numbers": str(tmp_path / "checkpoint"),
+        }
+        for shown, here in places.items():
+            example = example.replace(shown, here)
+        names = {"spark": spark}
+        exec(example, names)
+        return names
+
+    return run
+
+
+def test_the_batch_example(run, topic):
+    run(BATCH)
+    assert sorted(int(record.key) for record in topic.records()) == list(range(1000))
+    assert topic.values()[b'{"id":7}'] == 1
+
+
+def test_the_streaming_example(run, topic):
+    query = run(STREAM)["query"]
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while not topic.records():
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, "the query writes nothing"
+            time.sleep(0.5)
+    finally:
+        query.stop()
+    assert {record.key for record in topic.records()} <= {str(digit).encode() for digit in range(10)}
