@@ -1,0 +1,64 @@
+"""The explorations by name. SMALL ones are part of `make test`, LARGE ones of `make model`."""
+
+from __future__ import annotations
+
+from tests.model.scenario import Plan, Scenario
+
+STREAM, OTHER = Plan(), Plan(query=1)
+SWAPPED, ONE_TASK, ONE_EMPTY, LONGER = (Plan(cut=cut) for cut in ("swapped", "one task", "one empty", "longer"))
+
+SMALL: dict[str, Scenario] = {
+    "one task, aborts": Scenario(runs=(ONE_TASK, ONE_TASK), timeouts=1),
+    "two runs, two batches": Scenario(batches=2, aborts=False, timeouts=1),
+    "two runs, a timeout, a lost answer": Scenario(aborts=False, timeouts=1, lost_answers=1),
+    "one task, three runs": Scenario(runs=(ONE_TASK,) * 3, aborts=False, timeouts=1),
+    "a task retried": Scenario(runs=(STREAM,), retries=1, timeouts=1),
+    "a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, aborts=False),
+    "another cut on replay": Scenario(runs=(STREAM, SWAPPED), orderly=True, crashes=1, retries=1, aborts=False),
+    "fewer tasks on replay": Scenario(runs=(STREAM, ONE_TASK), orderly=True, crashes=1, retries=1, aborts=False),
+    "an empty task on replay": Scenario(runs=(STREAM, ONE_EMPTY), orderly=True, crashes=1, retries=1, aborts=False),
+    "more tasks on replay": Scenario(runs=(ONE_TASK, STREAM), orderly=True, crashes=1, aborts=False),
+    "two queries, one prefix": Scenario(runs=(STREAM, OTHER), aborts=False, timeouts=1),
+    "an older checkpoint": Scenario(runs=(STREAM, LONGER), batches=2, restores=1, aborts=False),
+    "the ledger lost": Scenario(batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, aborts=False),
+    "versions": Scenario(kind="versions", aborts=False, timeouts=1),
+    "versions, killed between decision and commit": Scenario(
+        kind="versions", orderly=True, crashes=1, retries=1, aborts=False
+    ),
+    "versions out of order": Scenario(
+        runs=(Plan(version=1), Plan(version=0)), batches=2, kind="versions", aborts=False, timeouts=1
+    ),
+    "a batch job": Scenario(runs=(STREAM,), kind="once", ids="attempt", retries=1),
+    "a batch job, timed out": Scenario(kind="once", ids="attempt", timeouts=1, aborts=False),
+    "a batch job, an answer lost": Scenario(runs=(STREAM,), kind="once", ids="attempt", lost_answers=1),
+    "a batch job, recovered": Scenario(kind="once", ids="attempt", orderly=True, crashes=1),
+    "a batch job, recovered while it lives": Scenario(kind="once", ids="attempt", aborts=False, retries=1),
+}
+
+LARGE: dict[str, Scenario] = {
+    "two runs, aborts": Scenario(),
+    "two runs, two batches, aborts, a timeout": Scenario(batches=2, timeouts=1),
+    "two runs, aborts, everything once": Scenario(timeouts=1, lost_answers=1, retries=1),
+    "three runs, aborts": Scenario(runs=(STREAM,) * 3),
+    "three runs, two batches, everything once": Scenario(
+        runs=(STREAM,) * 3, batches=2, aborts=False, timeouts=1, lost_answers=1
+    ),
+    "two runs, a zombie attempt": Scenario(retries=1, aborts=False),
+    "three runs, two zombie attempts": Scenario(runs=(STREAM,) * 3, retries=2, aborts=False),
+    "cuts that change, a zombie attempt": Scenario(runs=(STREAM, SWAPPED, STREAM), retries=1, timeouts=1, aborts=False),
+    "task counts that change, aborts": Scenario(runs=(STREAM, ONE_TASK), timeouts=1, retries=1),
+    "empty tasks that change, aborts": Scenario(runs=(ONE_EMPTY, STREAM), timeouts=1),
+    "two queries in turn": Scenario(runs=(STREAM, OTHER, STREAM), retries=1, timeouts=1, aborts=False),
+    "two queries, aborts": Scenario(runs=(STREAM, OTHER), batches=2, timeouts=1),
+    "an older checkpoint, zombies": Scenario(
+        runs=(STREAM, STREAM, LONGER), batches=2, restores=1, timeouts=1, aborts=False
+    ),
+    "the ledger lost, zombies": Scenario(batches=2, ledger_losses=1, retries=1, timeouts=1, aborts=False),
+    "versions, aborts": Scenario(kind="versions", retries=1, timeouts=1),
+    "versions out of order, twins": Scenario(
+        runs=(Plan(version=1), Plan(version=0), Plan(version=1)), batches=2, kind="versions", retries=1, aborts=False
+    ),
+    "a batch job, two recoveries, aborts": Scenario(
+        runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1
+    ),
+}

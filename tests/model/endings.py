@@ -1,0 +1,98 @@
+"""How a run ends before its time: it raises, and what its tasks' attempts still do is left to the zombies."""
+
+from __future__ import annotations
+
+from tests.model.scenario import Scenario
+from tests.model.world import (
+    GONE,
+    NOBODYS,
+    UNCALLED,
+    Abort,
+    Entry,
+    Part,
+    Prepared,
+    Run,
+    Waiting,
+    World,
+    holds_fence,
+    with_run,
+)
+
+
+def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
+    """What a task does once it knows its batch id and what P1 read.
+
+    "write", "empty" (no rows to write), "in" (a replay: write nothing), "refuse", "gone" (refuse; no restart helps).
+    """
+    entry = run.view[0]
+    rows = scenario.rows(index, task)
+    write = "write" if rows else "empty"
+    if entry is None:
+        unknown = scenario.kind == "stream" and run.batch > 0 and scenario.has("ledger start")
+        return "refuse" if unknown else write
+    if entry.batch > run.batch:
+        if scenario.has("older refused"):
+            return "refuse"
+        return write if scenario.kind == "stream" else "in"
+    if entry.batch < run.batch:
+        if run.missing:  # the older version of a batch job may still be run again, a stream's batch never
+            return "gone" if scenario.kind == "stream" else "refuse"
+        return write
+    if not scenario.has("skip") or _all_missing(entry, run):
+        return write
+    if not run.missing:
+        return "in"
+    if scenario.has("replay checksum") and len(entry.parts) != len(scenario.tasks(index)):
+        return "refuse"
+    return write if task in run.missing else "in"
+
+
+def _all_missing(entry: Entry, run: Run) -> bool:
+    """Nothing of the batch is in Kafka: it may be written as if for the first time, in any cut."""
+    return all(part == "empty" or task in run.missing for task, part in enumerate(entry.parts))
+
+
+def rewrites_everything(run: Run) -> bool:
+    entry = run.view[0]
+    return entry is None or entry.batch != run.batch or _all_missing(entry, run)
+
+
+def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -> World:
+    """Attempts of a task that have not begun, and whose message nobody waits for: they may wake at any time.
+
+    All that a zombie can do is initialise its id: no intent will name what it writes. One that has done so already can
+    do nothing any more.
+    """
+    waiting = run.tasks[task]
+    if type(waiting) is not Waiting or verdict_on(scenario, index, run, task) != "write":
+        return world
+    sleepers, txns = list(world.sleepers), list(world.txns)
+    for attempt, state in enumerate(waiting.attempts):
+        slot = scenario.slot(task, attempt)
+        if state == "new":
+            sleepers[slot] += 1
+        elif txns[slot] == (Prepared(index, run.batch, attempt), "none"):
+            txns[slot] = NOBODYS
+    return world._replace(sleepers=tuple(sleepers), txns=tuple(txns))
+
+
+def raises(world: World, scenario: Scenario, index: int, run: Run) -> World:
+    """The run ends with an error, before or after its tasks were started. Spark may call abort for the latter."""
+    for task in range(len(run.tasks)):
+        world = zombies(world, scenario, index, run, task)
+    if not scenario.aborts or not run.tasks or world.aborts[index] != UNCALLED:
+        return with_run(world, index, GONE)
+    messages: tuple[Part | None, ...] = tuple(None if type(part) is Waiting else part for part in run.tasks)
+    if not any(message is None or type(message) is Prepared for message in messages):
+        return with_run(world, index, GONE)
+    aborting = with_run(world, index, GONE)
+    pending = Abort("called", run.batch, messages)
+    return aborting._replace(aborts=(*world.aborts[:index], pending, *world.aborts[index + 1 :]))
+
+
+def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> World:
+    """As raises, and no restart will help: the protocol promises that this comes from lost ledgers alone."""
+    after = raises(world, scenario, index, run)
+    if holds_fence(world, scenario, index) and not scenario.ledger_losses:
+        return after._replace(broken=world.broken or "the query cannot go on: its transactions are gone")
+    return after
