@@ -15,6 +15,12 @@ def init_producer_id_fences_and_continues(client: PlainClient) -> Steps:
         ("continue", writer.init(producer_id=producer_id, producer_epoch=epoch + 1), ("none", 2)),
         ("continue, repeated", writer.init(producer_id=producer_id, producer_epoch=epoch + 1), ("none", 2)),
         ("continue, old epoch", writer.init(producer_id=producer_id, producer_epoch=epoch), ("producer_fenced", -1)),
+        ("a new producer", writer.init(), ("none", 3)),
+        (
+            "continue what it fenced",
+            writer.init(producer_id=producer_id, producer_epoch=epoch + 2),
+            ("producer_fenced", -1),
+        ),
         ("continue, other id", writer.init(producer_id=producer_id + 9, producer_epoch=0), ("producer_fenced", -1)),
         ("timeout 0", writer.init(transaction_timeout=0), ("invalid_transaction_timeout", -1)),
         ("timeout too long", writer.init(transaction_timeout=900_001), ("invalid_transaction_timeout", -1)),

@@ -241,6 +241,9 @@ class TransactionCoordinator:
             transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
         elif expected.epoch != transaction.previous.epoch:
             raise ApiError(ErrorCode.producer_fenced)
+        if expected is None:
+            # A new producer: whoever had the epoch before cannot pass for a retry of its own bump any more.
+            transaction.previous = NOBODY
         transaction.state = State.EMPTY
         return transaction.identity
 

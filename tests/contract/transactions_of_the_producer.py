@@ -1,0 +1,329 @@
+"""What a transactional producer promises, as an independent consumer sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.producer.committer import EndVerdict, end_transactions, resume, take_fence, take_fences
+from spark_kafka_sink.sender.transactions.values import OffsetAndMetadata, PreparedTransaction
+
+DEADLINE_S = 30.0
+DEADLINE_MS = DEADLINE_S * 1000
+END = b"end"
+
+
+class Cluster(Protocol):
+    """A TestBroker or a LocalKafka."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = ...) -> object: ...
+
+
+Scenario = Callable[[Cluster], None]
+
+
+def new_topic(cluster: Cluster, partitions: int = 1, **configs: str) -> str:
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(topic, partitions, {name.replace("_", "."): value for name, value in configs.items()})
+    return topic
+
+
+def new_id() -> str:
+    return f"tx-{uuid.uuid4().hex[:8]}"
+
+
+def servers(cluster: Cluster) -> dict[str, object]:
+    return {"bootstrap.servers": cluster.bootstrap_servers}
+
+
+@contextmanager
+def transactional(cluster: Cluster, transactional_id: str | None = None, **config: object) -> Iterator[KafkaProducer]:
+    """With its id initialised."""
+    dotted = {name.replace("_", "."): value for name, value in config.items()}
+    with KafkaProducer({**servers(cluster), "transactional.id": transactional_id or new_id(), **dotted}) as producer:
+        producer.init_transactions()
+        yield producer
+
+
+def send(producer: KafkaProducer, topic: str, *values: bytes, partition: int = 0) -> None:
+    for value in values:
+        producer.send(ProducerRecord(topic, value, partition=partition))
+
+
+def committed(cluster: Cluster, topic: str, partitions: int = 1) -> dict[int, list[bytes]]:
+    """What a read_committed consumer gets before the records that are written now, by partition."""
+    with KafkaProducer(servers(cluster)) as producer:
+        for partition in range(partitions):
+            send(producer, topic, END, partition=partition)
+    consumer = Consumer({**servers(cluster), "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    values: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
+    open_partitions = set(values)
+    deadline = time.monotonic() + DEADLINE_S
+    while open_partitions:
+        assert time.monotonic() < deadline, f"{topic}: {open_partitions} did not come to their end: {values}"
+        for message in consumer.consume(1000, 0.2):
+            assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
+            if message.value() == END:
+                open_partitions.discard(message.partition())
+            else:
+                values[message.partition()].append(message.value())
+    consumer.close()
+    return values
+
+
+def offset_of(cluster: Cluster, group: str, topic: str) -> int:
+    consumer = Consumer({**servers(cluster), "group.id": group})
+    (known,) = consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)
+    consumer.close()
+    return int(known.offset)
+
+
+def prepared(cluster: Cluster, topic: str, *values: bytes, transactional_id: str | None = None) -> PreparedTransaction:
+    """By a producer that is gone."""
+    with transactional(cluster, transactional_id) as producer:
+        producer.begin_transaction()
+        send(producer, topic, *values)
+        return producer.prepare_transaction()
+
+
+def commits_are_seen_and_aborts_are_not(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    with transactional(cluster) as producer:
+        for number in range(6):
+            producer.begin_transaction()
+            send(producer, topic, b"%d a" % number, b"%d b" % number)
+            if number % 3 == 1:
+                producer.flush()
+            if number % 3 == 0:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert committed(cluster, topic) == {0: [b"0 a", b"0 b", b"3 a", b"3 b"]}
+
+
+def a_transaction_over_many_partitions_and_batches_is_whole(cluster: Cluster) -> None:
+    topic = new_topic(cluster, 4)
+    expected: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
+    with transactional(cluster, batch_size=2_000) as producer:
+        for number in range(8):
+            producer.begin_transaction()
+            for partition in range(4):
+                values = [b"%d-%d" % (number, row) + b"x" * 100 for row in range(100)]
+                send(producer, topic, *values, partition=partition)
+                if number % 2:
+                    expected[partition] += values
+            if number % 2:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert committed(cluster, topic, 4) == expected
+
+
+def offsets_go_with_their_transaction(cluster: Cluster) -> None:
+    topic, group = new_topic(cluster), f"g-{uuid.uuid4().hex[:8]}"
+    with transactional(cluster) as producer:
+        for number, commit in ((5, True), (9, False)):
+            producer.begin_transaction()
+            send(producer, topic, b"%d" % number)
+            producer.send_offsets_to_transaction({(topic, 0): OffsetAndMetadata(number, "read")}, group)
+            if commit:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert committed(cluster, topic) == {0: [b"5"]}
+    assert offset_of(cluster, group, topic) == 5
+
+
+def what_a_killed_process_prepared_is_committed_by_another(cluster: Cluster) -> None:
+    topic, transactional_id = new_topic(cluster), new_id()
+    program = (
+        "import sys\n"
+        "from spark_kafka_sink import KafkaProducer, ProducerRecord\n"
+        "producer = KafkaProducer({'bootstrap.servers': sys.argv[1], 'transactional.id': sys.argv[3]})\n"
+        "producer.init_transactions()\n"
+        "producer.begin_transaction()\n"
+        "for row in range(100): producer.send(ProducerRecord(sys.argv[2], b'%d' % row))\n"
+        "print(repr(producer.prepare_transaction()), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, cluster.bootstrap_servers, topic, transactional_id]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+    transaction = eval(line, {"PreparedTransaction": PreparedTransaction})
+    assert transaction.transactional_id == transactional_id
+    resume(transaction, servers(cluster)).commit(DEADLINE_MS)
+    assert committed(cluster, topic) == {0: [b"%d" % row for row in range(100)]}
+
+
+def a_verdict_may_be_told_again_but_not_changed(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    for commit in (True, False):
+        transaction = prepared(cluster, topic, b"%d" % commit)
+        verdict = EndVerdict.COMMITTED if commit else EndVerdict.ABORTED
+        for _ in range(3):
+            (outcome,) = end_transactions(servers(cluster), [(transaction, commit)], DEADLINE_MS)
+            assert (outcome.verdict, outcome.error) == (verdict, None)
+        (outcome,) = end_transactions(servers(cluster), [(transaction, not commit)], DEADLINE_MS)
+        assert (outcome.verdict, outcome.error_code) == (EndVerdict.GONE, 48)
+    assert committed(cluster, topic) == {0: [b"1"]}
+
+
+def a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    transaction = prepared(cluster, topic, b"a")
+    take_fence(servers(cluster), transaction.transactional_id, DEADLINE_MS)
+    with pytest.raises(ProducerFencedError, match="PRODUCER_FENCED"):
+        resume(transaction, servers(cluster)).commit(DEADLINE_MS)
+    (outcome,) = end_transactions(servers(cluster), [(transaction, True)], DEADLINE_MS)
+    assert (outcome.verdict, outcome.error_code) == (EndVerdict.GONE, 90)
+    assert committed(cluster, topic) == {0: []}
+
+
+def many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    fences = take_fences(servers(cluster), [new_id() for _ in range(12)], DEADLINE_MS)
+    transactions = []
+    for number, outcome in enumerate(fences):
+        assert outcome.fence is not None, outcome
+        config = {**servers(cluster), "transactional.id": outcome.transactional_id}
+        with KafkaProducer(config) as producer:
+            producer.adopt(outcome.fence)
+            producer.begin_transaction()
+            send(producer, topic, b"%d" % number)
+            transactions.append(producer.prepare_transaction())
+    endings = [(transaction, number % 3 != 0) for number, transaction in enumerate(transactions)]
+    outcomes = end_transactions(servers(cluster), endings, DEADLINE_MS)
+    assert [outcome.prepared for outcome in outcomes] == transactions
+    assert [outcome.verdict is EndVerdict.COMMITTED for outcome in outcomes] == [commit for _, commit in endings]
+    (values,) = committed(cluster, topic).values()
+    assert sorted(values) == sorted(b"%d" % number for number in range(12) if number % 3)
+
+
+def the_producer_that_prepared_may_end_it_itself_and_go_on(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    with transactional(cluster) as producer:
+        for number in range(4):
+            producer.begin_transaction()
+            send(producer, topic, b"%d" % number)
+            producer.prepare_transaction()
+            if number % 2:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    assert committed(cluster, topic) == {0: [b"1", b"3"]}
+
+
+def a_zombie_is_fenced(cluster: Cluster) -> None:
+    topic, transactional_id = new_topic(cluster), new_id()
+    with transactional(cluster, transactional_id) as zombie:
+        zombie.begin_transaction()
+        send(zombie, topic, b"zombie")
+        zombie.flush()
+        with transactional(cluster, transactional_id) as producer:
+            with pytest.raises(ProducerFencedError):
+                zombie.commit_transaction()
+            with pytest.raises(ProducerFencedError):
+                zombie.send(ProducerRecord(topic, b"more"))
+            producer.begin_transaction()
+            send(producer, topic, b"a")
+            producer.commit_transaction()
+    assert committed(cluster, topic) == {0: [b"a"]}
+
+
+def a_zombie_that_goes_on_writing_writes_nothing(cluster: Cluster) -> None:
+    topic, transactional_id = new_topic(cluster), new_id()
+    with transactional(cluster, transactional_id) as zombie:
+        zombie.begin_transaction()
+        send(zombie, topic, b"zombie")
+        zombie.flush()
+        take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+        send(zombie, topic, b"zombie again")
+        with pytest.raises((TransactionAbortableError, ProducerFencedError)):
+            zombie.commit_transaction()
+        with pytest.raises(ProducerFencedError):
+            zombie.abort_transaction()
+    assert committed(cluster, topic) == {0: []}
+
+
+def a_fence_is_taken_again_only_while_it_stands(cluster: Cluster) -> None:
+    transactional_id = new_id()
+    first = take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    second = take_fence(servers(cluster), transactional_id, DEADLINE_MS, held=first)
+    assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch + 1)
+    take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    with pytest.raises(ProducerFencedError):
+        take_fence(servers(cluster), transactional_id, DEADLINE_MS, held=second)
+
+
+def a_fence_taken_elsewhere_is_written_under_until_it_falls(cluster: Cluster) -> None:
+    topic, transactional_id = new_topic(cluster), new_id()
+    config = {**servers(cluster), "transactional.id": transactional_id}
+    fence = take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    with KafkaProducer(config) as producer:
+        producer.adopt(fence)
+        for value in (b"a", b"b"):
+            producer.begin_transaction()
+            send(producer, topic, value)
+            producer.commit_transaction()
+        standing = producer.fence
+    assert standing is not None
+    take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    with KafkaProducer(config) as producer:
+        producer.adopt(standing)
+        producer.begin_transaction()
+        send(producer, topic, b"zombie")
+        with pytest.raises((TransactionAbortableError, ProducerFencedError)):
+            producer.commit_transaction()
+    assert committed(cluster, topic) == {0: [b"a", b"b"]}
+
+
+def a_refused_record_fails_its_transaction_and_not_the_next(cluster: Cluster) -> None:
+    topic = new_topic(cluster, max_message_bytes="2000")
+    with transactional(cluster) as producer:
+        producer.begin_transaction()
+        send(producer, topic, b"good")
+        producer.flush()
+        send(producer, topic, b"x" * 5_000)
+        with pytest.raises(TransactionAbortableError, match="MESSAGE_TOO_LARGE") as raised:
+            producer.commit_transaction()
+        assert isinstance(raised.value.__cause__, BrokerError)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        send(producer, topic, b"next")
+        producer.commit_transaction()
+    assert committed(cluster, topic) == {0: [b"next"]}
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    commits_are_seen_and_aborts_are_not,
+    a_transaction_over_many_partitions_and_batches_is_whole,
+    offsets_go_with_their_transaction,
+    what_a_killed_process_prepared_is_committed_by_another,
+    a_verdict_may_be_told_again_but_not_changed,
+    a_prepared_transaction_is_gone_once_its_id_is_initialised_again,
+    many_are_ended_at_once_each_with_its_own_verdict,
+    the_producer_that_prepared_may_end_it_itself_and_go_on,
+    a_zombie_is_fenced,
+    a_zombie_that_goes_on_writing_writes_nothing,
+    a_fence_is_taken_again_only_while_it_stands,
+    a_fence_taken_elsewhere_is_written_under_until_it_falls,
+    a_refused_record_fails_its_transaction_and_not_the_next,
+)
