@@ -242,12 +242,11 @@ class RecordAccumulator:
         taken: list[QueuedBatch] = []
         with self._changed:
             for queue in self._queues.values():
-                claimed = [batch for batch in queue.batches if isinstance(batch, OpenBatch) and batch.claimed]
-                while queue.batches:
-                    batch = self._take_head(queue)
-                    if batch not in claimed:
-                        taken.append(batch)
-                queue.batches.extend(claimed)
+                for _ in range(len(queue.batches)):
+                    if self._unclaimed_head(queue) is None:
+                        queue.batches.rotate(-1)
+                    else:
+                        taken.append(self._take_head(queue))
         return taken
 
     def reenqueue(self, batches: Sequence[StampedBatch], retry_at: float) -> None:
@@ -333,6 +332,8 @@ class RecordAccumulator:
             queue.batches.remove(batch)
         self._lingering.pop(batch.completion, None)
         self._incomplete.discard(batch.completion)
+        if queue.batches:
+            self._list(queue)  # what stands behind it may have been due all the while
 
     def _take_head(self, queue: PartitionQueue) -> QueuedBatch:
         head = queue.batches.popleft()

@@ -146,6 +146,46 @@ def test_giving_back_lets_what_came_due_meanwhile_go(desk):
     assert desk.drained_counts() == [4]
 
 
+@pytest.mark.parametrize("undo", ["give_back", "retract"])
+def test_what_stands_behind_an_undone_claim_goes_out(desk, undo):
+    """A drain had passed by the full batch behind a claimed one; when that was given back, nobody offered it again."""
+    claim = desk.claim(3)
+    desk.append(12)
+    assert desk.drained_counts() == []
+    getattr(desk.accumulator, undo)(claim)
+    assert desk.drained_counts() == [10]
+
+
+def test_an_open_batch_behind_an_undone_claim_lingers_all_the_same(desk):
+    claim = desk.claim(3)
+    desk.append(2)
+    desk.accumulator.give_back(claim)
+    assert desk.drained_counts() == []
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [2]
+
+
+def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(desk):
+    """It was no longer known to linger, so it waited for delivery.timeout.ms."""
+    desk.append(2, partition=1)
+    claim = desk.claim(3)
+    assert [batch.count for batch in desk.accumulator.take_queued()] == [2]
+    desk.publish(claim)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == [3]
+
+
+def test_taking_the_queued_leaves_claimed_batches_in_their_order(desk):
+    first = desk.claim(3)
+    desk.append(10)
+    second = desk.claim(4)
+    assert [batch.count for batch in desk.accumulator.take_queued()] == [10]
+    desk.publish(second)
+    desk.publish(first)
+    desk.clock.advance(10)
+    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [4]]
+
+
 def test_retracting_takes_the_batches_out(desk):
     desk.append(4)
     claim = desk.claim(20)
