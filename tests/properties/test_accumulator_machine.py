@@ -1,0 +1,349 @@
+"""Callers, drains, give-backs, expiries, mutes, new leaders and flushes in any order, also in the middle of an append.
+
+Each row gets into one batch, once and in order; whatever may go is offered to the sender; memory is right to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from spark_kafka_sink.accumulator.batch import BatchOutcome, OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
+from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
+from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.producer import columnar_append
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.sender.sequences import Sequences
+from tests.unit.scripted_engine import TOPIC, Engine
+
+PARTITIONS = 3
+NODES = 2
+BATCH_SIZE = 300
+LINGER_MS = 10
+DELIVERY_TIMEOUT_MS = 200
+MAX_REQUEST_SIZE = 700
+BUFFER_MEMORY = 12_000
+MOST_ROWS = 12
+
+partitions = st.integers(0, PARTITIONS - 1)
+rows_to_append = st.lists(st.tuples(partitions, st.integers(0, 120)), min_size=1, max_size=MOST_ROWS)
+events = st.sampled_from(
+    ["drain", "append", "time", "flush", "mute", "admit", "expire", "leader", "answer", "return", "give up"]
+)
+
+
+class EncodingFailedError(Exception):
+    pass
+
+
+@dataclass
+class Rows:
+    """One append: which row each segment begins with, in the order of partitions."""
+
+    machine: AccumulatorMachine
+    numbers: Sequence[int]
+    error: None = None
+
+    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int) -> list[Segment]:
+        numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
+        return [Segment(self.machine, numbers[start:]) for start in starts]
+
+
+@dataclass
+class Segment:
+    machine: AccumulatorMachine
+    numbers: Sequence[int]
+
+    def batch_completed(self, outcome: BatchOutcome) -> None:
+        numbers = set(self.numbers[outcome.skipped : outcome.skipped + outcome.rows])
+        assert not numbers & self.machine.settled, "settled twice"
+        self.machine.settled |= numbers
+        if outcome.error is None:
+            assert numbers <= self.machine.sent
+
+
+class AccumulatorMachine(RuleBasedStateMachine):
+    codec = "none"
+
+    @initialize()
+    def start(self) -> None:
+        engine = self.engine = Engine(
+            PARTITIONS,
+            NODES,
+            batch_size=BATCH_SIZE,
+            linger_ms=LINGER_MS,
+            request_timeout_ms=DELIVERY_TIMEOUT_MS - LINGER_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_request_size=MAX_REQUEST_SIZE,
+            buffer_memory=BUFFER_MEMORY,
+            max_block_ms=0,
+            compression_type=self.codec,
+        )
+        engine.connect()
+        self.clock = engine.clock
+        self.accumulator = engine.parts.accumulator
+        self.snapshot = engine.parts.metadata.snapshot
+        self.sealer = Sealer(self.codec, None, self.accumulator)
+        self.sequences = Sequences(False)
+        self.written = 0
+        self.taken: set[int] = set()
+        self.sent: set[int] = set()
+        self.settled: set[int] = set()
+        self.last_sent = [-1] * PARTITIONS
+        self.outstanding: list[list[StampedBatch]] = [[] for _ in range(PARTITIONS)]
+        self.in_flight: list[list[StampedBatch]] = [[] for _ in range(PARTITIONS)]
+        self.flushes: list[Any] = []
+        self.admissions = [Admission.ALL] * PARTITIONS
+        self.meanwhile: list[Callable[[], None]] = []
+        encode = columnar_append.encode_records
+
+        def interrupted(*arguments: Any) -> Any:
+            events, self.meanwhile = self.meanwhile, []
+            for event in events:
+                event()
+            return encode(*arguments)
+
+        self.patch = mock.patch.object(columnar_append, "encode_records", interrupted)
+        self.patch.start()
+
+    # What callers do
+
+    @rule(rows=rows_to_append, meanwhile=st.lists(events, max_size=4), fails=st.booleans(), data=st.data())
+    def append(self, rows: list[tuple[int, int]], meanwhile: list[str], fails: bool, data: st.DataObject) -> None:
+        """``meanwhile`` is what happens between the claim and the end of encoding, which ``fails`` at last, or not."""
+        self.meanwhile = [lambda event=event: self.happens(event, data) for event in meanwhile]
+        if fails and meanwhile:
+            self.meanwhile.append(self.fail)
+        self.append_rows(rows)
+        self.meanwhile = []
+
+    def fail(self) -> None:
+        raise EncodingFailedError
+
+    def append_rows(self, rows: list[tuple[int, int]]) -> None:
+        numbers = range(self.written, self.written + len(rows))
+        self.written += len(rows)
+        values = [b"%06d" % number + b"v" * size for number, (_, size) in zip(numbers, rows, strict=True)]
+        columns = RecordColumns(value=pa.array(values, pa.binary()))
+        chosen = np.array([partition for partition, _ in rows], np.int32)
+        receipt: Any = Rows(self, numbers)
+        try:
+            self.engine.parts.appender.append(TOPIC, columns, chosen, receipt)
+        except (BufferExhaustedError, EncodingFailedError):
+            return
+        self.taken.update(numbers)
+
+    @rule()
+    def flush_begins(self) -> None:
+        self.flushes.append(self.accumulator.begin_flush())
+
+    @precondition(lambda self: self.flushes)
+    @rule()
+    def flush_ends(self) -> None:
+        begun = self.flushes.pop()
+        if all(completion.settled for completion in begun):
+            self.accumulator.await_flush(begun, 0)
+        else:
+            with pytest.raises(KafkaTimeoutError):
+                self.accumulator.await_flush(begun, 0)
+
+    # What the sender does
+
+    @rule()
+    def drain(self) -> None:
+        readiness = self.accumulator.ready(self.snapshot, self.clock.now())
+        for node in readiness.nodes:
+            while batches := self.accumulator.drain(node, self.clock.now()):
+                self.check_request(node, batches)
+                for batch in batches:
+                    self.send(batch)
+        for partition, queue in enumerate(self.queues()):
+            assert not self.must_go(partition, queue), "it may go, and nobody offers it to the sender"
+
+    @precondition(lambda self: not any(self.in_flight))
+    @rule()
+    def a_drained_batch_is_put_back(self) -> None:
+        readiness = self.accumulator.ready(self.snapshot, self.clock.now())
+        for node in readiness.nodes:
+            for batch in self.accumulator.drain(node, self.clock.now()):
+                if isinstance(batch, OpenBatch):
+                    self.accumulator.put_back(batch)
+                    self.admissions[batch.partition.partition] = Admission.NOTHING
+                else:
+                    self.send(batch)
+
+    @rule(partition=partitions, delivered=st.booleans())
+    def an_answer_comes(self, partition: int, delivered: bool) -> None:
+        if self.in_flight[partition]:
+            batch = self.in_flight[partition].pop(0)
+            self.complete(batch, None if delivered else KafkaTimeoutError("refused"))
+
+    @rule(partition=partitions, backoff_ms=st.sampled_from([0, 5, 50]))
+    def batches_return(self, partition: int, backoff_ms: float) -> None:
+        if self.in_flight[partition]:
+            self.in_flight[partition].clear()
+            self.accumulator.reenqueue(self.outstanding[partition], self.clock.now() + backoff_ms)
+
+    @rule()
+    def expire(self) -> None:
+        now = self.clock.now()
+        for batch in self.accumulator.expire(now):
+            assert batch.created + DELIVERY_TIMEOUT_MS <= now
+            self.complete(batch, KafkaTimeoutError("expired"))
+        assert self.accumulator.next_expiry > now
+
+    @rule()
+    def everything_queued_is_given_up(self) -> None:
+        for batch in self.accumulator.take_queued():
+            self.complete(batch, KafkaTimeoutError("aborted"))
+
+    @rule(partition=partitions, admission=st.sampled_from(Admission))
+    def admit(self, partition: int, admission: Admission) -> None:
+        self.admissions[partition] = admission
+        self.accumulator.admit(TopicPartition(TOPIC, partition), admission)
+
+    @rule(partition=partitions, leader=st.sampled_from([NO_LEADER, *range(NODES)]))
+    def the_leader_changes(self, partition: int, leader: int) -> None:
+        info = self.snapshot.topics[TOPIC]
+        leaders = (*info.leaders[:partition], leader, *info.leaders[partition + 1 :])
+        topics = MappingProxyType({TOPIC: replace(info, leaders=leaders)})
+        self.snapshot = replace(self.snapshot, generation=self.snapshot.generation + 1, topics=topics)
+
+    @rule(ms=st.sampled_from([1, LINGER_MS, 50, DELIVERY_TIMEOUT_MS]))
+    def time_passes(self, ms: float) -> None:
+        self.clock.advance(ms)
+
+    # What must hold
+
+    @invariant()
+    def memory_is_right_to_the_byte(self) -> None:
+        memories = [completion.memory for completion in self.incomplete()]
+        holds = {hold for memory in memories for hold in memory.holds}
+        kept = sum(memory.own for memory in memories) + sum(hold.size for hold in holds)
+        assert self.accumulator.pool.available == BUFFER_MEMORY - kept
+
+    def teardown(self) -> None:
+        if not hasattr(self, "patch"):
+            return
+        self.patch.stop()
+        for flush in self.flushes:
+            self.accumulator.end_flush()
+        for partition in range(PARTITIONS):
+            self.the_leader_changes(partition, 0)
+            self.admit(partition, Admission.ALL)
+        self.time_passes(LINGER_MS + 50)
+        self.drain()
+        for partition in range(PARTITIONS):
+            while self.in_flight[partition]:
+                self.an_answer_comes(partition, True)
+        assert not self.incomplete()
+        assert self.settled == self.taken
+        assert self.accumulator.pool.available == BUFFER_MEMORY
+
+    # How
+
+    def happens(self, event: str, data: st.DataObject) -> None:
+        partition = data.draw(partitions)
+        match event:
+            case "drain":
+                self.drain()
+            case "append":
+                self.append_rows(data.draw(rows_to_append))
+            case "time":
+                self.time_passes(LINGER_MS)
+            case "flush":
+                self.flush_begins()
+            case "mute":
+                self.admit(partition, Admission.NOTHING)
+            case "admit":
+                self.admit(partition, Admission.ALL)
+            case "expire":
+                self.time_passes(DELIVERY_TIMEOUT_MS)
+                self.expire()
+            case "leader":
+                self.the_leader_changes(partition, data.draw(st.integers(NO_LEADER, NODES - 1)))
+            case "answer":
+                self.an_answer_comes(partition, True)
+            case "return":
+                self.batches_return(partition, 5)
+            case "give up":
+                self.everything_queued_is_given_up()
+
+    def incomplete(self) -> frozenset[Any]:
+        incomplete = self.accumulator.begin_flush()
+        self.accumulator.end_flush()
+        return incomplete
+
+    def queues(self) -> list[PartitionQueue]:
+        known = self.accumulator._queues
+        names = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        return [known.get(name) or PartitionQueue(name) for name in names]
+
+    def must_go(self, partition: int, queue: PartitionQueue) -> bool:
+        now = self.clock.now()
+        admission = self.admissions[partition]
+        if not queue.batches or queue.retry_at > now or admission is Admission.NOTHING:
+            return False
+        if self.snapshot.leader(queue.partition) == NO_LEADER:
+            return False
+        head = queue.batches[0]
+        if isinstance(head, StampedBatch):
+            return True
+        if head.claimed or admission is Admission.RETRIES:
+            return False
+        lingered = head.created + LINGER_MS <= now
+        return head.sealed is not None or lingered or bool(self.flushes) or len(queue.batches) > 1
+
+    def check_request(self, node: int, batches: Sequence[OpenBatch | StampedBatch]) -> None:
+        names = [batch.partition for batch in batches]
+        assert len(set(names)) == len(names)
+        assert all(self.snapshot.leader(name) == node for name in names)
+        assert all(self.admissions[name.partition] is not Admission.NOTHING for name in names)
+        assert len(batches) == 1 or sum(batch.size for batch in batches) <= MAX_REQUEST_SIZE
+
+    def send(self, batch: OpenBatch | StampedBatch) -> None:
+        partition = batch.partition.partition
+        if isinstance(batch, OpenBatch):
+            batch = self.sequences.stamp(batch.sealed or self.sealer.seal(batch))
+            (decoded,) = decode_batches(batch.header + b"".join(batch.sealed.payload))
+            numbers = [int((record.value or b"")[:6]) for record in decoded.records]
+            assert numbers == sorted(set(numbers))
+            assert numbers[0] > self.last_sent[partition], "out of order, or sent twice"
+            self.last_sent[partition] = numbers[-1]
+            self.sent.update(numbers)
+            self.outstanding[partition].append(batch)
+        self.in_flight[partition].append(batch)
+        first = len(self.in_flight[partition]) - 1
+        assert self.outstanding[partition][first] is batch, "retries go first, in the order of their sequences"
+
+    def complete(self, batch: OpenBatch | StampedBatch, error: Exception | None) -> None:
+        if isinstance(batch, StampedBatch):
+            self.outstanding[batch.partition.partition].remove(batch)
+        batch.completion.complete(0, -1, error)
+        self.accumulator.pool.release(batch.completion.memory)
+        self.accumulator.finish([batch.completion])
+
+
+class CompressingMachine(AccumulatorMachine):
+    codec = "lz4"
+
+
+AccumulatorMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+CompressingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+TestAccumulator = AccumulatorMachine.TestCase
+TestAccumulatorThatCompresses = CompressingMachine.TestCase
