@@ -240,7 +240,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         if not hasattr(self, "patch"):
             return
         self.patch.stop()
-        for flush in self.flushes:
+        for _ in self.flushes:
             self.accumulator.end_flush()
         for partition in range(PARTITIONS):
             self.the_leader_changes(partition, 0)
@@ -258,30 +258,23 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     def happens(self, event: str, data: st.DataObject) -> None:
         partition = data.draw(partitions)
-        match event:
-            case "drain":
-                self.drain()
-            case "append":
-                self.append_rows(data.draw(rows_to_append))
-            case "time":
-                self.time_passes(LINGER_MS)
-            case "flush":
-                self.flush_begins()
-            case "mute":
-                self.admit(partition, Admission.NOTHING)
-            case "admit":
-                self.admit(partition, Admission.ALL)
-            case "expire":
-                self.time_passes(DELIVERY_TIMEOUT_MS)
-                self.expire()
-            case "leader":
-                self.the_leader_changes(partition, data.draw(st.integers(NO_LEADER, NODES - 1)))
-            case "answer":
-                self.an_answer_comes(partition, True)
-            case "return":
-                self.batches_return(partition, 5)
-            case "give up":
-                self.everything_queued_is_given_up()
+        {
+            "drain": self.drain,
+            "append": lambda: self.append_rows(data.draw(rows_to_append)),
+            "time": lambda: self.time_passes(LINGER_MS),
+            "flush": self.flush_begins,
+            "mute": lambda: self.admit(partition, Admission.NOTHING),
+            "admit": lambda: self.admit(partition, Admission.ALL),
+            "expire": self.much_time_passes,
+            "leader": lambda: self.the_leader_changes(partition, data.draw(st.integers(NO_LEADER, NODES - 1))),
+            "answer": lambda: self.an_answer_comes(partition, True),
+            "return": lambda: self.batches_return(partition, 5),
+            "give up": self.everything_queued_is_given_up,
+        }[event]()
+
+    def much_time_passes(self) -> None:
+        self.time_passes(DELIVERY_TIMEOUT_MS)
+        self.expire()
 
     def incomplete(self) -> frozenset[Any]:
         incomplete = self.accumulator.begin_flush()

@@ -177,13 +177,13 @@ def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(de
 
 def test_taking_the_queued_leaves_claimed_batches_in_their_order(desk):
     first = desk.claim(3)
-    desk.append(10)
+    desk.append(11)
     second = desk.claim(4)
     assert [batch.count for batch in desk.accumulator.take_queued()] == [10]
     desk.publish(second)
     desk.publish(first)
     desk.clock.advance(10)
-    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [4]]
+    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [5]]
 
 
 def test_retracting_takes_the_batches_out(desk):
