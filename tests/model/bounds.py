@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.model.scenario import Plan, Scenario
 
 STREAM, OTHER = Plan(), Plan(query=1)
-SWAPPED, ONE_TASK, ONE_EMPTY, LONGER = (Plan(cut=cut) for cut in ("swapped", "one task", "one empty", "longer"))
+SWAPPED, ONE_TASK, ONE_EMPTY = Plan(cut="swapped"), Plan(cut="one task"), Plan(cut="one empty")
+LONGER, NOTHING = Plan(cut="longer"), Plan(cut="nothing")
 
 SMALL: dict[str, Scenario] = {
     "one task, aborts": Scenario(runs=(ONE_TASK, ONE_TASK), timeouts=1),
@@ -19,6 +20,10 @@ SMALL: dict[str, Scenario] = {
     "an empty task on replay": Scenario(runs=(STREAM, ONE_EMPTY), orderly=True, crashes=1, retries=1, aborts=False),
     "more tasks on replay": Scenario(runs=(ONE_TASK, STREAM), orderly=True, crashes=1, aborts=False),
     "two queries, one prefix": Scenario(runs=(STREAM, OTHER), aborts=False, timeouts=1),
+    "batches without rows": Scenario(runs=(NOTHING, NOTHING), batches=2),
+    "a batch planned anew, without rows at first": Scenario(
+        runs=(NOTHING, STREAM), batches=2, restores=1, aborts=False
+    ),
     "an older checkpoint": Scenario(runs=(STREAM, LONGER), batches=2, restores=1, aborts=False),
     "the ledger lost": Scenario(batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, aborts=False),
     "versions": Scenario(kind="versions", aborts=False, timeouts=1),

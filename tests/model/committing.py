@@ -34,12 +34,15 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     entry = run.view[0]
     if difference := _difference(scenario, index, run):
         yield f"run {index}: P2 raises, the replay has {difference}", raises(world, scenario, index, run)
-    elif not any(type(part) is Prepared for part in run.tasks):
-        yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
-    else:
-        cut = entry.cut if entry and not rewrites_everything(run) else scenario.runs[index].cut
-        intent = Entry(run.batch, cut, run.tasks, False)
+        return
+    anew = rewrites_everything(run)
+    intent = Entry(run.batch, scenario.runs[index].cut if anew else entry.cut, run.tasks, False)
+    if any(type(part) is Prepared for part in run.tasks):
         yield from _decide(world, scenario, index, run, intent)
+    elif "in" not in run.tasks and scenario.has("empty batches"):
+        yield from _mark_done(world, scenario, index, run._replace(view=(intent,)))
+    else:
+        yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
 
 
 def _difference(scenario: Scenario, index: int, run: Run) -> str | None:

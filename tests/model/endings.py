@@ -22,14 +22,15 @@ from tests.model.world import (
 def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
     """What a task does once it knows its batch id and what P1 read.
 
-    "write", "empty" (no rows to write), "in" (a replay: write nothing), "refuse", "gone" (refuse; no restart helps).
+    "write", "empty" (no rows to write), "in" (a replay: write nothing), "refuse", or, where no restart helps,
+    "unknown" (a batch > 0 without an entry) or "gone" (transactions of an earlier batch).
     """
     entry = run.view[0]
     rows = scenario.rows(index, task)
     write = "write" if rows else "empty"
     if entry is None:
         unknown = scenario.kind == "stream" and run.batch > 0 and scenario.has("ledger start")
-        return "refuse" if unknown else write
+        return "unknown" if unknown else write
     if entry.batch > run.batch:
         if scenario.has("older refused"):
             return "refuse"
@@ -94,5 +95,5 @@ def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> Wor
     """As raises, and no restart will help: the protocol promises that this comes from lost ledgers alone."""
     after = raises(world, scenario, index, run)
     if holds_fence(world, scenario, index) and not scenario.ledger_losses:
-        return after._replace(broken=world.broken or "the query cannot go on: its transactions are gone")
+        return after._replace(broken=world.broken or "the query cannot go on: the ledger lacks what it should hold")
     return after

@@ -154,7 +154,7 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
     planned = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
     verdicts = [verdict_on(scenario, index, planned, task) for task in scenario.tasks(index)]
-    if "gone" in verdicts:
+    if "gone" in verdicts or "unknown" in verdicts:
         return gone_for_good(world, scenario, index, planned)
     if "refuse" in verdicts:
         return raises(world, scenario, index, planned)

@@ -12,6 +12,7 @@ CUTS: dict[str, tuple[tuple[int, ...], ...]] = {
     "swapped": ((1,), (0,)),  # as many tasks, other rows in each
     "one task": ((0, 1),),  # fewer tasks
     "one empty": ((0, 1), ()),  # as many tasks, one of which opens no transaction
+    "nothing": ((), ()),  # a batch without rows
     "longer": ((0,), (1, 2)),  # not the same batch
 }
 
@@ -24,6 +25,7 @@ SAFEGUARDS: dict[str, str] = {
     "skip": "a replay of a batch whose intent stands writes it again",
     "older refused": "a batch older than the ledger's is written (a batch job's older version: passed over)",
     "ledger start": "a batch > 0 without an entry is written",
+    "empty batches": "a batch without rows leaves no entry in the ledger",
     "query key": "ledger entries are kept by prefix, not by (prefix, query)",
     "marker": "tasks write no marker into their transaction",
     "ask the marker": "whatever EndTxn says is gone counts as missing and is rewritten",

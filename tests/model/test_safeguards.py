@@ -27,6 +27,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("older refused",), "an older checkpoint", TWICE),
     (("older refused",), "versions out of order", LOST),
     (("ledger start",), "the ledger lost", TWICE),
+    (("empty batches",), "batches without rows", STUCK),
     (("query key",), "two queries, one prefix", "rows are lost"),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),
