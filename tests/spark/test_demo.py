@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink.cli.demo_check import CheckError, Topics
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60 * 4  # an idle machine needs a fraction of it
+LIMIT_S = 290  # an idle machine needs a seventh of it
 
 pytestmark = pytest.mark.jvm
 
