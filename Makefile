@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
+# The Sparks of `make test-spark`, next to the one in the locked environment.
+SPARK := 4.1 4.3
 # What there is of the folders that hold Python next to the package.
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -31,9 +33,15 @@ test-fast: $(READY) ## what needs no JVM (a minute)
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-spark: ## the Spark tests on another Spark (SPARK=4.1 or 4.3), in an environment of its own
-	@.ci/setup .venv-spark-$(SPARK) requirements/spark-$(SPARK).txt
-	@.venv-spark-$(SPARK)/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
+test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the oldest and the newest Spark (SPARK=4.1: on that one)
+
+test-spark-%: .cache/spark-%/.ready
+	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
+
+.PRECIOUS: .cache/spark-%/.ready
+.cache/spark-%/.ready: requirements/spark-%.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
 
 check: $(READY) ## lint, format, types, import rules
 	@$(BIN)/ruff check $(SOURCES)
@@ -58,4 +66,4 @@ build: $(READY) ## wheel and sdist in dist/
 	@uv build --quiet
 
 clean: ## remove everything that make has made
-	@rm -rf .venv .venv-spark-* .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
