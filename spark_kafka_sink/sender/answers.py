@@ -183,6 +183,8 @@ class Answers:
             self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
             return
         error = broker_error(code, str(batch.partition), answer.error_message)
+        if code is ErrorCode.unknown_topic_or_partition:
+            self._sequences.forgotten(batch)
         if action is Action.RESEQUENCE and self._cannot_resequence(batch):
             action = Action.FAIL
         if action in (Action.RETRY, Action.RESEQUENCE):

@@ -132,6 +132,10 @@ class Sequences:
             state.known = True
             state.acked_until = next_sequence(batch.base_sequence, batch.sealed.count)
 
+    def forgotten(self, batch: StampedBatch) -> None:
+        """The partition is not there. Made again, it knows no producer."""
+        self.partition(batch.partition).known = False
+
     def gave_up(self, batch: StampedBatch) -> None:
         """The batch failed or expired; whether its records are in the log may be unknown."""
         state = self.partition(batch.partition)

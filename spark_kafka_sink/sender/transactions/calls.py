@@ -163,6 +163,7 @@ class CoordinatorCalls:
         nodes = self._nodes(now)
         node = self._client.least_loaded_node(nodes, now)
         if node is None or not self._client.ready(node, now):
+            self._note_unreachable(nodes)
             return now + min((self._client.ready_delay(each, now) for each in nodes), default=NEVER)
         keys = [key for key in missing if key.type is missing[0].type]
 
@@ -187,6 +188,12 @@ class CoordinatorCalls:
         self._finding = True
         self._client.send(node.id, kio_request("find_coordinator", *_FIND_VERSIONS, make, found), now)
         return NEVER
+
+    def _note_unreachable(self, nodes: Iterable[Node]) -> None:
+        errors = [error for node in nodes if (error := self._client.last_error(node.id)) is not None]
+        if errors:
+            for call in self._calls:
+                call.last_error = call.last_error or NetworkError(errors[-1])
 
     def _found(self, key: CoordinatorKey, answer: Any, now: float) -> None:
         code: ErrorCode = answer.error_code

@@ -108,34 +108,14 @@ def txn_offset_commit(
     subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: OnEnd
 ) -> CoordinatorCall:
     """To the group's coordinator. In version 5 it adds the offsets to the transaction by itself."""
-    by_topic: dict[str, list[tuple[int, OffsetAndMetadata]]] = {}
-    for (topic, partition), offset in offsets.items():
-        by_topic.setdefault(topic, []).append((partition, offset))
 
     def make(module: ModuleType, version: int) -> Any:
-        topic_class = module.request.TxnOffsetCommitRequestTopic
-        partition_class = module.request.TxnOffsetCommitRequestPartition
-        topics = tuple(
-            topic_class(
-                name=name,
-                partitions=tuple(
-                    partition_class(
-                        partition_index=partition,
-                        committed_offset=each.offset,
-                        committed_leader_epoch=each.leader_epoch,
-                        committed_metadata=each.metadata,
-                    )
-                    for partition, each in partitions
-                ),
-            )
-            for name, partitions in by_topic.items()
-        )
         return module.TxnOffsetCommitRequest(
             group_id=group.group_id,
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=topics,
+            topics=_offset_topics(module, offsets),
             **subject.fields(),
         )
 
@@ -147,6 +127,21 @@ def txn_offset_commit(
 
     key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
     return CoordinatorCall("txn_offset_commit", versions, key, make, codes, on_end)
+
+
+def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), each in offsets.items():
+        by_topic.setdefault(topic, []).append(
+            module.request.TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                committed_metadata=each.metadata,
+            )
+        )
+    topic_class = module.request.TxnOffsetCommitRequestTopic
+    return tuple(topic_class(name=name, partitions=tuple(partitions)) for name, partitions in by_topic.items())
 
 
 def end_txn(subject: Subject, version: int, commit: bool, on_end: OnEnd) -> CoordinatorCall:

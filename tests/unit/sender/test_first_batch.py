@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import OutOfOrderSequenceError
-from tests.unit.scripted_cluster import ScriptedCluster
+from tests.unit.scripted_cluster import PartitionModel, ScriptedCluster
 
 ROWS = [b"%04d" % row for row in range(20)]
 
@@ -38,6 +38,19 @@ def test_a_new_topics_leader_whose_first_answer_is_late_does_not_get_the_second_
     made.resume(max(made.stalled))
     made.settle()
     assert made.models[0].rows == [0, 1, 2, 3]
+
+
+def test_a_topic_that_was_made_again_does_not_get_a_later_batch_first():
+    """Its new log knew no producer: it took the batch behind one that its leader was not yet ready for."""
+    made = cluster()
+    made.append(ROWS[:1])
+    made.spin()
+    made.models[0] = PartitionModel()
+    made.refusals[0].extend([ErrorCode.unknown_topic_or_partition] * 5 + [ErrorCode.not_leader_or_follower])
+    made.append(ROWS[1:])
+    made.settle()
+    assert made.models[0].rows == list(range(1, 20))
+    made.receipt.wait(0)
 
 
 def test_once_a_partition_knows_the_producer_batches_follow_one_another():

@@ -520,6 +520,11 @@ def test_an_abort_is_not_kept_by_partitions_that_cannot_be_added():
     assert engine.clock.now() - started < 100
     assert engine.state is State.READY
     assert not engine.parts.accumulator.has_incomplete
+    engine.troubles.clear()
+    engine.begin()
+    engine.append([b"b"], 1, SendReceipt())
+    engine.call(Step.COMMIT)
+    assert engine.added[-1] == {1}, "nothing of the aborted transaction is left"
 
 
 @pytest.mark.parametrize("step", list(Step)[:7])
@@ -547,6 +552,18 @@ def test_nothing_is_sent_outside_of_a_transaction(v2):
     with pytest.raises(IllegalStateError, match="Cannot append records"):
         engine.receipt.wait(0)
     engine.begin()
+    engine.append([b"a"], receipt=SendReceipt())
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"a"]
+
+
+def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
+    engine = TransactionalEngine(True).begun()
+    engine.call(Step.COMMIT)
+    engine.append([b"late"])
+    engine.begin()
+    with pytest.raises(IllegalStateError):
+        engine.receipt.wait(0)
     engine.append([b"a"], receipt=SendReceipt())
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]

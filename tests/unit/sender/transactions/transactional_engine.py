@@ -118,6 +118,7 @@ class TransactionalEngine(Engine):
         self.coordinator_node = 0
         self.troubles: dict[str, deque[ErrorCode | Trouble]] = defaultdict(deque)
         self.asked: list[tuple[str, int]] = []
+        self.added: list[set[int]] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
         assert self.parts.transactions is not None
         self.manager = self.parts.transactions.manager
@@ -273,6 +274,7 @@ class TransactionalEngine(Engine):
         asked, response = request.entity(), request.module.response
         assert not self.coordinator.v2, "Produce adds partitions itself"
         partitions = {index for topic in asked.v3_and_below_topics for index in topic.partitions}
+        self.added.append(partitions)
         identity = (asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch)
         code = code or self.coordinator.add(identity, partitions)
         results = tuple(

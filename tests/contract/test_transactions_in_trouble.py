@@ -1,0 +1,220 @@
+"""``KafkaProducer``'s transactional calls when the broker is slow, silent or has had enough; and when misused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import (
+    BrokerError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from spark_kafka_sink.producer.committer import EndVerdict, end_transactions
+from spark_kafka_sink.sender.transactions.values import PreparedTransaction
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+
+DEADLINE_S = 10.0
+TOPIC = "t"
+
+
+@pytest.fixture(params=["3.9", "4.1"])
+def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+    with TestBroker(like=request.param) as broker:
+        broker.create_topic(TOPIC)
+        yield broker
+
+
+@pytest.fixture
+def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
+    """With a transaction open."""
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "request.timeout.ms": 2_000}
+    with KafkaProducer(config) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        yield producer
+
+
+def send(producer: KafkaProducer, value: bytes) -> None:
+    producer.send(ProducerRecord(TOPIC, value))
+
+
+def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
+    broker: TestBroker, producer: KafkaProducer
+) -> None:
+    send(producer, b"a")
+    slow = broker.faults.delay("EndTxn", 500)
+    with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) has no answer after 100 ms; call it again"):
+        producer.commit_transaction(100)
+    with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not been answered yet"):
+        producer.abort_transaction()
+    producer.commit_transaction()
+    assert slow.hits == 1
+    assert broker.topic(TOPIC).values() == [b"a"]
+    producer.begin_transaction()
+    producer.commit_transaction()
+
+
+def test_a_commit_that_finished_after_its_time_is_told_when_called_again(
+    broker: TestBroker, producer: KafkaProducer
+) -> None:
+    send(producer, b"a")
+    broker.faults.delay("EndTxn", 200)
+    with pytest.raises(KafkaTimeoutError):
+        producer.commit_transaction(50)
+    while broker.transaction_state("tx") != "CompleteCommit":
+        threading.Event().wait(0.02)
+    producer.commit_transaction()
+    producer.begin_transaction()
+
+
+def test_a_preparation_whose_time_is_up_may_be_aborted(broker: TestBroker, producer: KafkaProducer) -> None:
+    producer.flush()
+    slow = broker.faults.delay("Produce", 400)
+    send(producer, b"a")
+    with pytest.raises(KafkaTimeoutError, match=r"prepare_transaction\(\) has no answer"):
+        producer.prepare_transaction(50)
+    producer.abort_transaction()
+    assert slow.hits == 1
+    assert broker.topic(TOPIC).values() == []
+    producer.begin_transaction()
+
+
+@pytest.mark.parametrize("api", ["EndTxn", "Produce"])
+def test_an_answer_lost_after_the_deed_costs_nothing(broker: TestBroker, producer: KafkaProducer, api: str) -> None:
+    broker.faults.drop_after(api)
+    send(producer, b"a")
+    producer.commit_transaction()
+    assert broker.topic(TOPIC).values() == [b"a"]
+
+
+def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
+    broker: TestBroker, producer: KafkaProducer
+) -> None:
+    send(producer, b"a")
+    producer.flush()
+    broker.hold_markers()
+    release = threading.Timer(0.2, broker.release_markers)
+    release.start()
+    producer.commit_transaction()
+    producer.begin_transaction()
+    send(producer, b"b")
+    producer.commit_transaction()
+    release.join()
+    assert broker.topic(TOPIC).values() == [b"a", b"b"]
+
+
+def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker: TestBroker, producer: KafkaProducer) -> None:
+    send(producer, b"a")
+    producer.flush()
+    broker.expire_transaction("tx")
+    with pytest.raises(BrokerError, match=r"(PRODUCER_FENCED|INVALID_TXN_STATE);.*outlived transaction\.timeout\.ms"):
+        producer.commit_transaction()
+    assert broker.topic(TOPIC).values() == []
+
+
+def test_a_prepared_transaction_that_outlived_its_timeout_is_gone(broker: TestBroker, producer: KafkaProducer) -> None:
+    send(producer, b"a")
+    prepared = producer.prepare_transaction()
+    broker.expire_transaction("tx")
+    (outcome,) = end_transactions({"bootstrap.servers": broker.bootstrap_servers}, [(prepared, True)], 5_000)
+    assert outcome.verdict is EndVerdict.GONE
+    assert broker.topic(TOPIC).values() == []
+
+
+def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker, producer: KafkaProducer) -> None:
+    future = producer.send(ProducerRecord(TOPIC, b"a"))
+    producer.abort_transaction()
+    with pytest.raises(TransactionAbortedError):
+        future.result(DEADLINE_S)
+    assert producer.buffer_available_bytes == producer.config.buffer_memory
+
+
+def test_a_record_that_cannot_be_sent_keeps_the_others_from_being_committed(
+    broker: TestBroker, producer: KafkaProducer
+) -> None:
+    send(producer, b"a")
+    with pytest.raises(RecordTooLargeError):
+        send(producer, b"x" * 2_000_000)
+    with pytest.raises(TransactionAbortableError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    assert broker.topic(TOPIC).values() == []
+
+
+def test_records_need_an_open_transaction(producer: KafkaProducer) -> None:
+    producer.commit_transaction()
+    for send_something in (
+        lambda: producer.send(ProducerRecord(TOPIC, b"a")),
+        lambda: producer.send_columns(TOPIC, value=[b"a"]),
+    ):
+        with pytest.raises(IllegalStateError, match=r"call begin_transaction\(\) first"):
+            send_something()
+
+
+def test_columns_belong_to_the_transaction_too(broker: TestBroker, producer: KafkaProducer) -> None:
+    producer.send_columns(TOPIC, value=[b"a", b"b"])
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send_columns(TOPIC, value=[b"c", b"d"])
+    producer.commit_transaction()
+    assert broker.topic(TOPIC).values() == [b"c", b"d"]
+
+
+def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker: TestBroker) -> None:
+    config = {"bootstrap.servers": broker.bootstrap_servers}
+    for prepare, state in ((False, "CompleteAbort"), (True, "Ongoing")):
+        with KafkaProducer({**config, "transactional.id": state}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            send(producer, b"a")
+            producer.flush()
+            if prepare:
+                assert isinstance(producer.prepare_transaction(), PreparedTransaction)
+        assert broker.transaction_state(state) == state
+        with pytest.raises(ProducerClosedError):
+            producer.begin_transaction()
+
+
+def test_a_callback_may_not_wait_for_the_transaction_it_belongs_to(producer: KafkaProducer) -> None:
+    errors: list[Exception] = []
+
+    def commit(metadata: object, error: Exception | None) -> None:
+        try:
+            producer.commit_transaction()
+        except Exception as refused:
+            errors.append(refused)
+
+    producer.send(ProducerRecord(TOPIC, b"a"), commit)
+    producer.flush()
+    assert [type(error) for error in errors] == [IllegalStateError]
+
+
+def test_without_a_transactional_id_there_are_no_transactions(broker: TestBroker) -> None:
+    with (
+        KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+        pytest.raises(IllegalStateError, match=r"transactional\.id"),
+    ):
+        producer.init_transactions()
+
+
+def test_a_negative_offset_is_refused(producer: KafkaProducer) -> None:
+    with pytest.raises(ValueError, match="Invalid negative offset: -1"):
+        producer.send_offsets_to_transaction({(TOPIC, 0): -1}, "g")
+
+
+def test_init_transactions_gives_up_when_its_time_is_up_and_may_be_called_again(broker: TestBroker) -> None:
+    refused = broker.faults.answer("InitProducerId", "COORDINATOR_LOAD_IN_PROGRESS", times=KEPT)
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "late"}) as producer:
+        with pytest.raises(KafkaTimeoutError, match=r"init_transactions\(\) has no answer after 300 ms"):
+            producer.init_transactions(300)
+        refused.remove()
+        assert producer.init_transactions().epoch == 0
