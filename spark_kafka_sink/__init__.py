@@ -10,30 +10,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
+    from spark_kafka_sink.producer.committer import resume
     from spark_kafka_sink.producer.producer_type import open_producer
     from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer
+    from spark_kafka_sink.sender.transactions.values import (
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        PreparedTransaction,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConsumerGroupMetadata",
     "Delivery",
     "KafkaProducer",
+    "OffsetAndMetadata",
+    "PreparedTransaction",
     "ProducerRecord",
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
     "open_producer",
+    "resume",
 ]
 
 _HOMES = {
+    "ConsumerGroupMetadata": "sender.transactions.values",
     "Delivery": "producer.receipt",
     "KafkaProducer": "producer.producer",
+    "OffsetAndMetadata": "sender.transactions.values",
+    "PreparedTransaction": "sender.transactions.values",
     "ProducerRecord": "producer.record",
     "RecordMetadata": "producer.record",
     "SendReceipt": "producer.receipt",
     "SyncProducer": "producer.sync_producer",
     "open_producer": "producer.producer_type",
+    "resume": "producer.committer",
 }
 
 

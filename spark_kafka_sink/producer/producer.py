@@ -183,7 +183,7 @@ class KafkaProducer(TransactionalProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(0.0 if error is not None else NO_DEADLINE)
+        self.close(self._abort_ms if error is not None else NO_DEADLINE)
 
     def _send(self, record: ProducerRecord) -> RecordFuture:
         key, value = record.key, record.value

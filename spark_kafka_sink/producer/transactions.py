@@ -22,6 +22,8 @@ from spark_kafka_sink.sender.transactions.values import (
 _RESUMED = frozenset({Step.INIT, Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that go on after their time is up: called again they wait for the same answer."""
 
+_ABORT_MS = 5_000.0
+
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
@@ -81,6 +83,11 @@ class TransactionalProducer:
     def fence(self) -> Fence | None:
         """Under what the next transaction is written: with protocol v2 each end gives another epoch."""
         return self._transactional().manager.fence
+
+    @property
+    def _abort_ms(self) -> float:
+        """How long a ``with`` block that ends by an error waits to abort the open transaction."""
+        return 0.0 if self._transactions is None else _ABORT_MS
 
     def _check_may_append(self) -> None:
         self._check_open()

@@ -71,10 +71,15 @@ class Sender:
         transactions = self._parts.transactions
         return self._parts.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
 
-    def begin_close(self) -> None:
-        """The producer closes as soon as there is no work: a transaction left open is aborted."""
-        if self._parts.transactions is not None:
-            self._parts.transactions.close()
+    def begin_close(self, now: float) -> float:
+        """The producer closes as soon as there is no work, and a transaction left open is aborted.
+
+        Says when to stop waiting for that (monotonic ms): batches expire by themselves, the end of a transaction not.
+        """
+        if self._parts.transactions is None:
+            return NEVER
+        self._parts.transactions.close()
+        return now + self._parts.policy.delivery_timeout_ms
 
     def run_once(self, now: float, events: Sequence[Event]) -> float:
         """Take in ``events``, send what is ready, and say when to come back at the latest (monotonic ms)."""

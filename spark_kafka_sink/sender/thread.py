@@ -70,7 +70,7 @@ class SenderThread:
                 return
             if self._closing.is_set() and not closing:
                 closing = True
-                self._sender.begin_close()
+                self._drain_until = min(self._drain_until, self._sender.begin_close(now))
             if closing and not self._sender.has_work:
                 return
             wake_at = self._sender.run_once(now, events)

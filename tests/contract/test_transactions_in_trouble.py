@@ -184,6 +184,36 @@ def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker: TestBrok
             producer.begin_transaction()
 
 
+def test_an_error_in_the_with_block_aborts_what_is_open(broker: TestBroker) -> None:
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "failing"}
+
+    def fail_in_mid_transaction() -> None:
+        with KafkaProducer(config) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            send(producer, b"a")
+            producer.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_mid_transaction()
+    assert broker.transaction_state("failing") == "CompleteAbort"
+
+
+def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: TestBroker) -> None:
+    times = {"request.timeout.ms": 300, "linger.ms": 0, "delivery.timeout.ms": 600}
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "alone", **times})
+    producer.init_transactions()
+    producer.begin_transaction()
+    send(producer, b"a")
+    producer.flush()
+    broker.kill(1)
+    producer.close()
+    assert not producer.is_alive()
+    broker.start(1)
+    assert broker.transaction_state("alone") == "Ongoing"
+
+
 def test_a_callback_may_not_wait_for_the_transaction_it_belongs_to(producer: KafkaProducer) -> None:
     errors: list[Exception] = []
 

@@ -178,7 +178,7 @@ def test_closing_aborts_an_open_transaction_and_leaves_a_prepared_one(v2):
         engine.spin()
         if prepare:
             engine.call(Step.PREPARE)
-        engine.parts.sender.begin_close()
+        engine.parts.sender.begin_close(engine.clock.now())
         while engine.parts.sender.has_work:
             engine.spin()
         assert engine.coordinator.state == expected
