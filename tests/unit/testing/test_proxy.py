@@ -1,0 +1,103 @@
+"""A line through the proxy carries bytes until it is cut, at the byte asked for, or silenced."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.testing.proxy import Direction, Proxy
+
+DEADLINE_S = 5.0
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        yield server
+
+
+@pytest.fixture
+def proxy(listening: socket.socket) -> Iterator[Proxy]:
+    with Proxy(listening.getsockname()) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def ends(listening: socket.socket, proxy: Proxy) -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_connection(proxy.address, DEADLINE_S) as client, listening.accept()[0] as broker:
+        broker.settimeout(DEADLINE_S)
+        yield client, broker
+
+
+def everything(end: socket.socket) -> bytes:
+    """What comes until the other end is gone."""
+    received = b""
+    try:
+        while data := end.recv(100):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def test_bytes_pass_both_ways(ends):
+    client, broker = ends
+    client.sendall(b"request")
+    assert broker.recv(100) == b"request"
+    broker.sendall(b"answer")
+    assert client.recv(100) == b"answer"
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_a_line_is_cut_at_the_byte_asked_for_and_both_ends_learn_it(proxy, ends, direction):
+    client, broker = ends
+    sender, receiver = (client, broker) if direction is Direction.TO_BROKER else (broker, client)
+    proxy.cut(direction, 10)
+    sender.sendall(b"0123")
+    assert receiver.recv(100) == b"0123"
+    assert not proxy.is_cut
+    sender.sendall(b"456789ab")
+    assert everything(receiver) == b"456789"
+    assert everything(sender) == b""
+    assert proxy.is_cut
+
+
+def test_the_other_direction_does_not_count_for_a_cut(proxy, ends):
+    client, broker = ends
+    proxy.cut(Direction.TO_BROKER, 1)
+    broker.sendall(b"answer")
+    assert client.recv(100) == b"answer"
+
+
+def test_after_a_silence_neither_end_hears_of_the_other_and_new_lines_work(listening, proxy, ends):
+    client, broker = ends
+    client.sendall(b"heard")
+    assert broker.recv(100) == b"heard"
+    assert proxy.silence() == 1
+    client.sendall(b"lost")
+    broker.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        broker.recv(100)
+    client.close()
+    with pytest.raises(TimeoutError):
+        broker.recv(100)
+    with socket.create_connection(proxy.address, DEADLINE_S) as later, listening.accept()[0] as accepted:
+        later.sendall(b"heard")
+        assert accepted.recv(100) == b"heard"
+
+
+def test_a_client_of_a_broker_that_is_down_is_cut_off(listening, proxy):
+    listening.close()
+    with socket.create_connection(proxy.address, DEADLINE_S) as client:
+        assert everything(client) == b""
+
+
+def test_the_end_of_the_proxy_is_the_end_of_its_lines(listening):
+    with Proxy(listening.getsockname()) as proxy:
+        client = socket.create_connection(proxy.address, DEADLINE_S)
+        broker, _ = listening.accept()
+    with client, broker:
+        assert everything(client) == everything(broker) == b""
