@@ -1,0 +1,163 @@
+"""What goes wrong at a real Kafka of three nodes while a producer writes, and what each setting promises then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.proxy import Address, Direction, Proxy
+from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
+from tests.faults.settings import Guarantee, Setting
+
+PARTITIONS = 3
+SHORT_TIMEOUT_MS = 1500
+_DEADLINE_S = 20.0
+
+Write = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster, a topic of it, and a proxy before each node."""
+
+    kafka: LocalKafka
+    topic: str
+    proxies: Mapping[Address, Proxy]
+
+    def leader(self) -> int:
+        return self.kafka.leader(self.topic, 0)
+
+    def proxy(self, node: int) -> Proxy:
+        host, port = self.kafka.bootstrap_servers.split(",")[node - 1].split(":")
+        return self.proxies[host, int(port)]
+
+
+@dataclass(frozen=True)
+class KafkaFault:
+    """``strike`` breaks the cluster, writes while it is broken, and mends it.
+
+    ``loses_leaders``: what only a leader has may be lost with it, so that acks=1 promises no row.
+    """
+
+    name: str
+    strike: Callable[[Site, Write], None]
+    idempotent: Promise
+    one_in_flight: Promise
+    five_in_flight: Promise
+    no_acks: Promise
+    loses_leaders: bool = False
+    deletes_earlier_rows: bool = False
+    config: Mapping[str, object] = field(default_factory=dict)
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+
+    def promise(self, setting: Setting) -> Promise:
+        promise = {
+            Guarantee.IDEMPOTENT: self.idempotent,
+            Guarantee.ONE_IN_FLIGHT: self.one_in_flight,
+            Guarantee.FIVE_IN_FLIGHT: self.five_in_flight,
+            Guarantee.NO_ACKS: self.no_acks,
+        }[setting.guarantee]
+        return replace(promise, lost=Lost.ANY) if self.loses_leaders and setting.acks == "1" else promise
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def leader_is_killed(site: Site, write: Write) -> None:
+    killed = site.leader()
+    write()
+    site.kafka.kill(killed)
+    write()
+    await_that(lambda: site.leader() not in (killed, -1))
+    write()
+    site.kafka.start(killed)
+
+
+def rolling_restart(site: Site, write: Write) -> None:
+    for node in site.kafka.node_ids:
+        write()
+        site.kafka.stop(node)
+        write()
+        site.kafka.start(node)
+        site.kafka.await_in_sync(site.topic)
+
+
+def cut(direction: Direction, after_bytes: int) -> Callable[[Site, Write], None]:
+    def strike(site: Site, write: Write) -> None:
+        proxy = site.proxy(site.leader())
+        proxy.cut(direction, after_bytes)
+        write()
+        await_that(lambda: proxy.is_cut)
+
+    return strike
+
+
+def half_open_connection(site: Site, write: Write) -> None:
+    assert site.proxy(site.leader()).silence()
+    write()
+
+
+def leader_hangs(site: Site, write: Write) -> None:
+    hanging = site.leader()
+    write()
+    site.kafka.pause(hanging)
+    write()
+    time.sleep(1.5 * SHORT_TIMEOUT_MS / 1000)
+    site.kafka.resume(hanging)
+
+
+def isr_shrinks_and_is_whole_again(site: Site, write: Write) -> None:
+    follower = next(node for node in site.kafka.node_ids if node != site.leader())
+    site.kafka.stop(follower)
+    write()
+    time.sleep(0.3)
+    write()
+    site.kafka.start(follower)
+
+
+def topic_is_made_again(site: Site, write: Write) -> None:
+    site.kafka.delete_topic(site.topic)
+    with ThreadPoolExecutor(1) as writers:
+        writing = writers.submit(write)
+        site.kafka.create_topic(site.topic, PARTITIONS)
+        writing.result()
+
+
+def partitions_are_added(site: Site, write: Write) -> None:
+    write()
+    admin = AdminClient({"bootstrap.servers": site.kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(site.topic, 2 * PARTITIONS)])[site.topic].result(_DEADLINE_S)
+    write()
+    site.kafka.await_in_sync(site.topic)
+    time.sleep(0.3)
+    write()
+
+
+def await_that(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}
+
+KAFKA_FAULTS = (
+    #           fault, idempotent, one in flight, five in flight, acks=0
+    KafkaFault("network cut in a request", cut(Direction.TO_BROKER, 90), ONCE, AGAIN, AGAIN_ANY_ORDER, SOME),
+    KafkaFault("network cut in an answer", cut(Direction.TO_CLIENT, 10), ONCE, AGAIN, AGAIN_ANY_ORDER, SOME),
+    KafkaFault("half-open connection", half_open_connection, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
+    KafkaFault("leader hangs", leader_hangs, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
+    KafkaFault("partitions added", partitions_are_added, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
+               config={"metadata.max.age.ms": 100}),
+    KafkaFault("topic made again", topic_is_made_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, deletes_earlier_rows=True),
+    KafkaFault("min ISR lost and regained", isr_shrinks_and_is_whole_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
+               topic_config={"min.insync.replicas": "3"}),
+    KafkaFault("leader killed", leader_is_killed, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
+    KafkaFault("rolling restart", rolling_restart, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
+)  # fmt: skip

@@ -1,0 +1,95 @@
+"""A real Kafka of three nodes in trouble: what an independent consumer finds in the log, and that nothing leaks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from spark_kafka_sink.producer import KafkaProducer, producer
+from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.proxy import Address, Proxy, redirected
+from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site
+from tests.faults.leaks import nothing_leaks
+from tests.faults.promises import Log, Lost, Promise, check
+from tests.faults.settings import SETTINGS, Setting
+from tests.faults.workload import Workload
+from tests.spark.topics import Topic
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.filterwarnings("ignore::spark_kafka_sink.config.producer_config.ConfigWarning"),
+]
+
+# Each fault meets one setting in every run: the first two, which are what most producers are set to, in turn.
+ROWS = [
+    pytest.param(fault, setting, id=f"{fault}-{setting}", marks=[] if place == number % 2 else [pytest.mark.slow])
+    for number, fault in enumerate(KAFKA_FAULTS)
+    for place, setting in enumerate(SETTINGS)
+]
+PROPERTIES = {"auto.create.topics.enable": "false"}
+FLUSH_MS = 60_000
+
+_topics = (f"trouble-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[LocalKafka]:
+    with LocalKafka(nodes=3, properties=PROPERTIES) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def proxies(three_nodes: LocalKafka) -> Iterator[dict[Address, Proxy]]:
+    with ExitStack() as stack:
+        addresses = [address.rsplit(":", 1) for address in three_nodes.bootstrap_servers.split(",")]
+        brokers = [(host, int(port)) for host, port in addresses]
+        yield {broker: stack.enter_context(Proxy(broker)) for broker in brokers}
+
+
+@pytest.mark.parametrize(("fault", "setting"), ROWS)
+def test_what_is_in_the_log(
+    three_nodes: LocalKafka,
+    proxies: dict[Address, Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: KafkaFault,
+    setting: Setting,
+) -> None:
+    site = Site(three_nodes, next(_topics), proxies)
+    three_nodes.create_topic(site.topic, PARTITIONS, fault.topic_config)
+    monkeypatch.setattr(producer, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
+    with nothing_leaks(files=False):
+        run(site, fault, setting)
+    three_nodes.await_in_sync(site.topic)
+
+
+def run(site: Site, fault: KafkaFault, setting: Setting) -> None:
+    promise = fault.promise(setting)
+    config = {**setting.config(site.kafka.bootstrap_servers), **fault.config}
+    with KafkaProducer(config) as kafka_producer:
+        workload = Workload(kafka_producer, site.topic, setting)
+        workload.write()
+        kafka_producer.flush(FLUSH_MS)
+        gone = frozenset(range(workload.written)) if fault.deletes_earlier_rows else frozenset[int]()
+        fault.strike(site, workload.write)
+        workload.write()
+        kafka_producer.flush(FLUSH_MS)
+        assert kafka_producer.buffer_available_bytes == kafka_producer.config.buffer_memory
+        failed = workload.failed()
+    log = read(site)
+    check(promise, log, workload.written, failed, gone)
+    check_places(promise, workload, log, gone)
+
+
+def check_places(promise: Promise, workload: Workload, log: Log, gone: frozenset[int]) -> None:
+    if promise.lost is not Lost.ANY:  # else another row may be where a lost one was
+        workload.check_offsets(log, gone)
+
+
+def read(site: Site) -> Log:
+    log: dict[int, list[int]] = {}
+    for record in Topic(site.kafka.bootstrap_servers, site.topic).records():
+        log.setdefault(record.partition, []).append(int(record.value or b""))
+    return log
