@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.array_lengths import check_array_lengths
+from spark_kafka_sink.network.arrays import check_arrays
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload, ResponsePayload
@@ -78,7 +78,7 @@ def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
     """
     try:
         offset = _after_tagged_fields(data) if entity_type.__header_schema__.__flexible__ else 0
-        check_array_lengths(data, offset, entity_type)
+        check_arrays(data, offset, entity_type)
         return entity_reader(entity_type)(data, offset)[0]
     except Exception as error:  # kio raises SerialError, ValueError, KeyError and more, by the field that is broken
         raise NetworkError(

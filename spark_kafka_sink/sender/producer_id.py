@@ -17,7 +17,7 @@ from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i32Timedelta
 
 from spark_kafka_sink.accumulator.batch import ProducerIdentity
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
@@ -82,6 +82,9 @@ class ProducerIdRequester:
             self._retry(response.error, response.completed_at)
             return
         body: Any = response.body
+        if body.error_code is ErrorCode.none and body.producer_id < 0:
+            self._retry(NetworkError("InitProducerId was answered with no producer id"), response.completed_at)
+            return
         if body.error_code is ErrorCode.none:
             self._identity = ProducerIdentity(body.producer_id, body.producer_epoch)
             self.phase = Phase.GRANTED

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.array_lengths import check_array_lengths
+from spark_kafka_sink.network.arrays import check_arrays
 from spark_kafka_sink.network.codec import decode_response, response_type
 
 ANSWERS = [
@@ -32,6 +32,7 @@ ANSWERS = [
         "add_offsets_to_txn": range(3, 5),
         "txn_offset_commit": range(3, 6),
         "end_txn": range(3, 6),
+        "describe_topic_partitions": range(1),  # has arrays and entities that may be null
     }.items()
     for version in versions
 ]
@@ -73,7 +74,7 @@ def test_the_walk_through_an_intact_answer_ends_where_the_answer_does(api, versi
         written = io.BytesIO(b"??")
         written.seek(2)
         entity_writer(kind)(written, any_entity(kind, Random(seed)))
-        assert check_array_lengths(written.getvalue(), 2, kind) == written.tell()
+        assert check_arrays(written.getvalue(), 2, kind) == written.tell()
 
 
 def compact(number: int) -> bytes:
@@ -100,6 +101,17 @@ def test_an_array_longer_than_its_frame_is_an_error_and_not_the_end_of_the_proce
     """kio reserved 256 GiB for the topics of a Produce answer of eight bytes, and the process was aborted."""
     with pytest.raises(NetworkError, match=rf"v{version} of \d+ bytes cannot be read: an array of {length - 1} elem"):
         decode_response(before + compact(length) + bytes(100), response_type(api, version))
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "before"),
+    [("metadata", 12, b"\0" + bytes(4)), ("produce", 12, b"\0"), ("produce", 12, b"\0\2\2t")],
+    ids=["brokers", "topics", "partitions"],
+)
+def test_an_array_that_must_be_there_is_not_null(api, version, before):
+    """kio read None, and the sender's thread died of going through it."""
+    with pytest.raises(NetworkError, match="an array is null that must not be"):
+        decode_response(before + b"\0" + bytes(100), response_type(api, version))
 
 
 def test_an_array_of_an_inflexible_version_is_no_longer_than_its_frame_either():

@@ -1,8 +1,9 @@
-"""Whether the arrays of an answer can be as long as they say, before kio reads it.
+"""Whether the arrays of an answer can be what they say, before kio reads it.
 
 kio makes room for as many elements as an array announces; where there is no such room the whole process ends, with no
 exception to catch. So a walk through the bytes comes first: an array must have a byte in the frame for each byte that
-its elements take at least. It builds nothing, and says nothing of other faults: kio finds those.
+its elements take at least. kio also reads null where an array must be; whoever goes through it would not expect that.
+The walk builds nothing, and says nothing of other faults: kio finds those.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _FIXED_SIZES = {
 }  # fmt: skip
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
 _LONGEST_VARINT_SHIFT = 28
+_NULL = -1
 
 
-def check_array_lengths(data: Data, offset: int, entity_type: type) -> int | None:
+def check_arrays(data: Data, offset: int, entity_type: type) -> int | None:
     """Where the entity that begins at ``offset`` ends, None when ``data`` is no such entity.
 
     Raises ``ValueError`` for an array that cannot be there.
@@ -80,7 +82,7 @@ def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bo
         element: Any = get_args(kind)[0]
         of_entities = dataclasses.is_dataclass(element)
         step, least = _entity(element) if of_entities else _primitive(field, flexible)[:2]
-        return _array(step, least, flexible), 1 if flexible else 4, False
+        return _array(step, least, flexible, nullable), 1 if flexible else 4, False
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         step, least = _entity(kind)
         return (_nullable(step), 1, False) if nullable else (step, least, False)
@@ -115,7 +117,7 @@ def _compact_bytes(data: Data, at: int) -> int:
     return _within(data, at + max(length - 1, 0))
 
 
-def _array(element: Step, least: int, flexible: bool) -> Step:
+def _array(element: Step, least: int, flexible: bool, nullable: bool) -> Step:
     def walk(data: Data, at: int) -> int:
         if flexible:
             announced, at = _varint(data, at)
@@ -123,6 +125,8 @@ def _array(element: Step, least: int, flexible: bool) -> Step:
         else:
             at = _within(data, at + 4)
             count = int.from_bytes(data[at - 4 : at], "big", signed=True)
+        if count == _NULL and not nullable:
+            raise ValueError("an array is null that must not be")
         if count * least > len(data) - at:
             raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
         for _ in range(count):

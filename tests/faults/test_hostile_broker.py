@@ -1,0 +1,179 @@
+"""A broker that sends nonsense: one clear error within the timeouts, bounded memory, and a producer that lives on."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.faults.leaks import nothing_leaks
+
+Change = Callable[[bytes], bytes]
+
+MAX_BLOCK_MS = 500
+REQUEST_TIMEOUT_MS = 200
+DELIVERY_TIMEOUT_MS = 500
+PATIENCE_S = 3.0
+
+CONFIG = {
+    "max.block.ms": MAX_BLOCK_MS,
+    "linger.ms": 0,
+    "request.timeout.ms": REQUEST_TIMEOUT_MS,
+    "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    "retry.backoff.ms": 20,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+}
+
+
+def instead(data: bytes) -> Change:
+    return lambda _: data
+
+
+def with_length(length: int) -> Change:
+    return lambda frame: struct.pack(">i", length) + frame[4:]
+
+
+def with_body(body: bytes) -> Change:
+    """An answer to the right request that says something else."""
+    return lambda frame: struct.pack(">i", 4 + len(body)) + frame[4:8] + body
+
+
+def first_half(frame: bytes) -> bytes:
+    return frame[: len(frame) // 2]
+
+
+def for_another_request(frame: bytes) -> bytes:
+    return frame[:4] + struct.pack(">i", 77) + frame[8:]
+
+
+def twice(frame: bytes) -> bytes:
+    return frame + frame
+
+
+@dataclass(frozen=True)
+class Nonsense:
+    """What comes instead of the answer of ``api``, and the error that the record's sender gets."""
+
+    api: str
+    what: str
+    change: Change
+    error: type[KafkaError]
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.api}: {self.what}"
+
+
+HUGE_ARRAY = b"\0" + b"\xff\xff\xff\xff\x7f" + b"\0" * 100
+TIMEOUT = rf"Topic t not present in metadata after {MAX_BLOCK_MS} ms.* "
+EXPIRED = r"Expiring 1 record\(s\) for t-0: \d+ ms has passed since batch creation"
+
+NONSENSE = (
+    Nonsense("ApiVersions", "HTTP", instead(b"HTTP/1.1 400 Bad Request\r\n\r\n"), WrongProtocol, "like an HTTP server"),
+    Nonsense("ApiVersions", "a TLS alert", instead(b"\x15\x03\x03\0\2\2\x28"), WrongProtocol, "like a TLS server"),
+    Nonsense("ApiVersions", "2 GiB announced", with_length(2**31 - 1), WrongProtocol, "a frame of 2147483647 bytes"),
+    Nonsense("ApiVersions", "a negative length", with_length(-5), WrongProtocol, "a frame of -5 bytes"),
+    Nonsense("ApiVersions", "no room for a correlation id", with_length(3), WrongProtocol, "a frame of 3 bytes"),
+    Nonsense("ApiVersions", "half a frame", first_half, KafkaTimeoutError, TIMEOUT + "No broker could be reached"),
+    Nonsense("ApiVersions", "another request's answer", for_another_request, KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*answered request 77 instead of 0"),
+    Nonsense("ApiVersions", "no such fields", with_body(b"\xff" * 30), KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*gave ApiVersions an answer that cannot be read"),
+    Nonsense("ApiVersions", "no APIs", with_body(b"\0\0\1\0\0\0\0\0"), UnsupportedVersionError,
+             "does not support Metadata"),
+    Nonsense("Metadata", "2 GiB announced", with_length(2**31 - 1), WrongProtocol, "a frame of 2147483647 bytes"),
+    Nonsense("Metadata", "half a frame", first_half, KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*did not answer Metadata v.* within"),
+    Nonsense("Metadata", "another request's answer", for_another_request, KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*answered request 77 instead of"),
+    Nonsense("Metadata", "no such fields", with_body(b"\0" + b"\xff" * 50), KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*gave Metadata v.* an answer that cannot be read"),
+    Nonsense("Metadata", "34 billion brokers", with_body(b"\0" + bytes(4) + HUGE_ARRAY[1:]), KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*an array of 34359738366 elements is announced"),
+    Nonsense("Metadata", "no brokers", with_body(b"\0" + bytes(4) + b"\1\0\0\0\0\0\1\0"), KafkaTimeoutError, TIMEOUT),
+    Nonsense("Metadata", "null brokers", with_body(b"\0" + bytes(4) + b"\0\0\0\0\0\0\1\0"), KafkaTimeoutError,
+             TIMEOUT + "No broker could be reached.*an array is null that must not be"),
+    Nonsense("InitProducerId", "no such fields", with_body(b"\0" + b"\xff" * 4), KafkaTimeoutError, EXPIRED),
+    Nonsense("InitProducerId", "half a frame", first_half, KafkaTimeoutError, EXPIRED),
+    Nonsense("InitProducerId", "no producer id", with_body(b"\0" + bytes(4) + bytes(2) + b"\xff" * 10 + b"\0"),
+             KafkaTimeoutError, EXPIRED),
+    Nonsense("Produce", "2 GiB announced", with_length(2**31 - 1), KafkaTimeoutError,
+             EXPIRED + r".*a frame of 2147483647 bytes"),
+    Nonsense("Produce", "half a frame", first_half, KafkaTimeoutError, EXPIRED + r".*did not answer Produce v"),
+    Nonsense("Produce", "another request's answer", for_another_request, KafkaTimeoutError,
+             EXPIRED + r".*answered request 77 instead of"),
+    Nonsense("Produce", "no such fields", with_body(b"\0\2" + b"\xff" * 20), KafkaTimeoutError,
+             EXPIRED + r".*gave Produce v\d+ an answer that cannot be read"),
+    Nonsense("Produce", "34 billion topics", with_body(HUGE_ARRAY), KafkaTimeoutError,
+             EXPIRED + r".*an array of 34359738366 elements is announced"),
+    Nonsense("Produce", "null topics", with_body(b"\0\0" + bytes(4) + b"\0"), KafkaTimeoutError,
+             EXPIRED + r".*an array is null that must not be"),
+    Nonsense("Produce", "no partitions", with_body(b"\0\1" + bytes(4) + b"\0"), KafkaTimeoutError,
+             EXPIRED + r".*answered for other partitions than it was asked for: t-0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=str)
+def test_nonsense_ends_in_one_clear_error_within_the_timeouts(nonsense: Nonsense) -> None:
+    with nothing_leaks(), TestBroker() as broker:
+        broker.create_topic("t")
+        hostile = broker.faults.mangle(nonsense.api, nonsense.change, times=KEPT)
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **CONFIG}) as producer:
+            started = time.monotonic()
+            with pytest.raises(nonsense.error, match=nonsense.words) as caught:
+                producer.send(ProducerRecord("t", b"x")).result(PATIENCE_S)
+            assert time.monotonic() - started < PATIENCE_S
+            assert "\n" not in str(caught.value)
+            hostile.remove()
+            broker.cut_connections(1)
+            assert delivered_at_last(producer)
+        del caught
+
+
+def delivered_at_last(producer: KafkaProducer) -> bool:
+    """The broker is sane again: the same producer goes on."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            producer.send(ProducerRecord("t", b"y")).result(PATIENCE_S)
+        except (KafkaTimeoutError, NetworkError, UnsupportedVersionError):
+            continue
+        return True
+    return False
+
+
+def test_an_answer_that_comes_twice_ends_the_connection_and_not_the_producer() -> None:
+    with nothing_leaks(), TestBroker() as broker:
+        broker.create_topic("t")
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **CONFIG}) as producer:
+            broker.faults.mangle("Produce", twice)
+            for number in range(3):
+                producer.send(ProducerRecord("t", b"%d" % number)).result(PATIENCE_S)
+        assert broker.topic("t").values() == [b"0", b"1", b"2"]
+
+
+def test_memory_is_bounded_by_what_comes_and_not_by_what_is_announced() -> None:
+    sent = b"\0" * (1 << 20)
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **CONFIG}) as producer:
+            producer.send(ProducerRecord("t", b"x")).result(PATIENCE_S)
+            broker.faults.mangle("Produce", lambda _: struct.pack(">i", 99 << 20) + sent, times=KEPT)
+            tracemalloc.start()
+            try:
+                with pytest.raises(KafkaTimeoutError, match="did not answer Produce"):
+                    producer.send(ProducerRecord("t", b"y")).result(PATIENCE_S)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert peak < 8 * len(sent)
