@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.commit.decisions import done
-from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
-from spark_kafka_sink.commit.planning import init_all
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
+from spark_kafka_sink.commit.sweeping import abort_all, init_all, list_transactions
 from spark_kafka_sink.commit.values import Stage, TaskReport, task_id
-from spark_kafka_sink.producer.committer import EndVerdict
+from spark_kafka_sink.sender.transactions.values import PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,18 @@ def abort_batch(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
 
 def _abort(session: Session, reports: Sequence[TaskReport | None], decided: set[object], deadline: float) -> int:
     prepared = [report.share.prepared for report in reports if report is not None]
-    endings = [(each, False) for each in prepared if each is not None and each not in decided]
-    outcomes = session.committer.end(endings, deadline - session.clock.now())
-    failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
-    if failed:
-        raise ExactlyOnceError(
-            f"{len(failed)} of {len(endings)} transactions under the prefix {session.settings.prefix} could not be "
-            f"aborted: {failed[0].error}. The next run does it, or kafka.transaction.timeout.ms."
-        )
-    ids = [task_id(session.settings.prefix, task) for task, report in enumerate(reports) if report is None]
-    init_all(session, ids, deadline)
-    return sum(outcome.verdict is EndVerdict.ABORTED for outcome in outcomes)
+    aborted = abort_all(session, [each for each in prepared if each is not None and each not in decided], deadline)
+    init_all(session, _unreported(session, reports, decided, deadline), deadline)
+    return aborted
+
+
+def _unreported(
+    session: Session, reports: Sequence[TaskReport | None], decided: set[object], deadline: float
+) -> list[str]:
+    """The ids of attempts that told nothing: they may have initialised without having written yet."""
+    if not session.settings.per_attempt:
+        return [task_id(session.settings.prefix, task) for task, report in enumerate(reports) if report is None]
+    told = {report.share.prepared for report in reports if report is not None} | decided
+    names = {each.transactional_id for each in told if isinstance(each, PreparedTransaction)}
+    listed = list_transactions(session, (), deadline).transactions or ()
+    return [each.transactional_id for each in listed if each.transactional_id not in names]

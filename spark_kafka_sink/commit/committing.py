@@ -11,6 +11,7 @@ from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.session import CommitSettings, session_for
+from spark_kafka_sink.commit.sweeping import list_open, sweep
 from spark_kafka_sink.commit.values import Entry, Stage, TaskReport
 
 _MARGIN_SHARE: Final = 10
@@ -39,6 +40,8 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Ent
                 raise LostRowsError(_lost(order.report, lost))
             reach("before done")
             session.record(driver, done(entry), deadline)
+        if settings.per_attempt:
+            sweep(session, list_open(session, deadline), driver, {}, deadline)
         reach("committed")
         return entry
 

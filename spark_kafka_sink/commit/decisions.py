@@ -9,7 +9,18 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
-from spark_kafka_sink.commit.values import Action, Entry, Guise, RowSum, Stage, TaskReport, TaskShare, Unit, WritePlan
+from spark_kafka_sink.commit.values import (
+    Action,
+    Entry,
+    Guise,
+    RowSum,
+    Stage,
+    TaskReport,
+    TaskShare,
+    Trust,
+    Unit,
+    WritePlan,
+)
 
 
 class Standing(Enum):
@@ -38,6 +49,10 @@ class Ruling(Enum):
         "commitLogTopic changed, or the query wrote at-least-once before. Nobody can tell whether this batch is in "
         "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint for one start."
     )
+    OLD_VERSION = (
+        "is smaller than the last one in the ledger: {entry} was committed. Whether this one ever was, the ledger does "
+        "not say any more. Write under a larger txnVersion, or leave this write out if it is done."
+    )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
         "bring them back. Restore the checkpoint as it was at that batch, or accept the loss with "
@@ -45,7 +60,7 @@ class Ruling(Enum):
     )
 
 
-_REFUSALS: Final = frozenset({Ruling.OLD_CHECKPOINT, Ruling.NO_LEDGER, Ruling.LOST_BEFORE})
+_REFUSALS: Final = frozenset({Ruling.OLD_CHECKPOINT, Ruling.NO_LEDGER, Ruling.OLD_VERSION, Ruling.LOST_BEFORE})
 
 RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
     {
@@ -58,7 +73,7 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
         (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
         (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
         (Guise.VERSION, Standing.UNKNOWN): Ruling.WRITE,
-        (Guise.VERSION, Standing.OLDER): Ruling.SKIP,
+        (Guise.VERSION, Standing.OLDER): Ruling.OLD_VERSION,
         (Guise.VERSION, Standing.SAME): Ruling.SKIP,
         (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
         (Guise.VERSION, Standing.NEWER): Ruling.WRITE,
@@ -87,7 +102,7 @@ def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
     entry = plan.entries.get(unit.query)
     lost = plan.lost.get(unit.query, frozenset())
     ruling = RULINGS[unit.guise, standing(unit, entry, bool(lost))]
-    if ruling is Ruling.NO_LEDGER and plan.trust_checkpoint:
+    if ruling is Ruling.NO_LEDGER and plan.trust is Trust.CHECKPOINT:
         ruling = Ruling.WRITE
     if ruling in _REFUSALS:
         kind = LostRowsError if ruling is Ruling.LOST_BEFORE else ExactlyOnceError
@@ -122,6 +137,7 @@ def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int,
     first = reports[0]
     actions = {report.action for report in reports}
     if actions == {Action.SKIP}:
+        _check_replay(reports)
         return CommitOrder(first, None)
     if len({(report.prefix, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
         raise ExactlyOnceError(
@@ -146,6 +162,21 @@ def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int,
     return CommitOrder(first, Entry(first.unit.query, first.unit.number, stage, shares, now_ms))
 
 
+def _check_replay(reports: Sequence[TaskReport]) -> None:
+    """A number that was committed is not yet the batch that was: a checkpoint one batch older plans it anew."""
+    first = reports[0]
+    rows = sum((report.share.rows for report in reports), RowSum())
+    if first.decided is not None and first.decided != rows:
+        was = first.decided
+        raise ReplayMismatchError(
+            f"{first.unit} (prefix {first.prefix}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
+            f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
+            "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
+            "Or the rows are not repeatable (rand(), uuid(), a source that changes): then ledgerStart=trust-ledger "
+            "takes the batch as committed, for one start."
+        )
+
+
 def done(entry: Entry) -> Entry:
     """The same entry, carried out: its transactions need no names any more."""
     shares = tuple(TaskShare(share.rows) for share in entry.tasks)
@@ -157,7 +188,7 @@ def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
     tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
     about = "" if entry is None else f"batch {entry.number} of {query}"
     said = ruling.value.format(entry=about, tasks=tasks)
-    return f"{str(unit)[0].upper()}{str(unit)[1:]} (prefix {plan.prefix}, ledger {_place(plan)}) {said}"
+    return f"{unit} (prefix {plan.prefix}, ledger {_place(plan)}) {said}"
 
 
 def _mismatch(plan: WritePlan, unit: Unit, what: str) -> str:

@@ -1,13 +1,15 @@
 """Named points at which a test may end, stop or fail the process that reaches them. Without the variable: nothing.
 
-``SPARK_KAFKA_SINK_FAULT=<point>:<action>:<file>[:<task>]``; actions ``kill`` (SIGKILL of this process), ``stop``
-(SIGSTOP: a zombie until SIGCONT), ``fail`` (raise). It happens once: whoever creates ``<file>`` first does it.
+``SPARK_KAFKA_SINK_FAULT`` names a file. While it holds ``<point>=<action>`` or ``<point>@<task>=<action>``, the first
+process that reaches the point takes the file away, leaves its process id in its place under the suffix ``.tripped``,
+and does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP: a zombie, until SIGCONT wakes it) or ``fail`` (an exception).
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "SPARK_KAFKA_SINK_FAULT"
@@ -28,6 +30,8 @@ POINTS: Final = frozenset(
     }
 )
 
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
 
 class FaultInjectedError(RuntimeError):
     """A test asked for it."""
@@ -35,27 +39,34 @@ class FaultInjectedError(RuntimeError):
 
 def reach(point: str, task: int | None = None) -> None:
     """Called where a crash is interesting."""
-    armed = os.environ.get(VARIABLE)
-    if armed is not None:
-        _trip(point, task, armed)
+    if VARIABLE in os.environ and armed(point, task):
+        _trip(point)
 
 
-def armed(point: str) -> bool:
+def armed(point: str, task: int | None = None) -> bool:
     """Whether a test waits for this process at ``point``."""
-    return os.environ.get(VARIABLE, "").startswith(f"{point}:")
-
-
-def _trip(point: str, task: int | None, armed: str) -> None:
-    name, action, flag, *only = armed.split(":")
-    if name not in POINTS or point not in POINTS:
-        raise ValueError(f"{VARIABLE}={armed}: the points are {', '.join(sorted(POINTS))}")
-    if point != name or (only and task != int(only[0])):
-        return
+    if VARIABLE not in os.environ:
+        return False
     try:
-        with open(flag, "x", encoding="ascii") as mine:
-            mine.write(str(os.getpid()))
-    except FileExistsError:
+        wanted = Path(os.environ[VARIABLE]).read_text(encoding="ascii").rsplit("=", 1)
+    except FileNotFoundError:
+        return False
+    name, _, only = wanted[0].partition("@")
+    if name not in POINTS:
+        raise ValueError(f"{name!r} is no fault point; they are {', '.join(sorted(POINTS))}")
+    return name == point and (not only or task == int(only))
+
+
+def _trip(point: str) -> None:
+    file = Path(os.environ[VARIABLE])
+    action = file.read_text(encoding="ascii").rsplit("=", 1)[1]
+    mine = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.rename(mine)
+    except FileNotFoundError:  # another process was faster
         return
+    mine.write_text(str(os.getpid()), encoding="ascii")
+    mine.rename(file.with_suffix(".tripped"))
     if action == "fail":
         raise FaultInjectedError(point)
-    os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action])
+    os.kill(os.getpid(), _SIGNALS[action])

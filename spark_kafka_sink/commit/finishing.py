@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import armed, reach
+from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import Entry
 from spark_kafka_sink.producer.committer import EndVerdict
@@ -36,5 +37,20 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     }
     if not gone:
         return frozenset()
-    view = session.ledger.await_decided(lambda view: any(map(view.undecided, gone.values())), deadline)
+
+    def open_questions(view: LedgerView) -> bool:
+        return not _stands(view, entry) or any(map(view.undecided, gone.values()))
+
+    view = session.ledger.await_decided(open_questions, deadline)
     return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))
+
+
+def _stands(view: LedgerView, entry: Entry) -> bool:
+    """Whether the ledger that is asked for markers is the one with the intent: in another, none means nothing."""
+    found = view.entries.get(entry.query)
+    if found is not None and found.number > entry.number:
+        raise ExactlyOnceError(
+            f"Batch {entry.number} of {entry.query} (prefix {view.prefix}) was taken over: another driver is at batch "
+            f"{found.number}. End the run that is not wanted."
+        )
+    return found is not None and found.number == entry.number

@@ -10,7 +10,7 @@ import json
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError
-from spark_kafka_sink.commit.values import Entry, Marker, RowSum, Stage, TaskShare, task_id
+from spark_kafka_sink.commit.values import Entry, Marker, RowSum, Stage, TaskShare
 from spark_kafka_sink.sender.transactions.values import PreparedTransaction
 
 VERSION: Final = 1
@@ -23,9 +23,10 @@ class LedgerRecord(NamedTuple):
 
 
 def entry_record(prefix: str, entry: Entry) -> LedgerRecord:
-    """A transactional id is not written: it follows from the prefix and the task's number."""
+    """Of a transactional id only what follows the prefix is written."""
     tasks = [
-        [share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(share.prepared)] for share in entry.tasks
+        [share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(prefix, share.prepared)]
+        for share in entry.tasks
     ]
     value = {
         "version": VERSION,
@@ -73,11 +74,8 @@ def read_record(prefix: str, key: bytes | None, value: bytes | None) -> Entry | 
 
 def _entry(prefix: str, query: str, fields: dict[str, Any]) -> Entry:
     shares = tuple(
-        TaskShare(
-            RowSum(count, int(checksum, 16)),
-            PreparedTransaction(task_id(prefix, task), *prepared) if prepared else None,
-        )
-        for task, (count, checksum, *prepared) in enumerate(fields["tasks"])
+        TaskShare(RowSum(count, int(checksum, 16)), _prepared(prefix, prepared))
+        for count, checksum, *prepared in fields["tasks"]
     )
     return Entry(query, fields["batch"], Stage(fields["stage"]), shares, fields["time"])
 
@@ -86,8 +84,15 @@ def _marker(name: list[Any], fields: dict[str, Any]) -> Marker:
     return Marker(name[1], fields["batch"], name[2], RowSum(fields["rows"], int(fields["checksum"], 16)))
 
 
-def _prepared_fields(prepared: PreparedTransaction | None) -> list[int]:
-    return [] if prepared is None else [prepared.producer_id, prepared.epoch, prepared.end_txn_version]
+def _prepared_fields(prefix: str, prepared: PreparedTransaction | None) -> list[object]:
+    if prepared is None:
+        return []
+    suffix = prepared.transactional_id.removeprefix(prefix)
+    return [suffix, prepared.producer_id, prepared.epoch, prepared.end_txn_version]
+
+
+def _prepared(prefix: str, fields: list[Any]) -> PreparedTransaction | None:
+    return PreparedTransaction(prefix + fields[0], *fields[1:]) if fields else None
 
 
 def _parsed_key(key: bytes | None) -> list[Any] | None:

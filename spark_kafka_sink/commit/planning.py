@@ -3,31 +3,27 @@ stands half done."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY
-from spark_kafka_sink.commit.cluster import CodeAt, Question
 from spark_kafka_sink.commit.decisions import done
-from spark_kafka_sink.commit.errors import ExactlyOnceError, PlanningError
+from spark_kafka_sink.commit.errors import PlanningError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.ledger_topic import broker_limit_ms
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
-from spark_kafka_sink.commit.values import Entry, Stage, Unit, WritePlan, task_id
-from spark_kafka_sink.errors import ConfigError, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.commit.sweeping import list_open, sweep
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, Trust, Unit, WritePlan
+from spark_kafka_sink.errors import ConfigError, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningRequest:
-    """``unit`` None: the tasks know it. ``trust_checkpoint``: ledgerStart=trust-checkpoint."""
+    """``unit`` None: the tasks know it. ``trust``: ledgerStart."""
 
     settings: CommitSettings
     unit: Unit | None = None
-    trust_checkpoint: bool = False
+    trust: Trust = Trust.STRICT
 
 
 def plan_write(request: PlanningRequest) -> WritePlan:
@@ -42,12 +38,34 @@ def plan_write(request: PlanningRequest) -> WritePlan:
 
 
 def _plan(session: Session, request: PlanningRequest, deadline: float) -> WritePlan:
+    listed = None
     if session.planned is None:
         session.verify_ledger(deadline)
         _check_timeout(session, deadline)
+        listed = list_open(session, deadline)
+    standing = _take_stock(session, deadline)
+    if listed is None and not _moved_on(session.planned, standing.entries):
+        listed = list_open(session, deadline)
+        standing = _take_stock(session, deadline)
+    if listed is not None:
+        sweep(session, listed, standing.driver, standing.entries, deadline)
+    session.planned = standing.entries
+    reach("planned")
+    place, prefix = session.ledger.place, session.settings.prefix
+    return WritePlan(prefix, place, standing.driver, standing.entries, standing.lost, request.unit, request.trust)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stock:
+    driver: DriverIdentity
+    entries: Mapping[str, Entry]
+    lost: Mapping[str, frozenset[int]]
+
+
+def _take_stock(session: Session, deadline: float) -> _Stock:
+    """A new fence, what the ledger says under it, and nothing of that half done any more."""
     driver = session.take_fence(deadline)
-    view = session.ledger.read(deadline)
-    entries = dict(view.entries)
+    entries = dict(session.ledger.read(deadline).entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
         if entry.stage is Stage.DONE:
@@ -58,32 +76,7 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         else:
             entries[query] = done(entry)
             driver = session.record(driver, entries[query], deadline)
-    if not _moved_on(session.planned, entries):
-        sweep(session, entries, deadline)
-    session.planned = entries
-    reach("planned")
-    place = session.ledger.place
-    return WritePlan(session.settings.prefix, place, driver, entries, lost, request.unit, request.trust_checkpoint)
-
-
-def sweep(session: Session, entries: Mapping[str, Entry], deadline: float) -> None:
-    """Abort what runs of this prefix have left open without an intent: it would hold read_committed readers up."""
-    ids = _open_transactions(session, deadline)
-    if ids is None:
-        width = max((len(entry.tasks) for entry in entries.values()), default=0)
-        ids = [task_id(session.settings.prefix, task) for task in range(width)]
-    init_all(session, ids, deadline)
-
-
-def init_all(session: Session, ids: list[str], deadline: float) -> None:
-    """InitProducerId on each: aborts what was open, and fences whoever had it open."""
-    outcomes = session.committer.take_fences(dict.fromkeys(ids, NO_IDENTITY), deadline - session.clock.now())
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    if failed:
-        raise ExactlyOnceError(
-            f"{len(failed)} transactions that an earlier attempt left open (such as {failed[0].transactional_id}) "
-            f"could not be aborted: {failed[0].error}"
-        )
+    return _Stock(driver, entries, lost)
 
 
 def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:
@@ -92,29 +85,6 @@ def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) 
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]
     return len(changed) == 1 and changed[0].stage is Stage.DONE
-
-
-def _open_transactions(session: Session, deadline: float) -> list[str] | None:
-    """The tasks' ids under this prefix that have a transaction open; None when the brokers cannot tell (before 3.0)."""
-    pattern = re.compile(re.escape(session.settings.prefix) + r"-\d+")
-
-    def make(module: ModuleType, version: int) -> Any:
-        return module.ListTransactionsRequest(state_filters=("Ongoing",), producer_id_filters=())
-
-    def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt("ListTransactions", body.error_code)]
-
-    question = Question("list_transactions", (0, 1), make, codes)
-    try:
-        answers = [session.cluster.ask_node(node, question, deadline) for node in session.cluster.node_ids(deadline)]
-    except UnsupportedVersionError:
-        return None
-    return [
-        each.transactional_id
-        for answer in answers
-        for each in answer.transaction_states
-        if pattern.fullmatch(each.transactional_id)
-    ]
 
 
 def _check_timeout(session: Session, deadline: float) -> None:

@@ -25,11 +25,13 @@ from spark_kafka_sink.producer.committer import Committer
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """``producer`` as for the rows; ``topic`` is the ledger's."""
+    """``producer`` as for the rows; ``topic`` is the ledger's. ``per_attempt``: each attempt of a task has a
+    transactional id of its own, as in a batch job that nobody replays."""
 
     producer: ProducerConfig
     prefix: str
     topic: str
+    per_attempt: bool = False
 
 
 class Session:

@@ -12,8 +12,19 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.commit.checksum import RowChecksum
 from spark_kafka_sink.commit.decisions import prove, task_action
 from spark_kafka_sink.commit.fault_points import reach
-from spark_kafka_sink.commit.format import LedgerRecord, marker_record
-from spark_kafka_sink.commit.values import Action, Marker, TaskReport, TaskShare, Unit, WritePlan, task_id
+from spark_kafka_sink.commit.format import marker_record
+from spark_kafka_sink.commit.receipts import TaskName, WriteReceipt, receipts_of
+from spark_kafka_sink.commit.values import (
+    Action,
+    Guise,
+    Marker,
+    TaskAttempt,
+    TaskReport,
+    TaskShare,
+    Trust,
+    WritePlan,
+    task_id,
+)
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.arrow import bytes_column
@@ -29,36 +40,40 @@ class TaskTransaction:
     opens no transaction.
     """
 
-    def __init__(self, config: ProducerConfig, plan: WritePlan, unit: Unit, task: int, clock: Clock) -> None:
+    def __init__(self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock) -> None:
+        unit, task = name.unit, name.task
         self.action = task_action(plan, unit, task)
         self.receipt = SendReceipt()
-        self._config = replace(config, transactional_id=task_id(plan.prefix, task))
+        attempt = name.attempt if unit.guise is Guise.ONCE else None
+        self._config = replace(config, transactional_id=task_id(plan.prefix, task, attempt))
         self._plan = plan
         self._unit = unit
         self._task = task
         self._clock = clock
+        self._own = SendReceipt()
         self._checksum = RowChecksum()
         self._producer: KafkaProducer | None = None
         self._began_at = 0
 
     def append(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows of one topic, as for ``KafkaProducer.append_columns``."""
-        if self.action is not Action.SKIP:
-            self._checksum.add(topic, columns, partitions)
+        self._checksum.add(topic, columns, partitions)
         if self.action in (Action.WRITE, Action.REWRITE):
             self._open().append_columns(topic, columns, partitions, self.receipt)
             reach("task in mid-write", self._task)
 
-    def flush(self) -> None:
-        """Every row is in the log, so that ``receipt`` knows its offset."""
-        if self._producer is not None:
-            self._producer.flush()
-            self.receipt.wait(self._config.delivery_timeout_ms)
+    def receipts(self) -> tuple[WriteReceipt, ...]:
+        """Of the rows so far, when all of them are in the log and their offsets known."""
+        if self._producer is None:
+            return ()
+        self._producer.flush()
+        self.receipt.wait(self._config.delivery_timeout_ms)
+        name = TaskName(self._unit.query, self._unit.number, self._task)
+        return receipts_of(name, self.receipt.deliveries, self._began_at, self._clock.epoch_ms())
 
-    def append_record(self, topic: str, partition: int, record: LedgerRecord, receipt: SendReceipt) -> None:
-        """A record of the sink's own into the transaction."""
-        columns = RecordColumns(bytes_column([record.key]), bytes_column([record.value]))
-        self._open().append_columns(topic, columns, np.array([partition], np.int32), receipt)
+    def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
+        """Records of the sink's own, in the transaction of the rows and not counted among them."""
+        self._open().append_columns(topic, columns, partitions, self._own)
 
     def prepare(self) -> TaskReport:
         """Proves a replay, marks the ledger, and leaves the transaction open for commit."""
@@ -67,15 +82,17 @@ class TaskTransaction:
             prove(self._plan, self._unit, self._task, rows)
         prepared = None
         if self._producer is not None:
-            own = SendReceipt()
             place = self._plan.place
             marker = Marker(self._unit.query, self._unit.number, self._task, rows)
-            self.append_record(place.topic, place.partition, marker_record(self._plan.prefix, marker), own)
+            key, value = marker_record(self._plan.prefix, marker)
+            columns = RecordColumns(bytes_column([key]), bytes_column([value]))
+            self.append_own(place.topic, columns, np.array([place.partition], np.int32))
             prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
-            own.wait(0)
+            self._own.wait(0)
             reach("task prepared", self._task)
         repaired = self.action in (Action.VERIFY, Action.REWRITE)
+        compared = self.action is Action.SKIP and self._plan.trust is not Trust.LEDGER
         return TaskReport(
             prefix=self._plan.prefix,
             place=self._plan.place,
@@ -85,6 +102,7 @@ class TaskTransaction:
             share=TaskShare(rows, prepared),
             began_at=self._began_at,
             tasks_before=len(self._plan.entries[self._unit.query].tasks) if repaired else 0,
+            decided=self._plan.entries[self._unit.query].total if compared else None,
         )
 
     def close(self) -> None:

@@ -30,6 +30,14 @@ class Action(Enum):
     REWRITE = "write them again, and prove that they are the rows that were lost"
 
 
+class Trust(Enum):
+    """What is believed when the checkpoint and the ledger do not agree."""
+
+    STRICT = "strict"
+    CHECKPOINT = "trust-checkpoint"
+    LEDGER = "trust-ledger"
+
+
 class Unit(NamedTuple):
     """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job."""
 
@@ -51,6 +59,9 @@ class RowSum:
 
     count: int = 0
     checksum: int = 0
+
+    def __add__(self, other: RowSum) -> RowSum:
+        return RowSum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,11 @@ class Entry:
     stage: Stage
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
+
+    @property
+    def total(self) -> RowSum:
+        """Of all tasks: the same however the rows are cut into tasks."""
+        return sum((share.rows for share in self.tasks), RowSum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,7 @@ class WritePlan:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
     unit: Unit | None = None
-    trust_checkpoint: bool = False
+    trust: Trust = Trust.STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +144,8 @@ class TaskReport:
     """What one task of an exactly-once write did: ``action`` as decided for its batch, ``share`` what came of it.
 
     ``began_at`` (epoch ms, the executor's clock) is when its transaction was about to be opened. ``tasks_before``: of a
-    batch that is being repaired, how many tasks it had when it was decided; else 0.
+    batch that is being repaired, how many tasks it had when it was decided; else 0. ``decided``: of a batch that is
+    skipped, all rows it had then, which its replay must have too; None where nobody asks.
     """
 
     prefix: str
@@ -139,12 +156,25 @@ class TaskReport:
     share: TaskShare
     began_at: int = 0
     tasks_before: int = 0
+    decided: RowSum | None = None
+
+
+class TaskAttempt(NamedTuple):
+    """``task``: Spark's partition id; ``attempt``: a number that no other attempt of the application has."""
+
+    unit: Unit
+    task: int
+    attempt: int
 
 
 def driver_id(prefix: str) -> str:
     return f"{prefix}-driver"
 
 
-def task_id(prefix: str, task: int) -> str:
-    """The transactional id of a task; ``task`` is Spark's partition id."""
-    return f"{prefix}-{task}"
+def task_id(prefix: str, task: int, attempt: int | None = None) -> str:
+    """The transactional id of a task; ``task`` is Spark's partition id.
+
+    With ``attempt``, of one attempt alone: where nobody replays, an attempt that wakes late must not take the id of
+    another whose rows are decided.
+    """
+    return f"{prefix}-{task}" if attempt is None else f"{prefix}-{task}.{attempt}"

@@ -20,15 +20,15 @@ from spark_kafka_sink.commit.aborting import abort_batch
 from spark_kafka_sink.commit.committing import commit_batch, only_reports
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
+from spark_kafka_sink.commit.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, TaskReport, Unit, WritePlan
+from spark_kafka_sink.commit.values import Guise, TaskAttempt, TaskReport, Trust, Unit, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import partition_writes, send, task_rows
+from spark_kafka_sink.spark.write import BATCH_ID, QUERY_ID, partition_writes, send, task_rows
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _SPECULATION = "spark.speculation"
 
 
@@ -36,19 +36,19 @@ def named(options: SinkOptions) -> SinkOptions:
     """The options of a batch write with a prefix: of the txnAppId, as given, or a fresh one."""
     asked = _asked(options)
     prefix = asked.prefix or f"batch-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(asked, prefix=prefix))
+    return replace(options, exactly_once=replace(asked, prefix=prefix, nobody_replays=asked.version is None))
 
 
 def plan_batch(options: SinkOptions) -> WritePlan:
     """In the process that pickles a batch writer for its tasks. Raises ``PlanningError``."""
     version = _asked(options).version
     unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE) if version is None else Unit(*version, Guise.VERSION)
-    return plan_write(PlanningRequest(_settings(options), unit))
+    return plan_write(PlanningRequest(_settings(options), unit, Trust(_asked(options).ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
     """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
-    return plan_write(PlanningRequest(_settings(options), trust_checkpoint=_asked(options).trust_checkpoint))
+    return plan_write(PlanningRequest(_settings(options), trust=Trust(_asked(options).ledger_start)))
 
 
 def write_exactly_once(
@@ -64,12 +64,18 @@ def write_exactly_once(
         )
     clock = SystemClock()
     unit = plan.unit or _micro_batch(context)
-    task = TaskTransaction(options.producer, plan, unit, context.partitionId(), clock)
+    name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
+    task = TaskTransaction(options.producer, plan, name, clock)
     with closing(task):
         for rows in task_rows(batches, layout, options.topic, clock):
             send(task.append, rows)
+        receipts: tuple[WriteReceipt, ...] = ()
+        if options.wants_receipts:
+            receipts = task.receipts()
+            if options.receipts_topic is not None and receipts:
+                task.append_own(options.receipts_topic, receipt_columns(receipts))
         report = task.prepare()
-        return KafkaCommitMessage(partition_writes(task.receipt), report)
+        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts)
 
 
 def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
@@ -90,16 +96,16 @@ def abort_exactly_once(messages: Sequence[WriterCommitMessage | None], options: 
 
 
 def _micro_batch(context: TaskContext) -> Unit:
-    query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+    query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or number is None:
-        raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({_QUERY_ID}, {_BATCH_ID} are not set)")
+        raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
     return Unit(query, int(number), Guise.MICRO_BATCH)
 
 
 def _settings(options: SinkOptions) -> CommitSettings:
     asked = _asked(options)
     assert asked.prefix is not None
-    return CommitSettings(options.producer, asked.prefix, asked.ledger_topic)
+    return CommitSettings(options.producer, asked.prefix, asked.ledger_topic, asked.nobody_replays)
 
 
 def _asked(options: SinkOptions) -> ExactlyOnce:

@@ -37,13 +37,20 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Compacted topic with the decisions of exactly-once writes; created when missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
            "trust-checkpoint starts an exactly-once query that has run before without an entry in the commitLogTopic "
-           "(it wrote at-least-once, or the topic was lost): the checkpoint's next batch is taken as not written yet.",
-           OneOf(("strict", "trust-checkpoint"))),
+           "(it wrote at-least-once, or the topic was lost): the checkpoint's next batch is taken as not written yet. "
+           "trust-ledger takes a batch as committed whose replay has other rows than were committed.",
+           OneOf(("strict", "trust-checkpoint", "trust-ledger"))),
     Option("txnAppId", Kind.STRING, None, "medium",
            "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names)."),
     Option("txnVersion", Kind.LONG, None, "medium",
-           "Number of this write among those of txnAppId; not larger than the last one committed: writes nothing.",
+           "Number of this write among those of txnAppId. The last one committed again writes nothing, a smaller one "
+           "is refused.",
            Range(0)),
+    Option("receiptsTopic", Kind.STRING, None, "low",
+           "Topic that gets a JSON record per task and partition: query, batch, offsets, count, bytes, times; with "
+           "exactly-once in the same transaction as the rows."),
+    Option("receiptsPath", Kind.STRING, None, "low",
+           "Directory (a path, or a URI such as s3://) that gets the same, a file of JSON lines per batch."),
 )  # fmt: skip
 """This sink's own options, written without a prefix."""
 
@@ -85,13 +92,14 @@ _REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING}
 class ExactlyOnce:
     """How exactly-once was asked for. ``prefix`` None: nothing names the write, so a batch job takes a fresh one.
 
-    ``version`` is (txnAppId, txnVersion).
+    ``version`` is (txnAppId, txnVersion). ``nobody_replays``: a batch job without one.
     """
 
     prefix: str | None
     ledger_topic: str
-    trust_checkpoint: bool
+    ledger_start: str
     version: tuple[str, int] | None
+    nobody_replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,12 @@ class SinkOptions:
     topic: str | None = None
     timestamp_column: str | None = None
     exactly_once: ExactlyOnce | None = None
+    receipts_topic: str | None = None
+    receipts_path: str | None = None
+
+    @property
+    def wants_receipts(self) -> bool:
+        return self.receipts_topic is not None or self.receipts_path is not None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -136,7 +150,14 @@ class SinkOptions:
         if read_side:
             text = f"{', '.join(sorted(read_side))}: without effect on write; they belong to Spark's Kafka source."
             warnings.warn(text, ConfigWarning, stacklevel=2)
-        return cls(producer, _text(own.get("topic")), _text(own.get("timestampcolumn")), exactly_once)
+        return cls(
+            producer,
+            _text(own.get("topic")),
+            _text(own.get("timestampcolumn")),
+            exactly_once,
+            _text(own.get("receiptstopic")),
+            _text(own.get("receiptspath")),
+        )
 
 
 def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
@@ -153,7 +174,7 @@ def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: 
     return ExactlyOnce(
         prefix=_text(own.get("transactionalidprefix")) or _derived_prefix(options, app),
         ledger_topic=_text(own.get("commitlogtopic")) or _LEDGER_TOPIC,
-        trust_checkpoint=own.get("ledgerstart") == "trust-checkpoint",
+        ledger_start=_text(own.get("ledgerstart")) or "strict",
         version=version,
     )
 

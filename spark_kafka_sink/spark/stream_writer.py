@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_kafka_sink.spark.commit_message import aborted, announce, committed
+from spark_kafka_sink.spark.commit_message import aborted, announce, committed, keep_receipts
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 
@@ -51,8 +51,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
             announce(commit_exactly_once(messages, self.options))
-            return
-        announce(f"micro-batch {batchId}: {committed(messages)}")
+        else:
+            announce(f"micro-batch {batchId}: {committed(messages)}")
+        keep_receipts(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         if self.options.exactly_once is not None:

@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark import TaskContext
 
 from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.commit.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
@@ -19,6 +21,9 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionW
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
+
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties of every task of a micro-batch."""
 
 PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
@@ -30,17 +35,41 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
 
     A task without rows opens no producer.
     """
+    clock = SystemClock()
     receipt = SendReceipt()
+    receipts: tuple[WriteReceipt, ...] = ()
+    began_at = 0
     with ExitStack() as stack:
         producer: KafkaProducer | None = None
-        for rows in task_rows(batches, layout, options.topic, SystemClock()):
+        for rows in task_rows(batches, layout, options.topic, clock):
             if producer is None:
+                began_at = clock.epoch_ms()
                 producer = stack.enter_context(PRODUCERS.leased(options.producer))
             send(partial(producer.append_columns, receipt=receipt), rows)
         if producer is not None:
             producer.flush()
             receipt.wait(options.producer.delivery_timeout_ms)
-    return KafkaCommitMessage(partition_writes(receipt))
+            if options.wants_receipts:
+                receipts = receipts_of(task_name(), receipt.deliveries, began_at, clock.epoch_ms())
+                _send_receipts(producer, receipts, options)
+    return KafkaCommitMessage(partition_writes(receipt), receipts=receipts)
+
+
+def task_name() -> TaskName:
+    """Of a task that writes at-least-once, whose batch has no other name than Spark's."""
+    context = TaskContext.get()
+    if context is None:
+        return TaskName("", 0, 0)
+    query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
+    return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
+
+
+def _send_receipts(producer: KafkaProducer, receipts: tuple[WriteReceipt, ...], options: SinkOptions) -> None:
+    if options.receipts_topic is not None and receipts:
+        own = SendReceipt()
+        producer.append_columns(options.receipts_topic, receipt_columns(receipts), None, own)
+        producer.flush()
+        own.wait(options.producer.delivery_timeout_ms)
 
 
 def task_rows(

@@ -1,5 +1,7 @@
 """Exactly-once through Spark: queries and jobs that end well, and what each refuses."""
 
+import json
+
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
@@ -147,3 +149,33 @@ def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
     text = fails(save, numbers(spark, 0, 10), {**to_topic, "kafka.transaction.timeout.ms": 1_000_000})
     assert "PlanningError" in text
     assert "set it to 900000 or less" in text
+
+
+def receipts(topic):
+    """The receipts topic's JSON, as a read_committed reader sees it."""
+    return sorted((json.loads(value) for value in committed(topic)), key=lambda each: each["partition"])
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_topic, tmp_path, guarantee):
+    wanted = {**to_topic, "receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")}
+    if guarantee == "at-least-once":
+        wanted = {name: value for name, value in wanted.items() if name != "transactionalIdPrefix"}
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+    stream(frame, {**wanted, "deliveryGuarantee": guarantee}, tmp_path / "checkpoint")
+    told = receipts(second_topic)
+    assert sum(each["count"] for each in told) == 100
+    assert {each["topic"] for each in told} == {topic.name}
+    assert {each["batch"] for each in told} == {0}
+    for each in told:
+        assert each["last_offset"] - each["first_offset"] + 1 == each["count"] > 0
+        assert each["began_at"] <= each["ended_at"]
+    (file,) = (tmp_path / "receipts").iterdir()
+    assert [json.loads(line) for line in file.read_text().splitlines()] == told
+
+
+def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, second_topic, to_topic, tmp_path):
+    frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
+    fails(save, frame, {**to_topic, "receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")})
+    assert receipts(second_topic) == []
+    assert not (tmp_path / "receipts").exists()

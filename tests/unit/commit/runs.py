@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import Counter
 from contextlib import closing
@@ -16,12 +17,14 @@ from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, Unit
+from spark_kafka_sink.commit.values import Guise, TaskAttempt, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.records.columns import RecordColumns
 
 TOPIC = "out"
 LEDGER = "__ledger"
+
+_attempts = itertools.count(1)
 
 
 def new_process() -> None:
@@ -42,7 +45,7 @@ class Query:
     query: str = "q1"
     guise: Guise = Guise.MICRO_BATCH
     options: dict = field(default_factory=dict)
-    trust: bool = False
+    trust: Trust = Trust.STRICT
 
     @property
     def settings(self) -> CommitSettings:
@@ -53,18 +56,20 @@ class Query:
             "request.timeout.ms": 2000,
             "delivery.timeout.ms": 5000,
         }
-        return CommitSettings(ProducerConfig.parse({**options, **self.options}), self.prefix, LEDGER)
+        producer = ProducerConfig.parse({**options, **self.options})
+        return CommitSettings(producer, self.prefix, LEDGER, self.guise is Guise.ONCE)
 
     def unit(self, number: int) -> Unit:
         return Unit(self.query, number, self.guise)
 
     def plan(self):
         new_process()
-        return carried(plan_write(PlanningRequest(self.settings, trust_checkpoint=self.trust)))
+        return carried(plan_write(PlanningRequest(self.settings, trust=self.trust)))
 
     def task(self, plan, number, task, values):
         """One task's write; its report."""
-        with closing(TaskTransaction(self.settings.producer, plan, self.unit(number), task, SystemClock())) as write:
+        name = TaskAttempt(self.unit(number), task, next(_attempts))
+        with closing(TaskTransaction(self.settings.producer, plan, name, SystemClock())) as write:
             if values:
                 write.append(TOPIC, RecordColumns(value=pa.array(values, pa.binary())), None)
             return carried(write.prepare())

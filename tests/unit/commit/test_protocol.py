@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
-from spark_kafka_sink.commit.values import Action, Guise
+from spark_kafka_sink.commit.values import Action, Guise, Trust
 from tests.unit.commit.runs import LEDGER, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"], []]
@@ -140,7 +140,7 @@ def test_an_older_checkpoint_is_refused_before_anything_is_written(broker, query
     query.run(0, ROWS)
     query.run(1, MORE)
     plan = query.plan()
-    with pytest.raises(ExactlyOnceError, match=r"Micro-batch 0 of query q1 .*is behind what the ledger says.*batch 1"):
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .*is behind what the ledger says.*batch 1"):
         query.task(plan, 0, 0, ROWS[0])
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -149,7 +149,7 @@ def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(br
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint"):
         query.task(plan, 7, 0, ROWS[0])
-    Query(broker.bootstrap_servers, trust=True).run(7, ROWS)
+    Query(broker.bootstrap_servers, trust=Trust.CHECKPOINT).run(7, ROWS)
     query.run(8, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -255,8 +255,9 @@ def test_a_version_is_written_once(broker):
     job = Query(broker.bootstrap_servers, prefix="jobs", query="nightly", guise=Guise.VERSION)
     job.run(5, ROWS)
     job.run(5, ROWS)
-    job.run(3, MORE)
     assert committed(broker) == EACH_ONCE
+    with pytest.raises(ExactlyOnceError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
+        job.run(3, MORE)
     job.run(9, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -288,3 +289,28 @@ def test_a_timeout_above_the_brokers_limit_is_refused(broker):
     query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 1_000_000})
     with pytest.raises(PlanningError, match="set it to 900000 or less"):
         query.plan()
+
+
+def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, query):
+    query.run(0, ROWS)
+    with pytest.raises(ReplayMismatchError, match="committed with 3 rows .*now to be written with 4"):
+        query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
+    with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
+        query.run(0, [[b"a", b"b"], [b"X"]])
+    Query(broker.bootstrap_servers, trust=Trust.LEDGER).run(0, [[b"X"]])
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_replay_may_cut_its_rows_otherwise(broker, query):
+    query.run(0, ROWS)
+    query.run(0, [[b"c", b"a"], [], [b"b"], []])
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
+    plan = job.plan()
+    reports = job.tasks(plan, 0, ROWS)
+    job.task(plan, 0, 1, ROWS[1])
+    job.commit(reports)
+    assert committed(broker) == EACH_ONCE

@@ -1,0 +1,106 @@
+"""Receipts: what a task wrote to which partition, as records of a topic or lines of a file (users asked Spark for
+them in SPARK-24647). Unlike the ledger they are a history: one JSON object per task and partition, kept as long as one
+likes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer import Delivery
+from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """``count`` rows of ``bytes`` bytes before compression, between two offsets of a partition (-1: not known).
+
+    ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
+    0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
+    """
+
+    query: str
+    batch: int
+    task: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int
+    bytes: int
+    began_at: int
+    ended_at: int
+
+    def line(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, line: str) -> WriteReceipt:
+        """Fields that a later release has added are left out. Raises ``ValueError`` for what is no receipt."""
+        fields = json.loads(line)
+        try:
+            return cls(**{name: fields[name] for name in cls.__slots__})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{line!r} is no receipt: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """Whose receipts they are."""
+
+    query: str
+    batch: int
+    task: int
+
+
+def receipts_of(
+    name: TaskName, deliveries: Mapping[TopicPartition, Delivery], began_at: int, ended_at: int
+) -> tuple[WriteReceipt, ...]:
+    return tuple(
+        WriteReceipt(
+            query=name.query,
+            batch=name.batch,
+            task=name.task,
+            topic=place.topic,
+            partition=place.partition,
+            first_offset=sent.first_offset,
+            last_offset=sent.last_offset,
+            count=sent.count,
+            bytes=sent.size,
+            began_at=began_at,
+            ended_at=ended_at,
+        )
+        for place, sent in sorted(deliveries.items())
+    )
+
+
+def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
+    """Records for a receipts topic; by their key those of one query are in order in one partition."""
+    return RecordColumns(
+        key=bytes_column([each.query.encode() for each in receipts]),
+        value=bytes_column([each.line().encode() for each in receipts]),
+    )
+
+
+def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
+    """One file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``; the same batch again replaces it.
+
+    ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``).
+    """
+    from pyarrow import fs
+
+    by_batch: dict[str, list[str]] = {}
+    for each in receipts:
+        by_batch.setdefault(f"{each.query}-{each.batch}.jsonl", []).append(each.line() + "\n")
+    if not by_batch:
+        return
+    system, path = fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)
+    system.create_dir(path, recursive=True)
+    for name, lines in by_batch.items():
+        with system.open_output_stream(f"{path}/{name}") as file:
+            file.write("".join(lines).encode())

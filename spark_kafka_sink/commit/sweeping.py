@@ -1,0 +1,130 @@
+"""Aborting what earlier runs and attempts have left open: it would hold read_committed readers up until it times out.
+
+The order is what makes it safe: list what is open, with producer id and epoch; take the fence; read the ledger and
+finish what stands; then end exactly what was listed. What was listed before the fence belongs to runs with an older
+one: either their intent is in what was read, or they can never have one. InitProducerId instead would also hit what a
+successor has prepared and decided meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY
+from spark_kafka_sink.commit.cluster import CodeAt, Question
+from spark_kafka_sink.commit.errors import ExactlyOnceError
+from spark_kafka_sink.commit.session import Session
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, task_id
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.producer.committer import EndVerdict
+from spark_kafka_sink.sender.transactions.values import PreparedTransaction
+
+_OPEN = "Ongoing"
+
+
+class Listed(NamedTuple):
+    """A task's transaction as its coordinator describes it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    started_at: int = -1
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == _OPEN
+
+
+class Listing(NamedTuple):
+    """``transactions`` None: the brokers cannot tell (before 3.0)."""
+
+    transactions: tuple[Listed, ...] | None
+
+
+def list_open(session: Session, deadline: float) -> Listing:
+    return list_transactions(session, (_OPEN,), deadline)
+
+
+def list_transactions(session: Session, states: tuple[str, ...], deadline: float) -> Listing:
+    """The tasks' ids of exactly this prefix in these states (all: ``()``), whatever run or attempt they are of."""
+    pattern = re.compile(re.escape(session.settings.prefix) + r"-\d+(\.\d+)?")
+
+    def make(module: ModuleType, version: int) -> Any:
+        return module.ListTransactionsRequest(state_filters=states, producer_id_filters=())
+
+    def codes(body: Any) -> list[CodeAt]:
+        return [CodeAt("ListTransactions", body.error_code)]
+
+    found: list[Listed] = []
+    try:
+        for node in session.cluster.node_ids(deadline):
+            body = session.cluster.ask_node(node, Question("list_transactions", (0, 1), make, codes), deadline)
+            ids = [each.transactional_id for each in body.transaction_states]
+            ours = [each for each in ids if pattern.fullmatch(each)]
+            found += _described(session, node, ours, deadline) if ours else []
+    except UnsupportedVersionError:
+        return Listing(None)
+    return Listing(tuple(each for each in found if not states or each.state in states))
+
+
+def sweep(
+    session: Session, listing: Listing, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float
+) -> int:
+    """Under the fence, with nothing half done any more: aborts what was listed; says how much of it was still open."""
+    if listing.transactions is None:
+        width = max((len(entry.tasks) for entry in entries.values()), default=0)
+        init_all(session, [task_id(session.settings.prefix, task) for task in range(width)], deadline)
+        return 0
+    version = driver.fence.end_txn_version
+    left = [PreparedTransaction(*each[:3], version) for each in listing.transactions if each.is_open]
+    return abort_all(session, left, deadline)
+
+
+def abort_all(session: Session, prepared: Iterable[PreparedTransaction], deadline: float) -> int:
+    """EndTxn(abort) with exactly these identities; says how many were open."""
+    endings = [(each, False) for each in prepared]
+    outcomes = session.committer.end(endings, deadline - session.clock.now())
+    failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
+    if failed:
+        raise ExactlyOnceError(
+            f"{len(failed)} of {len(endings)} transactions under the prefix {session.settings.prefix} could not be "
+            f"aborted: {failed[0].error}. The next run does it, or kafka.transaction.timeout.ms."
+        )
+    return sum(outcome.verdict is EndVerdict.ABORTED for outcome in outcomes)
+
+
+def init_all(session: Session, ids: Iterable[str], deadline: float) -> None:
+    """InitProducerId on each: aborts what was open, and fences whoever had it open or was about to open it."""
+    outcomes = session.committer.take_fences(dict.fromkeys(ids, NO_IDENTITY), deadline - session.clock.now())
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        raise ExactlyOnceError(
+            f"{len(failed)} transactions that an earlier attempt left open (such as {failed[0].transactional_id}) "
+            f"could not be aborted: {failed[0].error}"
+        )
+
+
+def _described(session: Session, node: int, ids: list[str], deadline: float) -> list[Listed]:
+    """By the broker that listed them, which coordinates them; one that has moved meanwhile is left out."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
+
+    body = session.cluster.ask_node(node, Question("describe_transactions", (0, 0), make, lambda _body: ()), deadline)
+    return [
+        Listed(
+            each.transactional_id,
+            int(each.producer_id),
+            int(each.producer_epoch),
+            each.transaction_state,
+            int(each.transaction_start_time.timestamp() * 1000) if each.transaction_start_time is not None else -1,
+        )
+        for each in body.transaction_states
+        if each.error_code is ErrorCode.none
+    ]

@@ -1,0 +1,44 @@
+"""Arming the fault points of ``spark_kafka_sink.commit.fault_points`` for processes that inherit the environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+_DEADLINE_S = 60.0
+
+
+class Fault:
+    """At most one is armed; it happens once."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._tripped = file.with_suffix(".tripped")
+
+    def arm(self, point: str, action: str = "kill", task: int | None = None) -> None:
+        self._tripped.unlink(missing_ok=True)
+        where = point if task is None else f"{point}@{task}"
+        draft = self.file.with_suffix(".draft")
+        draft.write_text(f"{where}={action}")
+        draft.rename(self.file)
+
+    def disarm(self) -> None:
+        self.file.unlink(missing_ok=True)
+
+    @property
+    def happened(self) -> bool:
+        return self._tripped.exists()
+
+    def wait(self) -> int:
+        """Until a process has reached the point; its id."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while not self.happened:
+            assert time.monotonic() < deadline, f"no process reached {self.file.read_text()!r}"
+            time.sleep(0.01)
+        return int(self._tripped.read_text())
+
+    def wake(self) -> None:
+        """Let a stopped process go on: a zombie now."""
+        os.kill(self.wait(), signal.SIGCONT)

@@ -1,0 +1,144 @@
+"""A query whose planning, tasks, commit and abort are real processes, for the day they are killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from confluent_kafka import Consumer, TopicPartition
+
+from spark_kafka_sink.commit.planning import PlanningRequest
+from spark_kafka_sink.commit.session import CommitSettings
+from spark_kafka_sink.commit.values import Guise, Unit
+from spark_kafka_sink.config import ProducerConfig
+from tests.faults.exactly_once.fault import Fault
+from tests.faults.exactly_once.role import play
+
+LEDGER = "__ledger"
+_DEADLINE_S = 60.0
+
+
+# Each role is forked from a process that has imported everything and holds no thread: a tenth of a second, not two.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.faults.exactly_once.role"])
+
+
+class KilledError(Exception):
+    """The process ended without an answer."""
+
+
+@dataclass
+class Role:
+    """A process at work on one call."""
+
+    process: BaseProcess
+    answer: Connection
+
+    def result(self):
+        """What the call returned; raises what it raised, ``KilledError`` when the process died."""
+        if not self.answer.poll(_DEADLINE_S):
+            raise TimeoutError(f"{self.process.name} does not answer")
+        try:
+            outcome = self.answer.recv()
+        except EOFError:
+            self.process.join(_DEADLINE_S)
+            raise KilledError(self.process.exitcode) from None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+@dataclass
+class Query:
+    servers: str
+    topic: str
+    fault: Fault
+    name: str = "q1"
+    timeout_ms: int = 60_000
+    roles: list = field(default_factory=list)
+
+    @property
+    def settings(self) -> CommitSettings:
+        options = {
+            "bootstrap.servers": self.servers,
+            "linger.ms": 0,
+            "transaction.timeout.ms": self.timeout_ms,
+            "request.timeout.ms": 5_000,
+            "delivery.timeout.ms": 30_000,
+        }
+        return CommitSettings(ProducerConfig.parse(options), self.topic, LEDGER)
+
+    def start(self, role: str, *arguments: object) -> Role:
+        ours, theirs = _FORKS.Pipe(duplex=False)
+        process = _FORKS.Process(target=play, args=(theirs, role, arguments), name=role, daemon=True)
+        process.start()
+        theirs.close()
+        self.roles.append(Role(process, ours))
+        return self.roles[-1]
+
+    def plan(self):
+        return self.start("plan", PlanningRequest(self.settings)).result()
+
+    def start_task(self, plan, number, task, values) -> Role:
+        unit = Unit(self.name, number, Guise.MICRO_BATCH)
+        return self.start("task", self.settings.producer, plan, unit, task, self.topic, values)
+
+    def tasks(self, plan, number, rows):
+        """All tasks' reports, None for one that was killed."""
+        reports = []
+        for role in [self.start_task(plan, number, task, values) for task, values in enumerate(rows)]:
+            try:
+                reports.append(role.result())
+            except KilledError:
+                reports.append(None)
+        return reports
+
+    def start_commit(self, reports) -> Role:
+        return self.start("commit", self.settings, reports)
+
+    def abort(self, reports):
+        return self.start("abort", self.settings, reports).result()
+
+    def run(self, number, rows):
+        return self.start_commit(self.tasks(self.plan(), number, rows)).result()
+
+    def end(self) -> None:
+        """Whatever still runs, zombies too."""
+        self.fault.disarm()
+        for role in self.roles:
+            role.process.kill()
+            role.process.join(_DEADLINE_S)
+            role.answer.close()
+
+    def committed(self) -> Counter:
+        return committed(self.servers, self.topic)
+
+
+def committed(servers: str, topic: str) -> Counter:
+    """How often each value is there for an independent read_committed reader; fails while a transaction is open."""
+    settings = {"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+    values: Counter = Counter()
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        places = [TopicPartition(topic, partition, 0) for partition in partitions]
+        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in places}
+        consumer.assign(places)
+        left = set(partitions)
+        deadline = time.monotonic() + _DEADLINE_S
+        while left:
+            assert time.monotonic() < deadline, f"{topic} {left} does not come to its end"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is None:
+                values[message.value()] += 1
+            elif message.offset() >= ends[message.partition()]:
+                left.discard(message.partition())
+    finally:
+        consumer.close()
+    return values

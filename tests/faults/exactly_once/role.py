@@ -1,0 +1,39 @@
+"""The protocol's processes, each as a function that a process of its own runs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+import pyarrow as pa
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit.aborting import abort_batch
+from spark_kafka_sink.commit.committing import commit_batch
+from spark_kafka_sink.commit.planning import plan_write
+from spark_kafka_sink.commit.task import TaskTransaction
+from spark_kafka_sink.commit.values import TaskAttempt
+from spark_kafka_sink.records.columns import RecordColumns
+
+
+def task(config, plan, unit, number, topic, values):
+    """A task's write in two appends, so that it can die between them."""
+    with closing(TaskTransaction(config, plan, TaskAttempt(unit, number, os.getpid()), SystemClock())) as write:
+        half = len(values) // 2
+        for part in (values[:half], values[half:]):
+            if part:
+                write.append(topic, RecordColumns(value=pa.array(part, pa.binary())), None)
+        return write.prepare()
+
+
+ROLES = {"plan": plan_write, "task": task, "commit": commit_batch, "abort": abort_batch}
+
+
+def play(answer, role, arguments):
+    """In the new process: the call's result, or its exception, goes through the pipe."""
+    try:
+        outcome = ROLES[role](*arguments)
+    except Exception as error:
+        outcome = error
+    answer.send(outcome)
+    answer.close()

@@ -1,0 +1,211 @@
+"""The crash matrix on a real Kafka: real processes, killed by -9 at named points."""
+
+import time
+
+import pytest
+
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.commit.values import Action
+from tests.faults.exactly_once.processes import KilledError, Query
+
+pytestmark = pytest.mark.jvm
+
+ROWS = [[b"a", b"b"], [b"c", b"d"]]
+EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1, b"d": 1}
+MORE = [[b"e"], [b"f"]]
+
+
+@pytest.mark.parametrize("point", ["task in mid-write", "task prepared"])
+def test_a_task_that_is_killed_is_run_again(query, point):
+    plan = query.plan()
+    query.fault.arm(point, task=1)
+    reports = query.tasks(plan, 0, ROWS)
+    assert [report is None for report in reports] == [False, True]
+    again = query.start_task(plan, 0, 1, ROWS[1]).result()
+    query.start_commit([reports[0], again]).result()
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_job_whose_task_is_killed_for_good_leaves_nothing_open(query):
+    query.fault.arm("task prepared", task=1)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert query.abort(reports).aborted == 1
+    assert query.committed() == {}
+
+
+@pytest.mark.parametrize(
+    ("point", "decided"),
+    [
+        ("before the intent", False),
+        ("intent in the log", False),
+        ("intent committed", True),
+        ("between EndTxns", True),
+        ("before done", True),
+        ("committed", True),
+    ],
+)
+def test_a_driver_that_is_killed_in_commit_is_followed_by_one_that_knows(query, point, decided):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm(point)
+    with pytest.raises(KilledError):
+        query.start_commit(reports).result()
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in again} == {Action.SKIP if decided else Action.WRITE}
+    query.start_commit(again).result()
+    query.run(1, MORE)
+    assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
+
+
+@pytest.mark.parametrize(("point", "decided"), [("before the intent", False), ("intent committed", True)])
+def test_commit_raises_and_abort_gets_the_full_messages(query, point, decided):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm(point, "fail")
+    with pytest.raises(RuntimeError, match=point):
+        query.start_commit(reports).result()
+    outcome = query.abort(reports)
+    assert (bool(outcome.committed), outcome.aborted) == ((True, 0) if decided else (False, 2))
+    assert query.committed() == (EACH_ONCE if decided else {})
+
+
+def test_an_abort_that_is_killed_is_finished_by_the_next_run(query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("abort fenced")
+    with pytest.raises(KilledError):
+        query.abort(reports)
+    query.run(0, ROWS)
+    assert query.committed() == EACH_ONCE
+
+
+def test_planning_that_is_killed_is_nothing(query):
+    query.fault.arm("planned")
+    with pytest.raises(KilledError):
+        query.plan()
+    query.run(0, ROWS)
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_zombie_driver_that_wakes_after_its_successor_started_decides_nothing(query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("before the intent", "stop")
+    zombie = query.start_commit(reports)
+    query.fault.wait()
+    again = query.tasks(query.plan(), 0, ROWS)
+    query.fault.wake()
+    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
+        zombie.result()
+    query.start_commit(again).result()
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_zombie_driver_that_wakes_with_its_intent_recorded_finishes_what_its_successor_finished(query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("intent committed", "stop")
+    zombie = query.start_commit(reports)
+    query.fault.wait()
+    query.run(0, ROWS)
+    query.fault.wake()
+    with pytest.raises(ExactlyOnceError):
+        zombie.result()
+    query.run(1, MORE)
+    assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
+
+
+def test_a_zombie_task_that_wakes_after_its_successor_finished_is_fenced(query):
+    plan = query.plan()
+    query.fault.arm("task initialised", "stop", task=1)
+    zombie = query.start_task(plan, 0, 1, ROWS[1])
+    query.fault.wait()
+    reports = query.tasks(plan, 0, ROWS)
+    query.fault.wake()
+    with pytest.raises(Exception, match=r"(?i)fenced|producer_epoch|taken over"):
+        zombie.result()
+    query.start_commit(reports).result()
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_task_that_starts_late_and_takes_a_prepared_id_is_repaired_by_the_replay(query):
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS)
+    query.fault.arm("task initialised", task=1)
+    with pytest.raises(KilledError):
+        query.start_task(plan, 0, 1, ROWS[1]).result()
+    with pytest.raises(LostRowsError, match="task 1 are gone"):
+        query.start_commit(reports).result()
+    query.run(0, ROWS)
+    assert query.committed() == EACH_ONCE
+
+
+def await_timeout(query):
+    """Until the broker has ended what is older than the query's transaction timeout."""
+    time.sleep(query.timeout_ms / 1000 + 1.5)
+
+
+def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
+    query.timeout_ms = 2_000
+    reports = query.tasks(query.plan(), 0, ROWS)
+    await_timeout(query)
+    with pytest.raises(ExactlyOnceError, match="oldest transaction is"):
+        query.start_commit(reports).result()
+    query.abort(reports)
+    query.timeout_ms = 60_000
+    query.run(0, ROWS)
+    assert query.committed() == EACH_ONCE
+
+
+def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(query):
+    query.timeout_ms = 5_000
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("intent committed")
+    with pytest.raises(KilledError):
+        query.start_commit(reports).result()
+    await_timeout(query)
+    query.timeout_ms = 60_000
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in again} == {Action.REWRITE}
+    query.start_commit(again).result()
+    assert query.committed() == EACH_ONCE
+
+
+def test_what_more_tasks_left_open_holds_nobody_up(query):
+    reports = query.tasks(query.plan(), 0, [*ROWS, *MORE])
+    query.fault.arm("before the intent")
+    with pytest.raises(KilledError):
+        query.start_commit(reports).result()
+    query.run(0, ROWS)
+    assert query.committed() == EACH_ONCE
+
+
+def test_two_live_queries_under_one_prefix_are_refused(query):
+    other = Query(query.servers, query.topic, query.fault, name="q2")
+    reports = query.tasks(query.plan(), 0, ROWS)
+    other.plan()
+    with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
+        query.start_commit(reports).result()
+    query.abort(reports)
+    assert query.committed() == {}
+
+
+def test_a_broker_that_hangs_during_the_ends_only_delays_them(query, kafka):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("between EndTxns", "stop")
+    commit = query.start_commit(reports)
+    query.fault.wait()
+    kafka.pause(1)
+    query.fault.wake()
+    time.sleep(1)
+    kafka.resume(1)
+    commit.result()
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_broker_that_dies_during_the_ends_only_delays_them(query, kafka):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.fault.arm("between EndTxns", "stop")
+    commit = query.start_commit(reports)
+    query.fault.wait()
+    kafka.kill(1)
+    query.fault.wake()
+    time.sleep(0.5)
+    kafka.start(1)
+    commit.result()
+    assert query.committed() == EACH_ONCE
