@@ -166,7 +166,7 @@ def test_a_repair_needs_as_many_tasks_as_there_were():
     ]
     assert order(*repair).entry.stage is Stage.INTENT
     with pytest.raises(ReplayMismatchError, match="it had 2 tasks, its replay has 1"):
-        order(proved)
+        order(repair[0])
 
 
 def skipped(*rows):
