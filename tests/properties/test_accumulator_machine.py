@@ -335,7 +335,7 @@ class CompressingMachine(AccumulatorMachine):
     codec = "lz4"
 
 
-AccumulatorMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+AccumulatorMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 CompressingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 TestAccumulator = AccumulatorMachine.TestCase
