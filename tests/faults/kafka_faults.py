@@ -41,7 +41,8 @@ class Site:
 class KafkaFault:
     """``strike`` breaks the cluster, writes while it is broken, and mends it.
 
-    ``loses_leaders``: what only a leader has may be lost with it, so that acks=1 promises no row.
+    Promises are as in ``BrokerFault``. ``loses_leaders``: what only a leader has may be lost with it, so that acks=1
+    promises no row.
     """
 
     name: str
@@ -49,20 +50,22 @@ class KafkaFault:
     idempotent: Promise
     one_in_flight: Promise
     five_in_flight: Promise
-    no_acks: Promise
+    no_acks: Promise | None
     loses_leaders: bool = False
     deletes_earlier_rows: bool = False
     config: Mapping[str, object] = field(default_factory=dict)
     topic_config: Mapping[str, str] = field(default_factory=dict)
 
-    def promise(self, setting: Setting) -> Promise:
+    def promise(self, setting: Setting) -> Promise | None:
         promise = {
             Guarantee.IDEMPOTENT: self.idempotent,
             Guarantee.ONE_IN_FLIGHT: self.one_in_flight,
             Guarantee.FIVE_IN_FLIGHT: self.five_in_flight,
             Guarantee.NO_ACKS: self.no_acks,
         }[setting.guarantee]
-        return replace(promise, lost=Lost.ANY) if self.loses_leaders and setting.acks == "1" else promise
+        if promise is not None and self.loses_leaders and setting.acks == "1":
+            return replace(promise, lost=Lost.ANY)
+        return promise
 
     def __str__(self) -> str:
         return self.name
@@ -150,14 +153,14 @@ IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}
 KAFKA_FAULTS = (
     #           fault, idempotent, one in flight, five in flight, acks=0
     KafkaFault("network cut in a request", cut(Direction.TO_BROKER, 90), ONCE, AGAIN, AGAIN_ANY_ORDER, SOME),
-    KafkaFault("network cut in an answer", cut(Direction.TO_CLIENT, 10), ONCE, AGAIN, AGAIN_ANY_ORDER, SOME),
+    KafkaFault("network cut in an answer", cut(Direction.TO_CLIENT, 10), ONCE, AGAIN, AGAIN_ANY_ORDER, None),
     KafkaFault("half-open connection", half_open_connection, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
     KafkaFault("leader hangs", leader_hangs, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
     KafkaFault("partitions added", partitions_are_added, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
                config={"metadata.max.age.ms": 100}),
     KafkaFault("topic made again", topic_is_made_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, deletes_earlier_rows=True),
     KafkaFault("min ISR lost and regained", isr_shrinks_and_is_whole_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
-               topic_config={"min.insync.replicas": "3"}),
+               loses_leaders=True, topic_config={"min.insync.replicas": "3"}),
     KafkaFault("leader killed", leader_is_killed, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
     KafkaFault("rolling restart", rolling_restart, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.producer import KafkaProducer, producer
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Address, Proxy, redirected
-from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site
+from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site, await_that
 from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
@@ -25,9 +25,12 @@ pytestmark = [
 
 # Each fault meets one setting in every run: the first two, which are what most producers are set to, in turn.
 ROWS = [
-    pytest.param(fault, setting, id=f"{fault}-{setting}", marks=[] if place == number % 2 else [pytest.mark.slow])
+    pytest.param(
+        fault, setting, promise, id=f"{fault}-{setting}", marks=[] if place == number % 2 else [pytest.mark.slow]
+    )
     for number, fault in enumerate(KAFKA_FAULTS)
     for place, setting in enumerate(SETTINGS)
+    if (promise := fault.promise(setting)) is not None
 ]
 PROPERTIES = {"auto.create.topics.enable": "false"}
 FLUSH_MS = 60_000
@@ -49,24 +52,24 @@ def proxies(three_nodes: LocalKafka) -> Iterator[dict[Address, Proxy]]:
         yield {broker: stack.enter_context(Proxy(broker)) for broker in brokers}
 
 
-@pytest.mark.parametrize(("fault", "setting"), ROWS)
+@pytest.mark.parametrize(("fault", "setting", "promise"), ROWS)
 def test_what_is_in_the_log(
     three_nodes: LocalKafka,
     proxies: dict[Address, Proxy],
     monkeypatch: pytest.MonkeyPatch,
     fault: KafkaFault,
     setting: Setting,
+    promise: Promise,
 ) -> None:
     site = Site(three_nodes, next(_topics), proxies)
     three_nodes.create_topic(site.topic, PARTITIONS, fault.topic_config)
     monkeypatch.setattr(producer, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
     with nothing_leaks(files=False):
-        run(site, fault, setting)
+        run(site, fault, setting, promise)
     three_nodes.await_in_sync(site.topic)
 
 
-def run(site: Site, fault: KafkaFault, setting: Setting) -> None:
-    promise = fault.promise(setting)
+def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> None:
     config = {**setting.config(site.kafka.bootstrap_servers), **fault.config}
     with KafkaProducer(config) as kafka_producer:
         workload = Workload(kafka_producer, site.topic, setting)
@@ -78,6 +81,8 @@ def run(site: Site, fault: KafkaFault, setting: Setting) -> None:
         kafka_producer.flush(FLUSH_MS)
         assert kafka_producer.buffer_available_bytes == kafka_producer.config.buffer_memory
         failed = workload.failed()
+    if promise.lost is Lost.NOTHING and setting.acks != "all":
+        await_that(lambda: count(read(site)) >= workload.written - len(gone))  # consumers wait for all replicas
     log = read(site)
     check(promise, log, workload.written, failed, gone)
     check_places(promise, workload, log, gone)
@@ -86,6 +91,10 @@ def run(site: Site, fault: KafkaFault, setting: Setting) -> None:
 def check_places(promise: Promise, workload: Workload, log: Log, gone: frozenset[int]) -> None:
     if promise.lost is not Lost.ANY:  # else another row may be where a lost one was
         workload.check_offsets(log, gone)
+
+
+def count(log: Log) -> int:
+    return len({row for rows in log.values() for row in rows})
 
 
 def read(site: Site) -> Log:
