@@ -1,0 +1,91 @@
+"""What an operator may ask and do: look without touching anything, finish what was decided, abort what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_kafka_sink.commit.decisions import done
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.commit.finishing import finish
+from spark_kafka_sink.commit.session import Session
+from spark_kafka_sink.commit.sweeping import Listed, list_open, sweep
+from spark_kafka_sink.commit.values import Entry, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``entries``: query → its last entry under the prefix. ``listed`` None: the brokers cannot list (before 3.0)."""
+
+    entries: Mapping[str, Entry]
+    listed: tuple[Listed, ...] | None
+
+    def intent_of(self, listed: Listed) -> Entry | None:
+        """The decided batch that this transaction is part of; None for one that nothing was decided about."""
+        identity = listed.transactional_id, listed.producer_id, listed.epoch
+        for entry in self.standing:
+            prepared = (share.prepared for share in entry.tasks if share.prepared is not None)
+            if any((each.transactional_id, each.producer_id, each.epoch) == identity for each in prepared):
+                return entry
+        return None
+
+    @property
+    def standing(self) -> list[Entry]:
+        """Decided, and not known to be carried out."""
+        return [entry for entry in self.entries.values() if entry.stage is Stage.INTENT]
+
+
+def survey(session: Session, deadline: float) -> Survey:
+    """Takes no fence: a query that runs is not disturbed."""
+    listed = list_open(session, deadline).transactions
+    return Survey(session.ledger.read(deadline).entries, listed)
+
+
+def commit_decided(session: Session, deadline: float) -> list[Entry]:
+    """Carries out every intent that stands; a query that runs under the prefix is fenced. Raises ``LostRowsError`` when
+    transactions of one are gone: then only its replay can bring the rows back."""
+    driver = session.take_fence(deadline)
+    finished = []
+    for entry in list(session.ledger.read(deadline).entries.values()):
+        if entry.stage is Stage.DONE:
+            continue
+        lost = finish(session, entry, deadline)
+        if lost:
+            raise LostRowsError(_gone(session, entry, lost))
+        driver = session.record(driver, done(entry), deadline)
+        finished.append(entry)
+    return finished
+
+
+def abort_undecided(session: Session, force: bool, deadline: float) -> int:
+    """Aborts every open transaction of the prefix that no intent names; says how many. A running query is fenced.
+
+    While an intent stands it is refused, unless forced: then what is left of the decided batch is committed, and rows
+    of it that are gone are given up: the ledger says done, and a replay skips them.
+    """
+    listing = list_open(session, deadline)
+    driver = session.take_fence(deadline)
+    entries = session.ledger.read(deadline).entries
+    standing = [entry for entry in entries.values() if entry.stage is Stage.INTENT]
+    if standing and not force:
+        raise ExactlyOnceError(
+            f"Under the prefix {session.settings.prefix} {_named(standing)} is decided and not carried out: commit it. "
+            "--force commits what is left of it and gives up the rows that are gone."
+        )
+    for entry in standing:
+        finish(session, entry, deadline)
+        driver = session.record(driver, done(entry), deadline)
+    return sweep(session, listing, driver, entries, deadline)
+
+
+def _named(entries: list[Entry]) -> str:
+    return " and ".join(f"batch {entry.number} of {entry.query}" for entry in entries)
+
+
+def _gone(session: Session, entry: Entry, lost: frozenset[int]) -> str:
+    tasks = ", ".join(map(str, sorted(lost)))
+    return (
+        f"Rows of {_named([entry])} (prefix {session.settings.prefix}, tasks {tasks}) are gone from Kafka; the others' "
+        "are committed. Start the query with its checkpoint, or rerun the job with its txnVersion: it writes the "
+        "missing rows again. `transactions abort --force` gives them up."
+    )

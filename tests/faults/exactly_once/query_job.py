@@ -1,0 +1,41 @@
+"""A streaming query in a process of its own: ``python query_job.py SERVERS TOPIC CHECKPOINT STOP``.
+
+Micro-batch N holds the numbers from N * ROWS on, in as many tasks as the topic has partitions, each to its own
+partition. Ends after a micro-batch when there is a file STOP.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROWS = 40
+TASKS = 4
+
+
+def main(servers: str, topic: str, checkpoint: str, stop: str) -> None:
+    builder = SparkSession.builder.master("local[2,2]").appName("chaos")
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.streaming.pollingDelay": "5ms"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
+    rows = source.load().selectExpr("cast(value as string) value", "spark_partition_id() partition")
+    writer = rows.writeStream.format("pykafka").option("checkpointLocation", checkpoint)
+    options = {
+        "kafka.bootstrap.servers": servers,
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": topic,
+    }
+    query = writer.options(**options).start()
+    while not (query.awaitTermination(0.2) or (Path(stop).exists() and query.lastProgress is not None)):
+        pass
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

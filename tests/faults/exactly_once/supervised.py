@@ -1,0 +1,123 @@
+"""A query that is started again whenever it has ended before its time, as a cluster manager would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.faults.exactly_once import query_job
+from tests.faults.exactly_once.fault import Fault
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Supervised:
+    """``starts`` counts how often it was started."""
+
+    servers: str
+    topic: str
+    folder: Path
+    fault: Fault
+    starts: int = 0
+    job: subprocess.Popen | None = None
+    _log: list = field(default_factory=list)
+
+    def ensure_running(self) -> bool:
+        """Start it (again) unless it runs; False when it is done."""
+        if self.job is not None and self.job.poll() == 0:
+            return False
+        if self.job is None or self.job.poll() is not None:
+            self._start()
+        return True
+
+    def run_until(self, condition, timeout_s: float) -> None:
+        """Keep it running until ``condition()``, or until it is done."""
+        deadline = time.monotonic() + timeout_s
+        while not condition() and self.ensure_running():
+            assert time.monotonic() < deadline, f"{self.starts} starts, and not there yet:\n{self.log_tail()}"
+            time.sleep(0.1)
+
+    def finish(self, timeout_s: float) -> None:
+        """Let it commit a micro-batch more and end."""
+        self._stop.touch()
+        self.run_until(lambda: False, timeout_s)
+
+    def kill_driver(self) -> None:
+        """SIGKILL to the JVM and to the script; the Python workers may live on for a while."""
+        assert self.job is not None
+        for pid, args in descendants(self.job.pid):
+            if "org.apache.spark" in args:
+                _kill(pid)
+        self.job.kill()
+        self.job.wait()
+
+    def kill_worker(self, random: Random) -> bool:
+        """SIGKILL to one of the Python processes of Spark: a task, planning, commit or abort."""
+        if self.job is None:
+            return False
+        processes = [(pid, args) for pid, args in descendants(self.job.pid) if "pyspark.daemon" in args]
+        daemons = {pid for pid, _ in processes if any(parent == pid for parent in _parents(processes))}
+        workers = [pid for pid, _ in processes if pid not in daemons]
+        if not workers:
+            return False
+        _kill(random.choice(workers))
+        return True
+
+    @property
+    def _stop(self) -> Path:
+        return self.folder / "stop"
+
+    def end(self) -> None:
+        if self.job is not None and self.job.poll() is None:
+            self.kill_driver()
+        for file in self._log:
+            file.close()
+
+    def log_tail(self) -> str:
+        return "".join((self.folder / f"job-{self.starts}.log").read_text(errors="replace").splitlines(True)[-60:])
+
+    def _start(self) -> None:
+        self.starts += 1
+        log = (self.folder / f"job-{self.starts}.log").open("wb")
+        self._log.append(log)
+        command = [sys.executable, query_job.__file__, self.servers, self.topic]
+        command += [str(self.folder / "checkpoint"), str(self._stop)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.job = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+def descendants(pid: int) -> list[tuple[int, str]]:
+    """Process ids and command lines of everything below ``pid``."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in table.splitlines()]
+    found: list[tuple[int, str]] = []
+    below = {pid}
+    while True:
+        fresh = [(int(each[0]), each[2]) for each in rows if int(each[1]) in below and int(each[0]) not in below]
+        if not fresh:
+            return found
+        found += fresh
+        below.update(each for each, _ in fresh)
+
+
+def _parents(processes: list[tuple[int, str]]) -> set[int]:
+    parents = set()
+    for pid, _ in processes:
+        try:
+            parents.add(int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]))
+        except OSError:
+            continue
+    return parents
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
