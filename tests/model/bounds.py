@@ -43,27 +43,42 @@ SMALL: dict[str, Scenario] = {
 LARGE: dict[str, Scenario] = {
     "two runs, aborts": Scenario(),
     "two runs, two batches, aborts, a timeout": Scenario(batches=2, timeouts=1),
-    "two runs, aborts, everything once": Scenario(timeouts=1, lost_answers=1, retries=1),
-    "three runs, aborts": Scenario(runs=(STREAM,) * 3),
-    "three runs, two batches, everything once": Scenario(
-        runs=(STREAM,) * 3, batches=2, aborts=False, timeouts=1, lost_answers=1
+    "two runs, aborts, a timeout, a lost answer": Scenario(timeouts=1, lost_answers=1),
+    "two runs, aborts, a zombie attempt": Scenario(retries=1),
+    "two runs, two zombie attempts, a timeout": Scenario(retries=2, timeouts=1, aborts=False),
+    "three runs": Scenario(runs=(STREAM,) * 3, aborts=False),
+    "one task, two runs, two batches, everything": Scenario(
+        runs=(ONE_TASK,) * 2, batches=2, timeouts=1, retries=1, lost_answers=1
     ),
-    "two runs, a zombie attempt": Scenario(retries=1, aborts=False),
-    "three runs, two zombie attempts": Scenario(runs=(STREAM,) * 3, retries=2, aborts=False),
-    "cuts that change, a zombie attempt": Scenario(runs=(STREAM, SWAPPED, STREAM), retries=1, timeouts=1, aborts=False),
+    "one task, three runs, aborts": Scenario(runs=(ONE_TASK,) * 3),
+    "one task, three runs, two batches": Scenario(
+        runs=(ONE_TASK,) * 3, batches=2, timeouts=1, lost_answers=1, aborts=False
+    ),
+    "one task, three runs, two zombie attempts": Scenario(runs=(ONE_TASK,) * 3, retries=2, aborts=False),
+    "cuts that change, zombies": Scenario(runs=(STREAM, SWAPPED), retries=1, timeouts=1, aborts=False),
+    "cuts that change twice": Scenario(
+        runs=(STREAM, SWAPPED, STREAM), orderly=True, crashes=2, retries=2, timeouts=1, aborts=False
+    ),
     "task counts that change, aborts": Scenario(runs=(STREAM, ONE_TASK), timeouts=1, retries=1),
-    "empty tasks that change, aborts": Scenario(runs=(ONE_EMPTY, STREAM), timeouts=1),
-    "two queries in turn": Scenario(runs=(STREAM, OTHER, STREAM), retries=1, timeouts=1, aborts=False),
-    "two queries, aborts": Scenario(runs=(STREAM, OTHER), batches=2, timeouts=1),
-    "an older checkpoint, zombies": Scenario(
-        runs=(STREAM, STREAM, LONGER), batches=2, restores=1, timeouts=1, aborts=False
+    "empty tasks that change, aborts": Scenario(runs=(ONE_EMPTY, STREAM), timeouts=1, retries=1),
+    "two queries in turn": Scenario(runs=(STREAM, OTHER, STREAM), aborts=False),
+    "one task, two queries in turn": Scenario(
+        runs=(ONE_TASK, Plan(query=1, cut="one task"), ONE_TASK), timeouts=1, retries=1, aborts=False
     ),
+    "two queries, aborts": Scenario(runs=(STREAM, OTHER), timeouts=1),
+    "an older checkpoint, zombies": Scenario(runs=(ONE_TASK, ONE_TASK, LONGER), batches=2, restores=1, aborts=False),
     "the ledger lost, zombies": Scenario(batches=2, ledger_losses=1, retries=1, timeouts=1, aborts=False),
-    "versions, aborts": Scenario(kind="versions", retries=1, timeouts=1),
-    "versions out of order, twins": Scenario(
-        runs=(Plan(version=1), Plan(version=0), Plan(version=1)), batches=2, kind="versions", retries=1, aborts=False
+    "versions, aborts, a timeout": Scenario(kind="versions", timeouts=1),
+    "versions out of order, three runs": Scenario(
+        runs=(Plan(version=1, cut="one task"), Plan(version=0), Plan(version=1, cut="one task")),
+        batches=2,
+        kind="versions",
+        aborts=False,
     ),
-    "a batch job, two recoveries, aborts": Scenario(
-        runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1
+    "a batch job, recovered while it lives, aborts": Scenario(
+        kind="once", ids="attempt", retries=1, lost_answers=1, timeouts=1
+    ),
+    "a batch job, two recoveries": Scenario(
+        runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1, aborts=False
     ),
 }
