@@ -56,7 +56,7 @@ format: $(READY) ## let ruff put the code in form
 bench: $(READY) ## rows per second, next to Spark's own sink
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-model: $(READY) ## every history of the exactly-once protocol at large bounds (12 minutes)
+model: $(READY) ## every history of the exactly-once protocol at large bounds (13 minutes)
 	@$(BIN)/python -m tests.model $(ARGS)
 
 lock: ## compile requirements/*.txt anew
