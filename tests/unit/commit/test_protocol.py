@@ -4,6 +4,7 @@ import pytest
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.commit.values import Action, Guise, Trust
+from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.unit.commit.runs import LEDGER, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"], []]
@@ -314,3 +315,18 @@ def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(b
     job.task(plan, 0, 1, ROWS[1])
     job.commit(reports)
     assert committed(broker) == EACH_ONCE
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ["app-driver", "app-0"])
+def test_a_producer_id_whose_epochs_run_out_is_followed_by_another(broker, query, name, left):
+    query.run(0, ROWS)
+    broker._call(lambda server: age(server.state.transactions.transactions[name], LAST_EPOCH - left))
+    query.run(1, MORE)
+    query.run(2, [[b"g"], [b"h"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"g": 1, b"h": 1}
+
+
+def age(transaction, epoch):
+    """As if the id had been used for weeks."""
+    transaction.become(ProducerIdentity(transaction.producer_id, epoch))
