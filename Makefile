@@ -10,7 +10,7 @@ SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help setup demo test test-fast test-all test-spark check format bench model lock build clean
+.PHONY: help setup demo test test-fast test-all test-spark check format bench model chaos lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench: $(READY) ## rows per second, next to Spark's own sink
 
 model: $(READY) ## every history of the exactly-once protocol at large bounds (13 minutes)
 	@$(BIN)/python -m tests.model $(ARGS)
+
+chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 minutes)
+	@$(BIN)/python -m pytest tests/faults/exactly_once/test_query.py -k hundred $(ARGS)
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt
