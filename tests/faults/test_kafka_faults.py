@@ -66,7 +66,6 @@ def test_what_is_in_the_log(
     monkeypatch.setattr(producer, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
     with nothing_leaks(files=False):
         run(site, fault, setting, promise)
-    three_nodes.await_in_sync(site.topic)
 
 
 def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> None:
@@ -81,6 +80,7 @@ def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> No
         kafka_producer.flush(FLUSH_MS)
         assert kafka_producer.buffer_available_bytes == kafka_producer.config.buffer_memory
         failed = workload.failed()
+    site.kafka.await_in_sync(site.topic)  # before that a leader may not say how far consumers can read
     if promise.lost is Lost.NOTHING and setting.acks != "all":
         await_that(lambda: count(read(site)) >= workload.written - len(gone))  # consumers wait for all replicas
     log = read(site)
