@@ -14,6 +14,8 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.metrics import BufferCounters
 
+_LONGEST_WAIT_MS = 60_000.0  # Kafka's longest max.block.ms is more than a lock's timeout can hold
+
 
 class _Waiter:
     __slots__ = ("granted", "size", "wakeup")
@@ -83,7 +85,7 @@ class BufferPool:
                 remaining = deadline - self._clock.now()
                 if remaining <= 0:
                     break
-                waiter.wakeup.wait(remaining / 1000.0)
+                waiter.wakeup.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
             self.counters.waited_s += (self._clock.now() - started) / 1000.0
             if waiter.granted:
                 return

@@ -27,6 +27,8 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 # Errors of a connection or a request that waiting does not mend.
 _FATAL_ERRORS = (WrongProtocolError, UnsupportedVersionError)
 
+_LONGEST_WAIT_MS = 60_000.0  # Kafka's longest max.block.ms is more than a lock's timeout can hold
+
 
 @dataclass(frozen=True, slots=True)
 class _TopicVerdict:
@@ -124,7 +126,7 @@ class Metadata:
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
         with self._changed:
-            self._changed.wait_for(lambda: self._round != seen, timeout_ms / 1000.0)
+            self._changed.wait_for(lambda: self._round != seen, min(timeout_ms, _LONGEST_WAIT_MS) / 1000.0)
             return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:

@@ -107,3 +107,11 @@ def test_a_shared_slice_is_free_with_its_last_batch(pool):
     pool.release(second)
     pool.release(second)
     assert pool.available == 1000
+
+
+def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for(pool):
+    """A lock's timeout cannot hold it: OverflowError instead of waiting."""
+    pool.reserve(1000, 0, ignore)
+    threading.Timer(0.05, lambda: pool.adjust(1000, 0)).start()
+    pool.reserve(600, 2.0**63, ignore)
+    assert pool.available == 400

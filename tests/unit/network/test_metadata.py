@@ -436,3 +436,11 @@ def test_many_waiters_of_many_topics_are_all_served():
         now += 1000
         time.sleep(0.02)
     assert {type(waiter.ended()) for waiter in waiters} == {ClusterSnapshot}
+
+
+def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for():
+    """A lock's timeout cannot hold it: OverflowError instead of waiting."""
+    each = metadata()
+    threading.Timer(0.05, lambda: each.fail_waiters(ProducerClosedError("closed"))).start()
+    with pytest.raises(ProducerClosedError):
+        each.wait_for_topic("t", None, 2.0**63, SystemClock(), lambda: None)
