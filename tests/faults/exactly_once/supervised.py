@@ -72,6 +72,12 @@ class Supervised:
         return True
 
     @property
+    def commits(self) -> int:
+        """Micro-batches that Spark has committed, as far as it keeps them: it forgets the oldest, never the last."""
+        folder = self.folder / "checkpoint" / "commits"
+        return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1)
+
+    @property
     def _stop(self) -> Path:
         return self.folder / "stop"
 

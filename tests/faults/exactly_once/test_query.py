@@ -55,6 +55,7 @@ def check(query):
     assert all(partition == sorted(partition) for partition in rows.values()), "rows are out of order"
 
 
+@pytest.mark.timeout(900)
 def test_a_query_survives_being_killed_wherever_it_hurts(query):
     for point in ("task in mid-write", "before the intent", "intent committed", "between EndTxns", "committed"):
         query.fault.arm(point)
@@ -67,12 +68,16 @@ def test_a_query_survives_being_killed_wherever_it_hurts(query):
 
 
 def soak(query, kills, driver_share, random):
-    """``kills`` processes of the query, one every few seconds, ``driver_share`` of them the driver."""
+    """``kills`` processes of the query, ``driver_share`` of them the driver: each a few seconds after the query has
+    committed again, since a query that is still starting has nothing to lose.
+    """
     drivers = round(kills * driver_share)
     plan = [True] * drivers + [False] * (kills - drivers)
     random.shuffle(plan)
     for driver in plan:
-        pause = time.monotonic() + random.uniform(1, 6)
+        before = query.commits
+        query.run_until(lambda before=before: query.commits > before, timeout_s=300)
+        pause = time.monotonic() + random.uniform(0, 3)
         query.run_until(lambda until=pause: time.monotonic() > until, timeout_s=60)
         if driver:
             query.kill_driver()
@@ -82,9 +87,9 @@ def soak(query, kills, driver_share, random):
     check(query)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_short_soak(query):
-    soak(query, kills=6, driver_share=0.17, random=Random(1))
+    soak(query, kills=5, driver_share=0.2, random=Random(1))
 
 
 @pytest.mark.slow
