@@ -98,6 +98,7 @@ class TopicStages:
         self._open = CLOSED_STAGE
         self._waiting: deque[Stage] = deque()
         self._encoding = False
+        self._aborted_by: KafkaError | None = None
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
         """The hot path of ``send``: one lock, two appends and the future."""
@@ -178,6 +179,7 @@ class TopicStages:
 
     def abort(self, error: KafkaError) -> None:
         with self._lock:
+            self._aborted_by = error
             self._hand_over(self._open)
             stages = tuple(self._waiting)
             self._waiting.clear()
@@ -205,10 +207,15 @@ class TopicStages:
         reserved = min(max(2 * size, min(_RESERVED_AT_ONCE, memory // 4)), memory)
         parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
         with self._lock:
-            if self._open is CLOSED_STAGE:
-                self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
-            self._open.snapshot = snapshot
-            self._open.grant(reserved, size, self._limit)
+            aborted_by = self._aborted_by
+            if aborted_by is None:
+                if self._open is CLOSED_STAGE:
+                    self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
+                self._open.snapshot = snapshot
+                self._open.grant(reserved, size, self._limit)
+        if aborted_by is not None:
+            parts.pool.adjust(reserved, 0)
+            raise aborted_by
 
     def _hand_over(self, stage: Stage) -> None:
         """Under the lock; another thread may have been first."""

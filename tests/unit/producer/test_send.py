@@ -210,3 +210,25 @@ def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
     with pytest.raises(InvalidRecordError) as caught:
         ProducerRecord(**{"topic": "t", **fields})
     assert text in str(caught.value)
+
+
+def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engine, monkeypatch):
+    """Nobody was left to close the stage it opened: its future never settled, and the memory was gone."""
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+
+    def reserve_and_be_aborted(*arguments):
+        reserve(*arguments)
+        engine.parts.sender.abort(ProducerClosedError("closed"))
+
+    monkeypatch.setattr(pool, "reserve", reserve_and_be_aborted)
+    with pytest.raises(ProducerClosedError, match="closed"):
+        send(engine)
+    assert engine.memory_is_free()
+
+
+def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
+    future = send(engine)
+    engine.parts.sender.abort(ProducerClosedError("closed"))
+    assert isinstance(future.exception(0), ProducerClosedError)
+    assert engine.memory_is_free()
