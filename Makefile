@@ -53,8 +53,12 @@ format: $(READY) ## let ruff put the code in form
 	@$(BIN)/ruff format $(SOURCES)
 	@$(BIN)/ruff check --fix $(SOURCES)
 
-bench: $(READY) ## rows per second, next to Spark's own sink
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="default lz4", ARGS=--help)
+	@.cache/bench/bin/python -m benchmarks $(ARGS)
+
+.cache/bench/.ready: requirements/bench.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
 
 model: $(READY) ## every history of the exactly-once protocol at large bounds (13 minutes)
 	@$(BIN)/python -m tests.model $(ARGS)
@@ -67,6 +71,7 @@ lock: ## compile requirements/*.txt anew
 	@$(LOCK) --all-extras requirements/spark-4.2.in --output-file requirements/dev.txt
 	@$(LOCK) --all-extras requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
 	@$(LOCK) --all-extras requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
 
 build: $(READY) ## wheel and sdist in dist/
 	@uv build --quiet

@@ -1,0 +1,48 @@
+"""The rows: columns that SQL expressions make out of ``range``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# 10 to 15 bytes, a million different ones.
+_KEY = "concat('customer-', pmod(xxhash64(id), 1000000)) AS key"
+
+TOPIC_NUMBER = "topic_number"
+"""Column that ``spark_sides`` makes a topic column of."""
+
+
+def _value(length: int) -> str:
+    """A JSON object of ``length`` bytes: names that repeat, digits that do not."""
+    fields = """'{"id":', id, ',"state":"', elt(1 + pmod(xxhash64(id, 1), 4), 'new', 'paid', 'sent', 'returned'),
+        '","price":', pmod(xxhash64(id, 2), 100000) / 100, ',"token":"', hex(xxhash64(id, 3)), '"'"""
+    if length > 100:  # more than enough of them: rpad cuts
+        fields += (
+            f""", ',"tokens":"', array_join(transform(sequence(1, {length // 16}), i -> hex(xxhash64(id, i))), ',')"""
+        )
+    return f"concat(rpad(concat({fields}), {length - 1}, ' '), '}}') AS value"
+
+
+FRAMES: Mapping[str, Sequence[str]] = {
+    "keyed": (_KEY, _value(100)),
+    "unkeyed": (_value(100),),
+    "keyed-1k": (_KEY, _value(1_000)),
+    "keyed-10k": (_KEY, _value(10_000)),
+    "headers-and-topics": (
+        _KEY,
+        _value(100),
+        "array(named_struct('key', 'source', 'value', cast('shop' AS binary)),"
+        " named_struct('key', 'trace', 'value', cast(hex(xxhash64(id, 9)) AS binary))) AS headers",
+        f"pmod(xxhash64(id, 8), 20) AS {TOPIC_NUMBER}",
+    ),
+    # So little work that it need not be cached.
+    "cheap": ("cast(id AS string) AS key", "rpad(cast(id AS string), 100, 'abcdefghij') AS value"),
+}
+
+
+def frame(spark: SparkSession, name: str, rows: int, tasks: int) -> DataFrame:
+    """``rows`` rows in ``tasks`` partitions."""
+    return spark.range(0, rows, 1, tasks).selectExpr(*FRAMES[name])

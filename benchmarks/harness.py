@@ -1,0 +1,78 @@
+"""The broker and the Spark session that the parts share, each started when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.processes import Processes
+from benchmarks.topics import BROKER_PROPERTIES
+from spark_kafka_sink.testing.java import java_environment
+from spark_kafka_sink.testing.local_kafka import LocalKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[1]
+CORES = 2
+
+SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(CORES),
+    "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.log.level": "ERROR",
+}
+
+
+class Harness:
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    @cached_property
+    def kafka(self) -> LocalKafka:
+        return self._stack.enter_context(LocalKafka(properties=BROKER_PROPERTIES))
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """``local[2]`` with Spark's JVM sink, the do-nothing one and this repository's on its paths."""
+        from pyspark.sql import SparkSession
+
+        from benchmarks.nothing import NothingDataSource
+        from benchmarks.spark_jars import sink_jars
+
+        os.environ.update(java_environment())
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
+        for name, value in {**SETTINGS, "spark.jars": ",".join(map(str, sink_jars()))}.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        self._stack.callback(spark.stop)
+        spark.dataSource.register(NothingDataSource)
+        return spark
+
+    @cached_property
+    def processes(self) -> Processes:
+        return Processes(self.spark)
+
+    def settle(self, fresh_workers: bool = False) -> None:
+        """What earlier runs left to be written or collected is not the next one's."""
+        if fresh_workers:
+            self.processes.end_workers()
+        os.sync()
+        jvm: Any = self.spark.sparkContext._jvm
+        jvm.System.gc()

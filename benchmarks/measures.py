@@ -1,0 +1,89 @@
+"""What is measured, and what is made of it: medians over the rounds, and ratios of runs of the same round."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from benchmarks.model import Part, Result, Run, Target
+
+
+class Measure(NamedTuple):
+    heading: str
+    shown: str
+    """Format of a figure."""
+
+
+MEASURES: Mapping[str, Measure] = {
+    "rows_per_s": Measure("rows/s", "{:,.0f}"),
+    "seconds": Measure("s", "{:.2f}"),
+    "cpu_us": Measure("CPU µs/row, all", "{:.2f}"),
+    "spark_us": Measure("Spark JVM", "{:.2f}"),
+    "workers_us": Measure("Python workers", "{:.2f}"),
+    "broker_us": Measure("broker", "{:.2f}"),
+    "client_us": Measure("client CPU µs/row", "{:.2f}"),
+    "peak_rss_mib": Measure("peak MiB of a worker", "{:.0f}"),
+    "add_batch_ms": Measure("addBatch ms, median", "{:.0f}"),
+    "add_batch_p90_ms": Measure("90 %", "{:.0f}"),
+    "first_batch_ms": Measure("first batch ms", "{:.0f}"),
+    "p50_ms": Measure("ms, median", "{:.2f}"),
+    "p99_ms": Measure("ms, 99 %", "{:.2f}"),
+    "import_s": Measure("import s", "{:.2f}"),
+    "import_cpu_s": Measure("CPU s", "{:.2f}"),
+}
+
+
+def median(runs: Iterable[Run], side: str, measure: str) -> float | None:
+    """None when no run of the side has the measure."""
+    figures = [run.measures[measure] for run in runs if run.side == side and measure in run.measures]
+    return statistics.median(figures) if figures else None
+
+
+def paired(runs: Sequence[Run], target: Target) -> list[tuple[float, float]]:
+    """The target's side and what it is compared with, round by round: what else the machine did fell on both."""
+    by_round: dict[int, dict[str, float]] = {}
+    for run in runs:
+        if target.measure in run.measures:
+            by_round.setdefault(run.round, {})[run.side] = run.measures[target.measure]
+    against = target.against or target.side
+    return [(each[target.side], each[against]) for each in by_round.values() if {target.side, against} <= each.keys()]
+
+
+class Verdict(NamedTuple):
+    """``figure`` is what compares with ``target.bound``; ``low`` and ``high`` over the rounds."""
+
+    target: Target
+    figure: float
+    low: float
+    high: float
+    reached: bool
+
+
+def verdict(runs: Sequence[Run], target: Target) -> Verdict | None:
+    """None when there is nothing to judge by."""
+    pairs = paired(runs, target)
+    if not pairs:
+        return None
+    if target.relation == "at most":
+        figures = [ours for ours, _ in pairs]
+    elif target.relation == "at most +":
+        figures = [ours - theirs for ours, theirs in pairs]
+    else:
+        figures = [ours / theirs for ours, theirs in pairs]
+    figure = statistics.median(figures)
+    reached = figure >= target.bound if target.relation == "at least ×" else figure <= target.bound
+    return Verdict(target, figure, min(figures), max(figures), reached)
+
+
+def geometric_mean(parts: Iterable[Part], results: Mapping[str, Result]) -> float | None:
+    """Of the first figure of each part; None unless all have been run."""
+    ratios = []
+    for part in parts:
+        result = results.get(part.name)
+        judged = verdict(result.runs, part.targets[0]) if result is not None else None
+        if judged is None:
+            return None
+        ratios.append(judged.figure)
+    return math.exp(statistics.fmean(map(math.log, ratios)))

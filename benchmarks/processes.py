@@ -1,0 +1,115 @@
+"""CPU seconds and memory of the three kinds of process: Spark's JVM, its Python workers, the broker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+END_DEADLINE_S = 10.0
+
+
+@dataclass(slots=True)
+class Usage:
+    """Filled when the block of ``measured`` ends: CPU seconds by process, MiB of the largest Python worker."""
+
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    peak_rss_mib: float | None = None
+
+
+class Processes:
+    """Finds the processes of one Spark session and of the brokers this process has started."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway: Any = spark.sparkContext._gateway
+        self._jvm = psutil.Process(gateway.proc.pid)
+
+    def workers(self) -> list[psutil.Process]:
+        """Spark's Python workers, at work or waiting for it: the children of its ``pyspark.daemon``s."""
+        return [child for daemon in self._jvm.children() for child in _children(daemon)]
+
+    def end_workers(self) -> None:
+        """The next task finds a new worker."""
+        workers = self.workers()
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.terminate()
+        psutil.wait_procs(workers, timeout=END_DEADLINE_S)
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[Usage]:
+        usage = Usage()
+        _reset_peaks(self.workers())
+        before = self._cpu_s()
+        yield usage
+        after = self._cpu_s()
+        usage.cpu_s = {name: after[name] - before[name] for name in after}
+        usage.peak_rss_mib = max(filter(None, (peak_rss_mib(worker.pid) for worker in self.workers())), default=None)
+
+    def _cpu_s(self) -> dict[str, float]:
+        daemons = self._jvm.children()
+        return {
+            "spark": _total([self._jvm], _own_s),
+            # Those that have ended count with whoever they were a child of.
+            "workers": _total([self._jvm], _ended_s)
+            + _total([*daemons, *self.workers()], lambda process: _own_s(process) + _ended_s(process)),
+            "broker": _total(_brokers(), _own_s),
+        }
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return list(process.children())
+    return []
+
+
+def _brokers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if "kafka.Kafka" in _command(child)]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        command: list[str] = process.cmdline()
+        return [] if "process_guard.py" in " ".join(command) else command
+    return []
+
+
+def _total(processes: Iterable[psutil.Process], seconds: Callable[[psutil.Process], float]) -> float:
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += seconds(process)
+    return total
+
+
+def _own_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _ended_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.children_user + times.children_system)
+
+
+def _reset_peaks(processes: Iterable[psutil.Process]) -> None:
+    # Linux keeps the peak itself, exactly and for nothing; writing 5 sets it back (proc(5)).
+    for process in processes:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+
+def peak_rss_mib(process_id: int) -> float | None:
+    """None where the system does not say (anywhere but on Linux), or the process has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return None

@@ -1,0 +1,56 @@
+"""New topics for every run, their rows counted by offsets, and gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.testing.local_kafka import LocalKafka
+
+TIMEOUT_S = 30.0
+
+# Else the log of a deleted topic stays on the disk for a minute.
+BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0"}
+
+_numbers = itertools.count(1)
+
+
+class MissingRowsError(Exception):
+    """The topics do not hold exactly the rows that were written."""
+
+
+@contextlib.contextmanager
+def new_topics(kafka: LocalKafka, count: int, partitions: int) -> Iterator[list[str]]:
+    """``prefix-0`` to ``prefix-<count - 1>``, deleted when the block ends."""
+    prefix = f"bench-{next(_numbers)}"
+    names = [f"{prefix}-{number}" for number in range(count)]
+    for name in names:
+        kafka.create_topic(name, partitions)
+    try:
+        yield names
+    finally:
+        for name in names:
+            kafka.delete_topic(name)
+
+
+def count_rows(bootstrap_servers: str, topics: Sequence[str]) -> int:
+    """End offsets of all partitions: of topics that are as old as the run, written without transactions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "benchmarks"})
+    try:
+        known = consumer.list_topics(timeout=TIMEOUT_S).topics
+        places = [TopicPartition(topic, partition) for topic in topics for partition in known[topic].partitions]
+        return sum(consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)[1] for place in places)
+    finally:
+        consumer.close()
+
+
+def check_rows(bootstrap_servers: str, topics: Sequence[str], written: int, more: int = 0) -> None:
+    """Exactly ``written`` rows, or up to ``more`` more."""
+    counted = count_rows(bootstrap_servers, topics)
+    if not written <= counted <= written + more:
+        raise MissingRowsError(f"{written} rows were written, {counted} are in {', '.join(topics)}")
