@@ -106,16 +106,17 @@ class BufferPool:
             self._available += reserved - kept
             self._grant()
 
-    def release(self, memory: Memory) -> None:
-        """Give back what a batch kept. Shared slices become free with their last batch."""
+    def release(self, *memories: Memory) -> None:
+        """Give back what batches kept. Shared slices become free with their last batch."""
         with self._lock:
-            self._available += memory.own
-            memory.own = 0
-            for hold in memory.holds:
-                hold.users -= 1
-                if not hold.users:
-                    self._available += hold.size
-            memory.holds.clear()
+            for memory in memories:
+                self._available += memory.own
+                memory.own = 0
+                for hold in memory.holds:
+                    hold.users -= 1
+                    if not hold.users:
+                        self._available += hold.size
+                memory.holds.clear()
             self._grant()
 
     def close(self, error: Exception) -> None:

@@ -58,7 +58,8 @@ class SendReceipt:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._outstanding = 0
         self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
         self.error: Exception | None = None
@@ -72,7 +73,7 @@ class SendReceipt:
         return [self] * len(starts)
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
-        with self._changed:
+        with self._lock:
             self._outstanding -= outcome.rows
             if outcome.error is not None:
                 self.error = self.error or outcome.error

@@ -130,15 +130,17 @@ class Answers:
         return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in again)))
 
     def flush_finished(self) -> None:
-        """Tell the accumulator of all completed batches at once."""
+        """Free the memory of all completed batches and tell the accumulator of them, at once."""
         if self._finished:
+            self._accumulator.pool.release(*[completion.memory for completion in self._finished])
             self._accumulator.finish(self._finished)
             self._finished = []
 
     def _judge(self, batches: Sequence[StampedBatch], response: Response) -> None:
         body: Any = response.body
         answers = {(topic.name, each.index): each for topic in body.responses for each in topic.partition_responses}
-        if len(answers) != len(batches) or any(batch.partition not in answers for batch in batches):
+        pairs: list[tuple[StampedBatch, Any]] = [(batch, answers.get(batch.completion.partition)) for batch in batches]
+        if len(answers) != len(batches) or any(answer is None for _, answer in pairs):
             asked = ", ".join(str(batch.partition) for batch in batches)
             error = NetworkError(
                 f"node {response.node_id} answered for other partitions than it was asked for: {asked}"
@@ -146,8 +148,7 @@ class Answers:
             for batch in batches:
                 self._failed_request(batch, error, response.completed_at)
             return
-        for batch in batches:
-            answer = answers[batch.partition]
+        for batch, answer in pairs:
             if answer.error_code is ErrorCode.none:
                 appended = answer.log_append_time
                 time = NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000)
@@ -234,7 +235,6 @@ class Answers:
         if error is not None:
             self._metrics.topic(completion.partition.topic).errors += sum(share.rows for share in completion.shares)
         completion.complete(offset, log_append_time, error)
-        self._accumulator.pool.release(completion.memory)
         self._finished.append(completion)
 
 

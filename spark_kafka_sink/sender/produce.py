@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from spark_kafka_sink.accumulator.batch import Buffer, StampedBatch
 from spark_kafka_sink.network.codec import request_header
@@ -32,15 +33,15 @@ class ProduceSettings:
 
 def compact(length: int) -> bytes:
     """The length prefix of flexible versions: an unsigned varint of length + 1."""
-    prefix = bytearray()
     value = length + 1
-    while value > 0x7F:
-        prefix.append(value & 0x7F | 0x80)
-        value >>= 7
-    prefix.append(value)
-    return bytes(prefix)
+    if value < 1 << 7:
+        return bytes((value,))
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + compact((value >> 14) - 1)
 
 
+@cache
 def compact_string(text: str) -> bytes:
     encoded = text.encode()
     return compact(len(encoded)) + encoded
@@ -61,9 +62,10 @@ def produce_frame(
     for topic, group in by_topic.items():
         small += compact_string(topic) + compact(len(group))
         for batch in group:
-            small += _INDEX.pack(batch.partition.partition) + compact(batch.sealed.size) + batch.header
+            sealed = batch.sealed
+            small += _INDEX.pack(sealed.completion.partition.partition) + compact(sealed.size) + batch.header
             body.append(bytes(small))
-            body.extend(batch.sealed.payload)
+            body.extend(sealed.payload)
             small = bytearray(_NO_TAGS)
         small += _NO_TAGS
     body.append(bytes(small + _NO_TAGS))

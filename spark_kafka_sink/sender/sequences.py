@@ -190,15 +190,9 @@ class Sequences:
         return self._stamped_at(sealed, state.identity, sequence)
 
     def _stamped_at(self, sealed: SealedBatch, identity: ProducerIdentity, sequence: int) -> StampedBatch:
-        header = BatchHeader(
-            attributes=sealed.codec | self._attributes,
-            record_count=sealed.count,
-            base_timestamp=sealed.base_timestamp,
-            max_timestamp=sealed.max_timestamp,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=sequence,
-        )
+        attributes = sealed.codec | self._attributes
+        times = sealed.base_timestamp, sealed.max_timestamp
+        header = BatchHeader(attributes, sealed.count, *times, *identity, sequence)
         return StampedBatch(sealed, identity, sequence, stamp_header(header, sealed.payload))
 
     def _restamped(self, batch: StampedBatch, state: PartitionSequence) -> StampedBatch:
