@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from benchmarks.processes import Usage
     from spark_kafka_sink.testing.local_kafka import LocalKafka
 
-WARM_UP_ROWS = 400_000
+WARM_UP_ROWS = 1_000_000
+"""Spark's sink and the broker need about as many until their JVMs have compiled what they run."""
 
 
-def run_batches(part: Part, rows: int, rounds: int, harness: Harness) -> Iterator[Run]:
+def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """Every side once to warm up, with fewer rows and not reported, then ``rounds`` times in turn."""
     with contextlib.ExitStack() as stack:
         slow = part.broker_bytes_per_s
         kafka = harness.kafka if slow is None else stack.enter_context(slow_kafka(slow))
-        warm_up = 0 if part.fresh_workers else min(rows, WARM_UP_ROWS)
-        counts = {rows_of(side, each) for side in part.sides for each in (warm_up, rows)}
+        warm_up = 0 if part.fresh_workers else min(part.rows, WARM_UP_ROWS)
+        counts = {rows_of(side, each) for side in part.sides for each in (warm_up, part.rows)}
         frames = stack.enter_context(_frames(part, counts, harness))
         bench = _BatchBench(part, harness, kafka, frames)
         if warm_up:
             for side in part.sides:
                 bench.write(side, rows_of(side, warm_up))
         for number, side in rounds_of(part, rounds):
-            count = rows_of(side, rows)
+            count = rows_of(side, part.rows)
             yield Run(side.name, number, count, bench.write(side, count))
 
 

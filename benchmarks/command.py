@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,7 +48,7 @@ class Places(NamedTuple):
 PUBLISHED = Places(_ROOT / "benchmarks/results.json", _ROOT / "docs/performance.md", _ROOT / "docs/img")
 OWN = Places(*(_ROOT / "build/benchmarks" / name for name in ("results.json", "results.md", "")))
 
-Runner = Callable[[Part, int, int, "Harness"], Iterator[Run]]
+Runner = Callable[[Part, int, "Harness"], Iterator[Run]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,17 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places = PUBLISHED if asked.publish else OWN
     asked_for = [asked.parts] if isinstance(asked.parts, str) else asked.parts
     wanted = dict.fromkeys(name for each in asked_for for name in GROUPS.get(each, (each,)))
-    failed = _run([BY_NAME[name] for name in wanted], asked.rows, asked.rounds, places)
+    parts = [BY_NAME[name] if asked.rows is None else replace(BY_NAME[name], rows=asked.rows) for name in wanted]
+    failed = _run(parts, asked.rounds, None if asked.rows else places)
     for name, error in failed.items():
         print(f"error: {name}: {error!r}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _run(parts: Iterable[Part], rows: int | None, rounds: int, places: Places) -> Mapping[str, Exception]:
-    """Runs the parts; each one's results are on disk before the next begins. Says which failed."""
+def _run(parts: Iterable[Part], rounds: int, places: Places | None) -> Mapping[str, Exception]:
+    """Runs the parts; each one's results are on disk before the next begins. Says which failed.
+
+    ``places`` None: nothing is written.
+    """
     from benchmarks.environment import environment
     from benchmarks.harness import Harness
-    from benchmarks.results import load, save
+    from benchmarks.page import details, summary
 
     failed: dict[str, Exception] = {}
     runners = _runners()
@@ -79,15 +84,16 @@ def _run(parts: Iterable[Part], rows: int | None, rounds: int, places: Places) -
             at, described = time.strftime("%Y-%m-%d %H:%M"), environment()
             runs = []
             try:
-                for run in runners[part.kind](part, rows or part.rows, rounds, harness):
+                for run in runners[part.kind](part, rounds, harness):
                     runs.append(run)
                     print(_line(run), flush=True)
             except Exception as error:  # the other parts are worth having
                 failed[part.name] = error
                 continue
-            results = {**load(places.results), part.name: Result(part.name, at, described, tuple(runs))}
-            save(places.results, {name: results[name] for name in BY_NAME if name in results})
-            _show(part, results, places)
+            result = Result(part.name, at, described, tuple(runs))
+            print(f"\n{details(part, result)}\n\n{summary([part], {part.name: result})}", flush=True)
+            if places is not None:
+                _keep(result, places)
     return failed
 
 
@@ -106,11 +112,14 @@ def _runners() -> Mapping[Kind, Runner]:
     }
 
 
-def _show(part: Part, results: Mapping[str, Result], places: Places) -> None:
-    from benchmarks.page import details, fill, summary
+def _keep(result: Result, places: Places) -> None:
+    from benchmarks.page import fill
     from benchmarks.plots import plot
+    from benchmarks.results import load, save
 
-    print(f"\n{details(part, results[part.name])}\n\n{summary([part], results)}", flush=True)
+    results = {**load(places.results), result.part: result}
+    results = {name: results[name] for name in BY_NAME if name in results}
+    save(places.results, results)
     fill(places.page, results)
     plot(places.plots, results)
 
@@ -142,7 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="show the parts: what, how many rows, whose")
     parser.add_argument("--rounds", type=_positive, default=3, help="rounds of all sides (default: %(default)s)")
-    parser.add_argument("--rows", type=_positive, help="rows of a run, in place of each part's own number")
+    parser.add_argument(
+        "--rows", type=_positive, help="rows of a run, in place of each part's own number; the results are shown only"
+    )
     parser.add_argument(
         "--publish", action="store_true",
         help="into benchmarks/results.json, docs/performance.md and docs/img; without it into build/benchmarks",

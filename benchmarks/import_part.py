@@ -29,11 +29,11 @@ print(json.dumps({"import_s": time.perf_counter() - wall, "import_cpu_s": time.p
 """
 
 
-def run_imports(part: Part, rows: int, rounds: int, harness: Harness) -> Iterator[Run]:
+def run_imports(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """Each run is the quickest of five new processes: what others do can only add."""
     for number, side in rounds_of(part, rounds):
         tries = [_import() for _ in range(REPEATS)]
-        yield Run(side.name, number, rows, min(tries, key=lambda each: each["import_s"]))
+        yield Run(side.name, number, part.rows, min(tries, key=lambda each: each["import_s"]))
 
 
 def _import() -> dict[str, float]:

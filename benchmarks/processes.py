@@ -50,7 +50,7 @@ class Processes:
         before = self._cpu_s()
         yield usage
         after = self._cpu_s()
-        usage.cpu_s = {name: after[name] - before[name] for name in after}
+        usage.cpu_s = {name: max(0.0, after[name] - before[name]) for name in after}
         usage.peak_rss_mib = max(filter(None, (peak_rss_mib(worker.pid) for worker in self.workers())), default=None)
 
     def _cpu_s(self) -> dict[str, float]:

@@ -28,9 +28,9 @@ DEADLINE_S = 180
 _SPEED = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .* (\d+) ms 50th, .* (\d+) ms 99th")
 
 
-def run_producers(part: Part, rows: int, rounds: int, harness: Harness) -> Iterator[Run]:
+def run_producers(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     for number, side in rounds_of(part, rounds):
-        count = rows_of(side, rows)
+        count = rows_of(side, part.rows)
         with new_topics(harness.kafka, 1, part.partitions) as (topic,):
             work = Work(
                 harness.kafka.bootstrap_servers, topic, count, side.options, RATE if part.kind == "latency" else None

@@ -25,20 +25,20 @@ WARM_UP = 5
 DEADLINE_S = 120.0
 
 
-def run_streams(part: Part, rows: int, rounds: int, harness: Harness) -> Iterator[Run]:
-    """One query per run, of ``MICRO_BATCHES`` batches of ``rows`` rows."""
+def run_streams(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
+    """One query per run, of ``MICRO_BATCHES`` batches."""
     for side in part.sides:
-        _run(part, side, rows, harness)
+        _run(part, side, harness)
     for number, side in rounds_of(part, rounds):
-        yield Run(side.name, number, rows * MICRO_BATCHES, _run(part, side, rows, harness))
+        yield Run(side.name, number, part.rows * MICRO_BATCHES, _run(part, side, harness))
 
 
-def _run(part: Part, side: Side, rows: int, harness: Harness) -> dict[str, float]:
+def _run(part: Part, side: Side, harness: Harness) -> dict[str, float]:
     servers = harness.kafka.bootstrap_servers
     with new_topics(harness.kafka, part.topics, part.partitions) as topics, tempfile.TemporaryDirectory() as checkpoint:
         source = (
             harness.spark.readStream.format("rate-micro-batch")
-            .option("rowsPerBatch", rows)
+            .option("rowsPerBatch", part.rows)
             .option("numPartitions", part.tasks)
             .load()
         )
@@ -58,7 +58,7 @@ def _run(part: Part, side: Side, rows: int, harness: Harness) -> dict[str, float
         durations = _durations_ms(query)
         if side.writer not in WRITES_NOTHING:
             # The batch that was on its way when the query was stopped may be there, wholly or in part.
-            check_rows(servers, topics, rows * len(durations), more=rows)
+            check_rows(servers, topics, part.rows * len(durations), more=part.rows)
     usual = sorted(durations[1 + WARM_UP :])
     return {
         "first_batch_ms": durations[0],
