@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,22 +33,41 @@ from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 
-OpenProducer = Callable[[ProducerConfig], KafkaProducer]
+Lease = Callable[[ProducerConfig], AbstractContextManager[KafkaProducer]]
+"""Gives a living producer for the time of a block; one whose block fails must be closed."""
+
+_TRANSACTIONAL: Final = "any task's"
+"""transactional.id that makes a producer transactional; each task initialises it as its own."""
+
+
+@contextmanager
+def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
+    """A producer of its own. A prepared transaction stays open."""
+    producer = KafkaProducer(config)
+    try:
+        yield producer
+    finally:
+        producer.close(0)
 
 
 class TaskTransaction:
-    """``append`` rows, ``prepare``, ``close``. One thread.
+    """In a ``with`` block: ``append`` rows, then ``prepare``. One thread.
 
-    Raises ``ExactlyOnceError`` when made, before anything is written, if this batch may not be. A task without rows
-    opens no transaction.
+    A block that fails leaves the transaction to the next attempt, or Spark's abort, to end. A task without rows opens
+    none. Raises ``ExactlyOnceError`` when made, before anything is written, if this batch may not be.
     """
 
-    def __init__(self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock) -> None:
+    def __init__(
+        self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock, lease: Lease = opened
+    ) -> None:
         unit, task = name.unit, name.task
         self.action = task_action(plan, unit, task)
         self.receipt = SendReceipt()
         attempt = name.attempt if unit.guise is Guise.ONCE else None
-        self._config = replace(config, transactional_id=task_id(plan.prefix, task, attempt))
+        self._id = task_id(plan.prefix, task, attempt)
+        self._config = replace(config, transactional_id=_TRANSACTIONAL)
+        self._lease = lease
+        self._leased = ExitStack()
         self._plan = plan
         self._unit = unit
         self._task = task
@@ -105,16 +127,17 @@ class TaskTransaction:
             decided=self._plan.entries[self._unit.query].total if compared else None,
         )
 
-    def close(self) -> None:
-        """A prepared transaction stays open; any other is for the next attempt, or Spark's abort, to end."""
-        if self._producer is not None:
-            self._producer.close(0)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._leased.__exit__(kind, error, at)
 
     def _open(self) -> KafkaProducer:
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
-            self._producer = KafkaProducer(self._config)
-            self._producer.init_transactions()
+            self._producer = self._leased.enter_context(self._lease(self._config))
+            self._producer.init_transactions(transactional_id=self._id)
             self._producer.begin_transaction()
             reach("task initialised", self._task)
         return self._producer

@@ -131,7 +131,7 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
     return Sender(
         SenderParts(
             policy=policy,
-            produce=ProduceSettings(config.acks, config.request_timeout_ms, config.transactional_id),
+            produce=ProduceSettings(config.acks, config.request_timeout_ms),
             accumulator=parts.accumulator,
             sealer=parts.sealer,
             client=client,

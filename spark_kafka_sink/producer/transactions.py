@@ -19,7 +19,7 @@ from spark_kafka_sink.sender.transactions.values import (
     PreparedTransaction,
 )
 
-_RESUMED = frozenset({Step.INIT, Step.PREPARE, Step.COMMIT, Step.ABORT})
+_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that go on after their time is up: called again they wait for the same answer."""
 
 _ABORT_MS = 5_000.0
@@ -38,9 +38,14 @@ class TransactionalProducer:
 
     _transactions: ProducerTransactions | None
 
-    def init_transactions(self, timeout_ms: float | None = None) -> Fence:
-        """Fence whoever else has this transactional id, abort what they left open, get producer id and epoch."""
-        return self._transactional().init(timeout_ms)
+    def init_transactions(self, timeout_ms: float | None = None, *, transactional_id: str | None = None) -> Fence:
+        """Fence whoever else has this transactional id, abort what they left open, get producer id and epoch.
+
+        With a ``transactional_id`` the producer goes on under that one: before its first transaction, between two, or
+        after ``prepare_transaction``, which leaves the prepared one open under the id that it has. One producer with
+        its connections can so serve one task after the other. The same id again is fenced like any other.
+        """
+        return self._transactional().init(timeout_ms, transactional_id)
 
     def adopt(self, fence: Fence) -> None:
         """Instead of ``init_transactions``: write on under a fence taken elsewhere, by another process perhaps.
@@ -75,7 +80,8 @@ class TransactionalProducer:
     def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:
         """Send what is left, wait for every batch, leave the transaction open for whoever ends it.
 
-        Afterwards this producer may only be closed, which leaves it open, or end it itself.
+        Afterwards this producer may end it itself, or leave it open: by ``close``, or by ``init_transactions`` with
+        another ``transactional_id``.
         """
         return self._transactional().prepare(timeout_ms)
 
@@ -111,11 +117,15 @@ class TransactionalProducer:
 class Answer:
     """Implements ``CommandListener``: one answer, brought by the sender thread, read by the caller."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, transactional_id: str | None = None) -> None:
         self.step = step
+        self.transactional_id = transactional_id
         self._done = threading.Event()
         self._result: object = None
         self._error: Exception | None = None
+
+    def asks_the_same(self, other: Answer) -> bool:
+        return (self.step, self.transactional_id) == (other.step, other.transactional_id)
 
     @property
     def done(self) -> bool:
@@ -151,8 +161,9 @@ class ProducerTransactions:
         self._lock = threading.Lock()
         self._unanswered: Answer | None = None
 
-    def init(self, timeout_ms: float | None) -> Fence:
-        fence: Any = self._call(Step.INIT, timeout_ms)
+    def init(self, timeout_ms: float | None, transactional_id: str | None) -> Fence:
+        step = Step.INIT if transactional_id is None else Step.INIT_AS
+        fence: Any = self._call(step, timeout_ms, transactional_id=transactional_id)
         return fence if isinstance(fence, Fence) else self._present_fence()
 
     def adopt(self, fence: Fence) -> None:
@@ -200,13 +211,13 @@ class ProducerTransactions:
     def _submit(self, step: Step, details: dict[str, Any]) -> Answer:
         with self._lock:
             unanswered = self._unanswered
-            if unanswered is not None and unanswered.step is step:
+            answer = Answer(step, details.get("transactional_id"))
+            if unanswered is not None and unanswered.asks_the_same(answer):
                 return unanswered
             if unanswered is not None and (unanswered.step, step) != (Step.PREPARE, Step.ABORT):
                 raise IllegalStateError(
                     f"{unanswered.step.value} has not been answered yet: call it again before {step.value}"
                 )
-            answer = Answer(step)
             if step in _RESUMED:
                 self._unanswered = answer
             self.manager.submit(Command(step, answer, **details))

@@ -6,7 +6,7 @@ No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
@@ -186,6 +186,8 @@ class Sender:
 
     def _request(self, node_id: int, batches: list[StampedBatch], now: float) -> None:
         settings, transactions = self._parts.produce, self._parts.transactions
+        if transactions is not None:
+            settings = replace(settings, transactional_id=transactions.transactional_id)
 
         def answered(response: Response) -> None:
             for batch in batches:

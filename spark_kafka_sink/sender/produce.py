@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from spark_kafka_sink.accumulator.batch import Buffer, StampedBatch
 from spark_kafka_sink.network.codec import request_header
@@ -41,7 +41,7 @@ def compact(length: int) -> bytes:
     return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + compact((value >> 14) - 1)
 
 
-@cache
+@lru_cache(1024)
 def compact_string(text: str) -> bytes:
     encoded = text.encode()
     return compact(len(encoded)) + encoded

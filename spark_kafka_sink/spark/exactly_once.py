@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from spark_kafka_sink.commit.values import Guise, TaskAttempt, TaskReport, Trust
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import BATCH_ID, QUERY_ID, partition_writes, send, task_rows
+from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, partition_writes, send, task_rows
 
 _SPECULATION = "spark.speculation"
 
@@ -65,8 +64,7 @@ def write_exactly_once(
     clock = SystemClock()
     unit = plan.unit or _micro_batch(context)
     name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
-    task = TaskTransaction(options.producer, plan, name, clock)
-    with closing(task):
+    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
         for rows in task_rows(batches, layout, options.topic, clock):
             send(task.append, rows)
         receipts: tuple[WriteReceipt, ...] = ()

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.producer.committer import EndVerdict, end_transactions, resume, take_fence, take_fences
 from spark_kafka_sink.sender.transactions.values import OffsetAndMetadata, PreparedTransaction
 
@@ -231,6 +231,60 @@ def the_producer_that_prepared_may_end_it_itself_and_go_on(cluster: Cluster) -> 
     assert committed(cluster, topic) == {0: [b"1", b"3"]}
 
 
+def a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> None:
+    """And leaves what it prepared alone, also when it comes back to an id that it had before."""
+    topic, ids = new_topic(cluster, 2), [new_id() for _ in range(3)]
+    endings = []
+    with KafkaProducer({**servers(cluster), "transactional.id": new_id()}) as producer:
+        for turn in range(2):
+            for number, transactional_id in enumerate(ids):
+                fence = producer.init_transactions(transactional_id=transactional_id)
+                producer.begin_transaction()
+                for partition in range(2):
+                    send(producer, topic, b"%d%d a" % (turn, number), b"%d%d b" % (turn, number), partition=partition)
+                prepared = producer.prepare_transaction()
+                assert (prepared.transactional_id, prepared.identity) == (transactional_id, fence.identity)
+                endings.append((prepared, number != 1))
+            outcomes = end_transactions(servers(cluster), endings, DEADLINE_MS)
+            assert [outcome.verdict is EndVerdict.COMMITTED for outcome in outcomes] == [yes for _, yes in endings]
+            endings.clear()
+        producer.init_transactions(transactional_id=ids[0])
+        producer.begin_transaction()
+        send(producer, topic, b"its own")
+        producer.commit_transaction()
+    both = [b"00 a", b"00 b", b"02 a", b"02 b", b"10 a", b"10 b", b"12 a", b"12 b"]
+    values = committed(cluster, topic, 2)
+    # Transactions that are open at the same time are read in the order of their records.
+    assert values == {0: [*both, b"its own"], 1: both}
+
+
+def the_same_id_again_aborts_what_it_prepared(cluster: Cluster) -> None:
+    topic, transactional_id = new_topic(cluster), new_id()
+    with transactional(cluster, transactional_id) as producer:
+        producer.begin_transaction()
+        send(producer, topic, b"a")
+        prepared = producer.prepare_transaction()
+        producer.init_transactions(transactional_id=transactional_id)
+        producer.begin_transaction()
+        send(producer, topic, b"b")
+        producer.commit_transaction()
+    (outcome,) = end_transactions(servers(cluster), [(prepared, True)], DEADLINE_MS)
+    assert outcome.verdict is EndVerdict.GONE
+    assert committed(cluster, topic) == {0: [b"b"]}
+
+
+def another_id_is_refused_in_a_transaction(cluster: Cluster) -> None:
+    topic = new_topic(cluster)
+    with transactional(cluster) as producer:
+        producer.begin_transaction()
+        send(producer, topic, b"a")
+        with pytest.raises(IllegalStateError, match="has a transaction open"):
+            producer.init_transactions(transactional_id=new_id())
+        send(producer, topic, b"b")
+        producer.commit_transaction()
+    assert committed(cluster, topic) == {0: [b"a", b"b"]}
+
+
 def a_zombie_is_fenced(cluster: Cluster) -> None:
     topic, transactional_id = new_topic(cluster), new_id()
     with transactional(cluster, transactional_id) as zombie:
@@ -321,6 +375,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_prepared_transaction_is_gone_once_its_id_is_initialised_again,
     many_are_ended_at_once_each_with_its_own_verdict,
     the_producer_that_prepared_may_end_it_itself_and_go_on,
+    a_producer_that_prepared_goes_on_under_another_id,
+    the_same_id_again_aborts_what_it_prepared,
+    another_id_is_refused_in_a_transaction,
     a_zombie_is_fenced,
     a_zombie_that_goes_on_writing_writes_nothing,
     a_fence_is_taken_again_only_while_it_stands,

@@ -33,6 +33,8 @@ SOON_MS = 5.0
 
 _FIND_VERSIONS = (3, 4)
 _FIRST_WITH_MANY_KEYS = 4
+_MOST_COORDINATORS = 1_000
+"""Known places: a producer that goes through many transactional ids looks them up again from time to time."""
 _LANE = 1 << 32
 """Node ids are 32 bits wide: lane ``k`` of a node is a node of its own to the network client."""
 
@@ -198,6 +200,8 @@ class CoordinatorCalls:
     def _found(self, key: CoordinatorKey, answer: Any, now: float) -> None:
         code: ErrorCode = answer.error_code
         if code is ErrorCode.none:
+            if len(self._coordinators) >= _MOST_COORDINATORS:
+                self._coordinators.clear()
             self._coordinators[key] = Node(int(answer.node_id), answer.host, int(answer.port))
             return
         error = broker_error(code, f"FindCoordinator for {_name(key)}", answer.error_message)

@@ -17,10 +17,13 @@ class CommandListener(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
-    """``step`` is one of the user's calls. ``offsets`` and ``group`` go with SEND_OFFSETS, ``fence`` with ADOPT."""
+    """``step`` is one of the user's calls. ``offsets`` and ``group`` go with SEND_OFFSETS, ``fence`` with ADOPT,
+    ``transactional_id`` with INIT_AS.
+    """
 
     step: Step
     listener: CommandListener
     offsets: Offsets = field(default_factory=dict)
     group: ConsumerGroupMetadata | None = None
     fence: Fence | None = None
+    transactional_id: str | None = None

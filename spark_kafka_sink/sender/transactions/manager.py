@@ -62,7 +62,7 @@ class TransactionManager:
     ) -> None:
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
-        self._transactional_id = transactional_id
+        self._subject = Subject(transactional_id)
         self._timeout_ms = timeout_ms
         self._accumulator = accumulator
         self._sequences = sequences
@@ -71,7 +71,6 @@ class TransactionManager:
         self._commands: deque[Command] = deque()
         self._losses: deque[Exception] = deque()
         self._ended_by: Exception | None = None
-        self._identity = NO_IDENTITY
         self._pending: Command | None = None
         self._sending_offsets: dict[Command, None] = {}
         self._flushing = False
@@ -85,9 +84,10 @@ class TransactionManager:
     @property
     def fence(self) -> Fence | None:
         """Under what the next transaction is written; None before there is a producer id."""
-        if self._identity is NO_IDENTITY:
+        subject = self._subject
+        if subject.identity is NO_IDENTITY:
             return None
-        return Fence(self._transactional_id, *self._identity, self._end_txn_version)
+        return Fence(subject.transactional_id, *subject.identity, self._end_txn_version)
 
     def submit(self, command: Command) -> None:
         """The sender must be woken for it."""
@@ -114,6 +114,10 @@ class TransactionManager:
     def is_ending(self) -> bool:
         """Whether a transaction is being committed or aborted."""
         return self.state in (State.COMMITTING, State.ABORTING)
+
+    @property
+    def transactional_id(self) -> str:
+        return self._subject.transactional_id
 
     @property
     def produce_versions(self) -> tuple[int, int]:
@@ -163,7 +167,7 @@ class TransactionManager:
     def close(self) -> None:
         """The producer closes with time left: an open transaction is aborted, a prepared one stays open."""
         if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR):
-            _log.info("Aborting the open transaction of %s: the producer is closed", self._transactional_id)
+            _log.info("Aborting the open transaction of %s: the producer is closed", self.transactional_id)
             self._abort(None)
 
     def end(self, error: Exception) -> None:
@@ -190,7 +194,12 @@ class TransactionManager:
         match command.step:
             case Step.INIT:
                 self._begin_step(command)
-                self._init(NO_IDENTITY)
+                self._init()
+            case Step.INIT_AS:
+                assert command.transactional_id is not None
+                self._begin_step(command)
+                self._subject = Subject(command.transactional_id)
+                self._init()
             case Step.ADOPT:
                 assert command.fence is not None
                 self._adopt(command.fence)
@@ -211,7 +220,7 @@ class TransactionManager:
 
     def _begin(self, command: Command) -> None:
         self._started = self._confirmed = False
-        node = self._calls.coordinator(messages.transaction_key(self._transactional_id))
+        node = self._calls.coordinator(messages.transaction_key(self.transactional_id))
         if node is not None:
             self._choose_protocol(node.id)
         self._begin_step(command)
@@ -251,9 +260,8 @@ class TransactionManager:
 
     # What the calls bring
 
-    def _init(self, expected: ProducerIdentity) -> None:
-        subject = Subject(self._transactional_id, expected)
-        self._calls.start(messages.init_producer_id(subject, self._timeout_ms, self._initialized))
+    def _init(self) -> None:
+        self._calls.start(messages.init_producer_id(self._subject, self._timeout_ms, self._initialized))
 
     def _initialized(self, end: CallEnd) -> None:
         if end.error is not None:
@@ -278,7 +286,7 @@ class TransactionManager:
         """No batch is incomplete and no call under way: PREPARING, COMMITTING or ABORTING can come to its end."""
         if self.state is State.PREPARING:
             self._move(Step.FLUSHED)
-            prepared = PreparedTransaction(self._transactional_id, *self._identity, self._end_txn_version)
+            prepared = PreparedTransaction(self.transactional_id, *self._identity, self._end_txn_version)
             self._answer(prepared, None)
         elif not self._started:
             self._ended(self._identity)
@@ -301,7 +309,7 @@ class TransactionManager:
             self._restart(identity)
         elif self.state is State.ABORTING and lost_sequences:
             self._move(Step.BUMP)
-            self._init(identity)
+            self._init()
             return
         self._readmit()
         self._move(Step.ENDED)
@@ -318,8 +326,8 @@ class TransactionManager:
     # State
 
     @property
-    def _subject(self) -> Subject:
-        return Subject(self._transactional_id, self._identity)
+    def _identity(self) -> ProducerIdentity:
+        return self._subject.identity
 
     @property
     def _end_txn_version(self) -> int:
@@ -339,7 +347,7 @@ class TransactionManager:
         """Another id or epoch: every sequence starts at 0."""
         self._readmit()
         self._sequences.restart(identity)
-        self._identity = identity
+        self._subject = Subject(self.transactional_id, identity)
         _log.debug("%s", self.fence)
 
     def _readmit(self) -> None:
@@ -389,4 +397,4 @@ class TransactionManager:
     def _refusal(self, call: str) -> KafkaError:
         if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             return self.error
-        return IllegalStateError(f"Cannot {call}: the producer of {self._transactional_id} {self.state.value}")
+        return IllegalStateError(f"Cannot {call}: the producer of {self.transactional_id} {self.state.value}")

@@ -20,7 +20,7 @@ class State(Enum):
     READY = "has no transaction open: call begin_transaction() first"
     IN_TRANSACTION = "has a transaction open"
     PREPARING = "is preparing its transaction"
-    PREPARED = "has prepared its transaction: it may only be committed, aborted or left open by close()"
+    PREPARED = "has prepared its transaction: commit it, abort it, or leave it open (close(), another transactional_id)"
     COMMITTING = "is committing its transaction"
     ABORTING = "is aborting its transaction"
     ABORTABLE_ERROR = "has a failed transaction: call abort_transaction()"
@@ -31,6 +31,7 @@ class Step(Enum):
     """What moves a producer: its user's calls, named by their value, and what happens by itself."""
 
     INIT = "init_transactions()"
+    INIT_AS = "init_transactions(transactional_id=…)"
     ADOPT = "adopt()"
     BEGIN = "begin_transaction()"
     SEND_OFFSETS = "send_offsets_to_transaction()"
@@ -48,8 +49,10 @@ class Step(Enum):
 TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
     {
         (State.UNINITIALIZED, Step.INIT): State.INITIALIZING,
+        (State.UNINITIALIZED, Step.INIT_AS): State.INITIALIZING,
         (State.UNINITIALIZED, Step.ADOPT): State.READY,
         (State.INITIALIZING, Step.INITIALIZED): State.READY,
+        (State.READY, Step.INIT_AS): State.INITIALIZING,
         (State.READY, Step.BEGIN): State.IN_TRANSACTION,
         (State.IN_TRANSACTION, Step.SEND_OFFSETS): State.IN_TRANSACTION,
         (State.IN_TRANSACTION, Step.PREPARE): State.PREPARING,
@@ -61,6 +64,8 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.PREPARING, Step.FAIL): State.ABORTABLE_ERROR,
         (State.PREPARED, Step.COMMIT): State.COMMITTING,
         (State.PREPARED, Step.ABORT): State.ABORTING,
+        # Everything of it is in the log and acknowledged: the producer has nothing more to do with it.
+        (State.PREPARED, Step.INIT_AS): State.INITIALIZING,
         (State.COMMITTING, Step.ENDED): State.READY,
         (State.COMMITTING, Step.FAIL): State.ABORTABLE_ERROR,
         (State.ABORTING, Step.ENDED): State.READY,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 
 import pyarrow as pa
 
@@ -18,7 +17,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 def task(config, plan, unit, number, topic, values):
     """A task's write in two appends, so that it can die between them."""
-    with closing(TaskTransaction(config, plan, TaskAttempt(unit, number, os.getpid()), SystemClock())) as write:
+    with TaskTransaction(config, plan, TaskAttempt(unit, number, os.getpid()), SystemClock()) as write:
         half = len(values) // 2
         for part in (values[:half], values[half:]):
             if part:

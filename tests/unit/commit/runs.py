@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from spark_kafka_sink.commit.aborting import abort_batch
 from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import CommitSettings
-from spark_kafka_sink.commit.task import TaskTransaction
+from spark_kafka_sink.commit.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.commit.values import Guise, TaskAttempt, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.records.columns import RecordColumns
@@ -46,6 +45,7 @@ class Query:
     guise: Guise = Guise.MICRO_BATCH
     options: dict = field(default_factory=dict)
     trust: Trust = Trust.STRICT
+    lease: Lease = opened
 
     @property
     def settings(self) -> CommitSettings:
@@ -69,7 +69,7 @@ class Query:
     def task(self, plan, number, task, values):
         """One task's write; its report."""
         name = TaskAttempt(self.unit(number), task, next(_attempts))
-        with closing(TaskTransaction(self.settings.producer, plan, name, SystemClock())) as write:
+        with TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease) as write:
             if values:
                 write.append(TOPIC, RecordColumns(value=pa.array(values, pa.binary())), None)
             return carried(write.prepare())

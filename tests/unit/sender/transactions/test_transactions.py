@@ -170,6 +170,39 @@ def test_a_producer_that_prepared_may_abort(v2):
     assert engine.state is State.READY
 
 
+@pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR])
+def test_no_other_id_while_anything_of_this_one_is_under_way(state):
+    engine = TransactionalEngine(True)
+    if state is State.INITIALIZING:
+        engine.submit(Step.INIT)
+        engine.turn()
+    else:
+        engine.begun()
+        engine.append([b"a"])
+    if state is State.PREPARING:
+        engine.submit(Step.PREPARE)
+        engine.turn()
+    if state is State.ABORTABLE_ERROR:
+        engine.troubles["produce"].append(ErrorCode.policy_violation)
+        engine.spin(100)
+    assert engine.state is state
+    refused = engine.submit(Step.INIT_AS, transactional_id="other")
+    engine.turn()
+    with pytest.raises((IllegalStateError, TransactionAbortableError)):
+        refused.wait(0)
+    assert engine.manager.transactional_id == TRANSACTIONAL_ID
+
+
+@both_protocols
+def test_places_of_coordinators_are_not_kept_without_an_end(v2):
+    engine = TransactionalEngine(v2)
+    for number in range(1_003):
+        engine.call(Step.INIT_AS, transactional_id=f"tx-{number}")
+    assert len(engine.manager._calls._coordinators) == 3
+    engine.call(Step.INIT_AS, transactional_id="tx-1002")
+    assert [api for api, _ in engine.asked[-2:]] == ["init_producer_id"] * 2, "the last ones are known"
+
+
 @both_protocols
 def test_closing_aborts_an_open_transaction_and_leaves_a_prepared_one(v2):
     for prepare, expected in ((False, "aborted"), (True, "ongoing")):
@@ -527,13 +560,16 @@ def test_an_abort_is_not_kept_by_partitions_that_cannot_be_added():
     assert engine.added[-1] == {1}, "nothing of the aborted transaction is left"
 
 
-@pytest.mark.parametrize("step", list(Step)[:7])
+@pytest.mark.parametrize("step", list(Step)[:8])
 @pytest.mark.parametrize("state", [State.UNINITIALIZED, State.READY])
 def test_calls_out_of_turn_are_refused_and_change_nothing(step, state):
     engine = TransactionalEngine(True)
     if state is State.READY:
         engine.call(Step.INIT)
-    allowed = {State.UNINITIALIZED: {Step.INIT, Step.ADOPT}, State.READY: {Step.BEGIN}}[state]
+    allowed = {
+        State.UNINITIALIZED: {Step.INIT, Step.INIT_AS, Step.ADOPT},
+        State.READY: {Step.BEGIN, Step.INIT_AS},
+    }[state]
     if step not in allowed:
         with pytest.raises(IllegalStateError, match="Cannot .*: the producer of tx "):
             engine.call(step, group=GROUP)
