@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-
-from confluent_kafka import Consumer, TopicPartition
 
 from spark_kafka_sink.commit.planning import PlanningRequest
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.values import Guise, Unit
 from spark_kafka_sink.config import ProducerConfig
 from tests.faults.exactly_once.fault import Fault
+from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.role import play
 
 LEDGER = "__ledger"
@@ -115,30 +113,6 @@ class Query:
             role.answer.close()
 
     def committed(self) -> Counter:
-        return committed(self.servers, self.topic)
-
-
-def committed(servers: str, topic: str) -> Counter:
-    """How often each value is there for an independent read_committed reader; fails while a transaction is open."""
-    settings = {"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-    values: Counter = Counter()
-    try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        places = [TopicPartition(topic, partition, 0) for partition in partitions]
-        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in places}
-        consumer.assign(places)
-        left = set(partitions)
-        deadline = time.monotonic() + _DEADLINE_S
-        while left:
-            assert time.monotonic() < deadline, f"{topic} {left} does not come to its end"
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is None:
-                values[message.value()] += 1
-            elif message.offset() >= ends[message.partition()]:
-                left.discard(message.partition())
-    finally:
-        consumer.close()
-    return values
+        """How often each value is there for an independent reader; fails while a transaction is open."""
+        rows = read_committed(self.servers, self.topic)
+        return Counter(value for values in rows.values() for value in values)

@@ -4,9 +4,9 @@ import time
 from random import Random
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-from tests.faults.exactly_once.query_job import ROWS, TASKS
+from tests.faults.exactly_once.query_job import LEDGER, ROWS, TASKS
+from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.supervised import Supervised
 
 pytestmark = pytest.mark.jvm
@@ -22,37 +22,16 @@ def query(kafka, fault, tmp_path):
     query.end()
 
 
-def read_committed(query):
-    """The numbers of each partition in their order, up to its very end: an open transaction would hide it."""
-    settings = {"bootstrap.servers": query.servers, "group.id": "reader", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
-    rows = {partition: [] for partition in range(TASKS)}
-    try:
-        places = [TopicPartition(query.topic, partition, 0) for partition in rows]
-        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in places}
-        consumer.assign(places)
-        left = set(rows)
-        deadline = time.monotonic() + 60
-        while left:
-            assert time.monotonic() < deadline, f"partitions {left} do not come to their end: a transaction is open"
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            if message.error() is None:
-                rows[message.partition()].append(int(message.value()))
-            elif message.offset() >= ends[message.partition()]:
-                left.discard(message.partition())
-    finally:
-        consumer.close()
-    return rows
-
-
 def check(query):
-    rows = read_committed(query)
-    numbers = sorted(number for partition in rows.values() for number in partition)
-    assert len(numbers) >= ROWS
-    assert numbers == list(range(len(numbers))), "rows are missing or doubled"
-    assert all(partition == sorted(partition) for partition in rows.values()), "rows are out of order"
+    """Every row of every micro-batch that Spark has committed is there once, and nothing else; nothing is open."""
+    rows = {
+        partition: [int(value) for value in values]
+        for partition, values in read_committed(query.servers, query.topic).items()
+    }
+    numbers = sorted(number for values in rows.values() for number in values)
+    assert numbers == list(range((query.commits + 1) * ROWS)), "rows are missing or doubled"
+    assert all(values == sorted(values) for values in rows.values()), "rows are out of order"
+    read_committed(query.servers, LEDGER)
 
 
 @pytest.mark.timeout(900)

@@ -1,0 +1,50 @@
+"""What an independent read_committed reader finds in a topic, and that no open transaction hides anything from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+_DEADLINE_S = 60.0
+
+
+def read_committed(servers: str, topic: str) -> dict[int, list[bytes]]:
+    """The values of each partition in their order, up to its very end: fails when an open transaction hides it."""
+    settings = {"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
+    try:
+        places = _partitions(consumer, topic)
+        ends = _ends(servers, places)
+        consumer.assign(places)
+        values: dict[int, list[bytes]] = {partition: [] for partition in ends}
+        left = set(ends)
+        deadline = time.monotonic() + _DEADLINE_S
+        while left:
+            assert time.monotonic() < deadline, f"{topic} {left} do not come to their end: a transaction is open"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is None:
+                values[message.partition()].append(message.value())
+            elif message.offset() >= ends[message.partition()]:
+                left.discard(message.partition())
+        return values
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    partitions = consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions
+    return [TopicPartition(topic, partition, 0) for partition in partitions]
+
+
+def _ends(servers: str, places: Sequence[TopicPartition]) -> dict[int, int]:
+    """High watermarks. A read_committed consumer would be told last stable offsets: the ends an open transaction
+    leaves it."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_DEADLINE_S)
+    return {place.partition: answer.result(_DEADLINE_S).offset for place, answer in answers.items()}
