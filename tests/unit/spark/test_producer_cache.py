@@ -94,13 +94,37 @@ def test_close_closes_what_is_kept_and_what_comes_back(cache):
     assert leased.closed_with == 0
 
 
-def test_no_timer_thread_outlives_close(cache):
+def test_a_task_starts_no_thread_while_one_waits(cache):
+    write(cache)
     before = set(threading.enumerate())
     write(cache)
-    (timer,) = set(threading.enumerate()) - before
+    write(cache, OTHER)
+    assert set(threading.enumerate()) == before
+
+
+def test_a_producer_that_is_used_again_and_again_is_kept():
+    cache = ProducerCache(FakeProducer, idle_ms=200)
+    kept = write(cache)
+    for _ in range(10):
+        assert not kept.closed.wait(0.04)
+        assert write(cache) is kept
     cache.close()
-    timer.join(5)
-    assert not timer.is_alive()
+
+
+def test_after_the_last_has_expired_the_next_expires_too():
+    cache = ProducerCache(FakeProducer, idle_ms=10)
+    for _ in range(2):
+        assert write(cache).closed.wait(5)
+    cache.close()
+
+
+def test_no_thread_outlives_close(cache):
+    before = set(threading.enumerate())
+    write(cache)
+    (waiting,) = set(threading.enumerate()) - before
+    cache.close()
+    waiting.join(5)
+    assert not waiting.is_alive()
 
 
 def in_child(check):
