@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.accumulator.availability import NodeAvailability
-from spark_kafka_sink.accumulator.batch import BatchCompletion, OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
-from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue, QueuedBatch
+from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.metrics import ProducerMetrics
@@ -64,9 +64,9 @@ class RecordAccumulator:
         self._changed = threading.Condition(threading.Lock())
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
-        self._lingering: OrderedDict[BatchCompletion, tuple[PartitionQueue, OpenBatch]] = OrderedDict()
+        self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
-        self._incomplete: set[BatchCompletion] = set()
+        self._incomplete: set[ProducerBatch] = set()
         self._ratios = CompressionRatios()
         self._flushes = 0
         self._closing = False
@@ -89,13 +89,11 @@ class RecordAccumulator:
         with self._changed:
             if self._aborted_by is not None:
                 raise self._aborted_by
-
-            def open_batch(queue: PartitionQueue, timestamp: int) -> OpenBatch:
-                return self._open(queue, now, rows.limit, timestamp)
-
-            claim = Claim(topic, open_batch, now - self._config.linger_ms - _LAG_MS)
+            claim = Claim(topic, now, now - self._config.linger_ms - _LAG_MS)
             for run in rows.runs:
                 claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows)
+            self._incomplete.update(claim.opened)
+            self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
         return claim
 
     def publish(self, claim: Claim) -> bool:
@@ -108,9 +106,13 @@ class RecordAccumulator:
                 raise self._aborted_by
             for batch in claim.batches():
                 batch.claimed = False
-                if batch.sealed is not None:
-                    self._lingering.pop(batch.completion, None)
-                self._list_if_over(batch)
+                queue = self._queues[batch.partition]
+                if batch.payload is not None:
+                    self._lingering.pop(batch, None)
+                elif not batch.due:
+                    self._lingering[batch] = queue
+                if not queue.listed:
+                    self._list_if_over(queue, batch)
             return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> None:
@@ -121,27 +123,27 @@ class RecordAccumulator:
         with self._changed:
             if self._aborted_by is not None:
                 raise self._aborted_by
-            for queue, batch in claim.opened:
-                self._forget(queue, batch)
+            for batch in claim.opened:
+                self._forget(batch)
             for batch, count, size in claim.before:
                 batch.count, batch.size = count, size
                 batch.claimed = batch.filled = False
-                self._list_if_over(batch)
+                self._list_if_over(self._queues[batch.partition], batch)
             self._changed.notify_all()
 
     def retract(self, claim: Claim) -> None:
         """Take a claim's batches out altogether, with what they held before: the caller fails them."""
         with self._changed:
             for batch in claim.batches():
-                self._forget(self._queues[batch.partition], batch)
+                self._forget(batch)
             self._changed.notify_all()
 
-    def replace(self, completion: BatchCompletion, parts: Iterable[BatchCompletion]) -> None:
+    def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
         with self._changed:
-            self._incomplete.discard(completion)
+            self._incomplete.discard(batch)
             self._incomplete.update(parts)
-            self._ratios.reset(completion.partition.topic, 1.0)
+            self._ratios.reset(batch.partition.topic, 1.0)
 
     def observe_ratio(self, topic: str, ratio: float) -> None:
         with self._changed:
@@ -153,13 +155,13 @@ class RecordAccumulator:
             queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
             return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
-    def begin_flush(self) -> frozenset[BatchCompletion]:
+    def begin_flush(self) -> frozenset[ProducerBatch]:
         """From here until ``await_flush`` or ``end_flush`` nothing lingers; gives what is incomplete now."""
         with self._changed:
             self._flushes += 1
             return frozenset(self._incomplete)
 
-    def await_flush(self, begun: Iterable[BatchCompletion], timeout_ms: float) -> None:
+    def await_flush(self, begun: Iterable[ProducerBatch], timeout_ms: float) -> None:
         """Wait until every batch in ``begun`` is complete, well or not. The sender must have been woken."""
         deadline = self._clock.now() + timeout_ms
         pending = list(begun)
@@ -202,12 +204,12 @@ class RecordAccumulator:
             unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
             return Readiness(nodes, self._next_check(), unknown)
 
-    def drain(self, node: int, now: float) -> list[QueuedBatch]:
+    def drain(self, node: int, now: float) -> list[ProducerBatch]:
         """Take at most one batch per partition that ``node`` leads, and at most max.request.size bytes of them.
 
         Each drain starts with the partitions the last one did not reach; a batch over the limit goes alone.
         """
-        batches: list[QueuedBatch] = []
+        batches: list[ProducerBatch] = []
         size = 0
         with self._changed:
             queues = self._ready_by_node.get(node, deque())
@@ -217,18 +219,17 @@ class RecordAccumulator:
                 if not queue.sendable(now, send_all):
                     queues.popleft().listed = False
                     continue
-                head = queue.batches[0]
-                if batches and size + head.size > self._config.max_request_size:
+                size += queue.batches[0].size
+                if batches and size > self._config.max_request_size:
                     break
-                size += head.size
                 batches.append(self._take_head(queue))
-                queues.popleft()
-                queue.listed = queue.sendable(now, send_all)
-                if queue.listed:
-                    queues.append(queue)
+                if queue.sendable(now, send_all):
+                    queues.rotate(-1)
+                else:
+                    queues.popleft().listed = False
         return batches
 
-    def put_back(self, batch: OpenBatch) -> None:
+    def put_back(self, batch: ProducerBatch) -> None:
         """Undo the drain of a batch: it is the head of its queue again, which is muted until ``admit``."""
         with self._changed:
             queue = self._queue(batch.partition)
@@ -237,9 +238,9 @@ class RecordAccumulator:
             queue.admission = Admission.NOTHING
             self._next_expiry = min(self._next_expiry, batch.created + self._config.delivery_timeout_ms)
 
-    def take_queued(self) -> list[QueuedBatch]:
+    def take_queued(self) -> list[ProducerBatch]:
         """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
-        taken: list[QueuedBatch] = []
+        taken: list[ProducerBatch] = []
         with self._changed:
             for queue in self._queues.values():
                 for _ in range(len(queue.batches)):
@@ -249,14 +250,14 @@ class RecordAccumulator:
                         taken.append(self._take_head(queue))
         return taken
 
-    def reenqueue(self, batches: Sequence[StampedBatch], retry_at: float) -> None:
+    def reenqueue(self, batches: Sequence[ProducerBatch], retry_at: float) -> None:
         """Put batches of one partition back to the head of its queue, in sequence order, until ``retry_at``.
 
         They are all that is outstanding of the partition: what of it already waits there is replaced.
         """
         with self._changed:
             queue = self._queue(batches[0].partition)
-            while queue.batches and isinstance(queue.batches[0], StampedBatch):
+            while queue.batches and queue.batches[0].header is not None:
                 queue.batches.popleft()
             queue.batches.extendleft(reversed(batches))
             queue.retry_at = retry_at
@@ -270,11 +271,11 @@ class RecordAccumulator:
             if queue.batches and admission is not Admission.NOTHING:
                 self._list(queue)
 
-    def expire(self, now: float) -> list[QueuedBatch]:
+    def expire(self, now: float) -> list[ProducerBatch]:
         """Take out what has waited for delivery.timeout.ms. Batches in flight are the sender's to expire."""
         if now < self._next_expiry:
             return []
-        expired: list[QueuedBatch] = []
+        expired: list[ProducerBatch] = []
         timeout = self._config.delivery_timeout_ms
         with self._changed:
             self._next_expiry = NEVER
@@ -289,19 +290,18 @@ class RecordAccumulator:
     def next_expiry(self) -> float:
         return self._next_expiry
 
-    def finish(self, completions: Iterable[BatchCompletion]) -> None:
+    def finish(self, batches: Iterable[ProducerBatch]) -> None:
         """Forget completed batches and wake whoever flushes."""
         with self._changed:
-            self._incomplete.difference_update(completions)
+            self._incomplete.difference_update(batches)
             if self._flushes:
                 self._changed.notify_all()
 
-    def abort(self, error: Exception) -> list[BatchCompletion]:
+    def abort(self, error: Exception) -> list[ProducerBatch]:
         """Refuse new rows with ``error`` and give up every incomplete batch that is in no caller's hands."""
         with self._changed:
             self._aborted_by = self._aborted_by or error
-            queued = [batch for queue in self._queues.values() for batch in queue.batches]
-            claimed = {batch.completion for batch in queued if isinstance(batch, OpenBatch) and batch.claimed}
+            claimed = {batch for queue in self._queues.values() for batch in queue.batches if batch.claimed}
             for queue in self._queues.values():
                 queue.batches.clear()
             self._lingering.clear()
@@ -319,32 +319,25 @@ class RecordAccumulator:
             queue.leader = self._snapshot.leader(partition)
         return queue
 
-    def _open(self, queue: PartitionQueue, now: float, limit: int, timestamp: int) -> OpenBatch:
-        batch = OpenBatch(queue.partition, now, limit, timestamp)
-        queue.batches.append(batch)
-        self._incomplete.add(batch.completion)
-        self._lingering[batch.completion] = (queue, batch)
-        self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
-        return batch
-
-    def _forget(self, queue: PartitionQueue, batch: OpenBatch) -> None:
+    def _forget(self, batch: ProducerBatch) -> None:
+        queue = self._queues[batch.partition]
         if batch in queue.batches:
             queue.batches.remove(batch)
-        self._lingering.pop(batch.completion, None)
-        self._incomplete.discard(batch.completion)
+        self._lingering.pop(batch, None)
+        self._incomplete.discard(batch)
         if queue.batches:
             self._list(queue)  # what stands behind it may have been due all the while
 
-    def _take_head(self, queue: PartitionQueue) -> QueuedBatch:
+    def _take_head(self, queue: PartitionQueue) -> ProducerBatch:
         head = queue.batches.popleft()
-        if isinstance(head, OpenBatch):
-            self._lingering.pop(head.completion, None)
+        if head.payload is None:
+            self._lingering.pop(head, None)
         return head
 
     @staticmethod
-    def _unclaimed_head(queue: PartitionQueue) -> QueuedBatch | None:
+    def _unclaimed_head(queue: PartitionQueue) -> ProducerBatch | None:
         head = queue.batches[0] if queue.batches else None
-        return None if isinstance(head, OpenBatch) and head.claimed else head
+        return None if head is None or head.claimed else head
 
     def _send_all(self) -> bool:
         return bool(self._flushes) or self._closing or self.pool.exhausted
@@ -354,10 +347,9 @@ class RecordAccumulator:
             queue.listed = True
             self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
 
-    def _list_if_over(self, batch: OpenBatch) -> None:
+    def _list_if_over(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch that left a caller's hands may have been due, full or overtaken while it was there."""
-        queue = self._queues[batch.partition]
-        if batch.sealed is not None or batch.due or len(queue.batches) > 1:
+        if batch.payload is not None or batch.due or len(queue.batches) > 1:
             self._list(queue)
 
     def _follow_leaders(self, snapshot: ClusterSnapshot) -> None:
@@ -373,10 +365,10 @@ class RecordAccumulator:
         """Open batches come due in the order they were opened: linger.ms is the same for all."""
         send_all = self._send_all()
         while self._lingering:
-            completion, (queue, batch) = next(iter(self._lingering.items()))
+            batch, queue = next(iter(self._lingering.items()))
             if not send_all and batch.created + self._config.linger_ms > now:
                 return
-            del self._lingering[completion]
+            del self._lingering[batch]
             batch.due = True
             if not batch.claimed:
                 self._list(queue)
@@ -393,6 +385,6 @@ class RecordAccumulator:
     def _next_check(self) -> float:
         check = min((queue.retry_at for queue in self._backing_off), default=NEVER)
         if self._lingering:
-            _, batch = next(iter(self._lingering.values()))
+            batch = next(iter(self._lingering))
             check = min(check, batch.created + self._config.linger_ms)
         return check

@@ -1,14 +1,18 @@
-"""The stages of a batch, each a type of its own: ``OpenBatch`` → ``SealedBatch`` → ``StampedBatch``.
+"""``ProducerBatch``: the records that go to one partition at once, from its first row to its answer.
 
-An open batch takes rows (callers, under the accumulator's lock). A sealed one is bytes that never change (made by
-whoever closes it). A stamped one has a header with producer id, epoch, sequence and CRC, and belongs to the sender
-thread; a retry sends the same stamped bytes again.
+One object through all its stages, as in Kafka: a batch of 16 KiB holds some 130 records, and whatever is made for each
+batch is paid for by them.
+
+- *open*: takes rows (callers, under the accumulator's lock);
+- *sealed*: ``payload`` is there, bytes that never change, made by whoever closed it;
+- *stamped*: ``header`` is there, with producer id, epoch, sequence and CRC. The sender thread's from then on; a retry
+  sends the same bytes again;
+- *done*: its listeners know what became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_kafka_sink.model import TopicPartition
@@ -75,114 +79,6 @@ class Hold:
         self.users = 0
 
 
-@dataclass(slots=True, eq=False)
-class Memory:
-    """What one batch keeps of ``buffer.memory``: bytes of its own and its part in shared holds."""
-
-    own: int = 0
-    holds: list[Hold] = field(default_factory=list)
-
-
-class BatchCompletion:
-    """The fate of one batch: the same object through all its stages, completed exactly once, by the sender thread.
-
-    ``memory`` is released when it is complete. A batch that is split never completes itself: its parts do.
-    """
-
-    __slots__ = ("done", "memory", "partition", "parts", "shares")
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.memory = Memory()
-        self.shares: list[Share] = []
-        self.done = False
-        self.parts: tuple[BatchCompletion, BatchCompletion] | None = None
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is complete, or all that it was split into."""
-        return self.done or (self.parts is not None and all(part.settled for part in self.parts))
-
-    def split_at(self, count: int, end: int) -> tuple[BatchCompletion, BatchCompletion]:
-        """Two completions in place of this one: of records ``0 .. count - 1`` and ``count .. end - 1``."""
-        self.parts = (BatchCompletion(self.partition), BatchCompletion(self.partition))
-        for part, (start, stop) in zip(self.parts, ((0, count), (count, end)), strict=True):
-            part.shares = [share for each in self.shares if (share := each.within(start, stop)) is not None]
-        return self.parts
-
-    def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
-        self.done = True
-        for listener, first, rows, size, skipped in self.shares:
-            listener.batch_completed(
-                BatchOutcome(self.partition, base_offset, log_append_time, first, rows, size, skipped, error)
-            )
-
-
-class OpenBatch:
-    """A batch that takes rows. Every field is guarded by the accumulator's lock.
-
-    ``size`` is an upper bound of the encoded bytes, header included; ``limit`` how far it may grow. While ``claimed``,
-    one caller is encoding rows for it and nothing may drain it; ``filled`` means no further row fits; ``due`` that
-    linger.ms has passed. A sealed batch keeps its open batch's place in the queue: ``sealed`` is what goes out then.
-    """
-
-    __slots__ = (
-        "base_timestamp",
-        "claimed",
-        "completion",
-        "count",
-        "created",
-        "due",
-        "filled",
-        "limit",
-        "max_timestamp",
-        "sealed",
-        "segments",
-        "size",
-    )
-
-    def __init__(self, partition: TopicPartition, created: float, limit: int, base_timestamp: int) -> None:
-        self.completion = BatchCompletion(partition)
-        self.created = created
-        self.limit = limit
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = base_timestamp
-        self.count = 0
-        self.size = HEADER_SIZE
-        self.segments: list[Buffer] = []
-        self.claimed = False
-        self.filled = False
-        self.due = False
-        self.sealed: SealedBatch | None = None
-
-    @property
-    def partition(self) -> TopicPartition:
-        return self.completion.partition
-
-
-@dataclass(slots=True, eq=False)
-class SealedBatch:
-    """Records that will not change any more. ``codec`` is the attribute bits of the compression, 0 for none.
-
-    ``payload`` are the record bytes (compressed, if they are) in segments; ``size`` counts them and the header,
-    ``plain_size`` what they would be without compression.
-    """
-
-    completion: BatchCompletion
-    created: float
-    count: int
-    base_timestamp: int
-    max_timestamp: int
-    codec: int
-    payload: Sequence[Buffer]
-    size: int
-    plain_size: int
-
-    @property
-    def partition(self) -> TopicPartition:
-        return self.completion.partition
-
-
 class ProducerIdentity(NamedTuple):
     """Producer id and epoch as InitProducerId gave them (KIP-98); (-1, -1) without idempotence."""
 
@@ -194,36 +90,88 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 NO_SEQUENCE = -1
 
 
-@dataclass(slots=True, eq=False)
-class StampedBatch:
-    """A sealed batch under its header: what is in flight, or waits for a retry. Owned by the sender thread.
+class ProducerBatch:
+    """Who may touch what: the accumulator's lock guards an open batch; while it is ``claimed``, what the claim changes
+    is its caller's. ``own`` and ``hold`` are guarded by the buffer pool's lock once it is published. All else is the
+    sender thread's after the drain.
 
-    ``attempts`` counts the times it was sent; ``last_error`` is what the latest attempt came to.
+    - ``limit``: how many bytes it may grow to, header included; ``size``: an upper bound of them while it is open, what
+      it takes when it is sealed; ``plain_size``: that before compression; ``codec``: the attribute bits, 0 for none;
+    - ``filled``: no further row fits; ``due``: linger.ms has passed;
+    - ``shares``: whose rows these are; ``own`` and ``hold``: what it keeps of ``buffer.memory`` until it is done, bytes
+      of its own and its part of an encoded slice;
+    - ``attempts``: how many times it was sent; ``last_error``: what the latest came to;
+    - ``parts``: what it was split into. A batch that is split never completes itself: its parts do.
     """
 
-    sealed: SealedBatch
-    identity: ProducerIdentity
-    base_sequence: int
-    header: bytes
-    attempts: int = 0
-    last_error: Exception | None = None
+    __slots__ = (
+        "attempts",
+        "base_sequence",
+        "base_timestamp",
+        "claimed",
+        "codec",
+        "count",
+        "created",
+        "done",
+        "due",
+        "filled",
+        "header",
+        "hold",
+        "identity",
+        "last_error",
+        "limit",
+        "max_timestamp",
+        "own",
+        "partition",
+        "parts",
+        "payload",
+        "plain_size",
+        "segments",
+        "shares",
+        "size",
+    )
+
+    def __init__(self, partition: TopicPartition, created: float, limit: int, base_timestamp: int) -> None:
+        self.partition = partition
+        self.created = created
+        self.limit = limit
+        self.base_timestamp = self.max_timestamp = base_timestamp
+        self.count = self.own = self.codec = self.attempts = 0
+        self.size = self.plain_size = HEADER_SIZE
+        self.segments: list[Buffer] = []
+        self.shares: list[Share] = []
+        self.claimed = self.filled = self.due = self.done = False
+        self.hold: Hold | None = None
+        self.payload: Sequence[Buffer] | None = None
+        self.header: bytes | None = None
+        self.last_error: Exception | None = None
+        self.parts: tuple[ProducerBatch, ...] = ()
+        self.identity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
 
     @property
-    def completion(self) -> BatchCompletion:
-        return self.sealed.completion
+    def settled(self) -> bool:
+        """Whether it is done, or all that it was split into."""
+        return self.done or (bool(self.parts) and all(part.settled for part in self.parts))
 
-    @property
-    def partition(self) -> TopicPartition:
-        return self.sealed.completion.partition
+    def seal(self, codec: int, payload: Sequence[Buffer], plain_size: int) -> None:
+        """These are its records now; ``plain_size``: their bytes before compression."""
+        self.codec = codec
+        self.payload = payload
+        self.size = HEADER_SIZE + sum(map(len, payload))
+        self.plain_size = HEADER_SIZE + plain_size
 
-    @property
-    def count(self) -> int:
-        return self.sealed.count
+    def stamp(self, identity: ProducerIdentity, base_sequence: int, header: bytes) -> None:
+        self.identity = identity
+        self.base_sequence = base_sequence
+        self.header = header
 
-    @property
-    def created(self) -> float:
-        return self.sealed.created
-
-    @property
-    def size(self) -> int:
-        return self.sealed.size
+    def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
+        """On the sender thread, once. Whoever still waits for it must not keep its records."""
+        self.done = True
+        self.segments = []
+        self.payload = ()
+        for listener, first, rows, size, skipped in self.shares:
+            listener.batch_completed(
+                BatchOutcome(self.partition, base_offset, log_append_time, first, rows, size, skipped, error)
+            )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from spark_kafka_sink.accumulator.batch import Memory
+from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.metrics import BufferCounters
@@ -106,17 +106,18 @@ class BufferPool:
             self._available += reserved - kept
             self._grant()
 
-    def release(self, *memories: Memory) -> None:
+    def release(self, batches: Iterable[ProducerBatch]) -> None:
         """Give back what batches kept. Shared slices become free with their last batch."""
         with self._lock:
-            for memory in memories:
-                self._available += memory.own
-                memory.own = 0
-                for hold in memory.holds:
+            for batch in batches:
+                self._available += batch.own
+                batch.own = 0
+                hold = batch.hold
+                if hold is not None:
+                    batch.hold = None
                     hold.users -= 1
                     if not hold.users:
                         self._available += hold.size
-                memory.holds.clear()
             self._grant()
 
     def close(self, error: Exception) -> None:

@@ -7,11 +7,11 @@ published or given back.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_kafka_sink.accumulator.batch import OpenBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import PartitionQueue
 
 
@@ -43,7 +43,7 @@ class RowSizes:
     def timestamp(self, row: int) -> int:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[row]
 
-    def fits_times_of(self, batch: OpenBatch) -> bool:
+    def fits_times_of(self, batch: ProducerBatch) -> bool:
         base = batch.base_timestamp
         return max(abs(self.latest - base), abs(self.earliest - base)) <= self.max_timestamp_delta
 
@@ -51,29 +51,32 @@ class RowSizes:
 class Segment(NamedTuple):
     """Rows ``start .. end - 1`` that become records ``first ..`` of ``batch``."""
 
-    batch: OpenBatch
+    batch: ProducerBatch
     start: int
     end: int
     first: int
 
 
-@dataclass(slots=True)
 class Claim:
-    """The batches in one caller's hands: ``segments`` in row order, ``filled`` the batches that take no further row.
+    """The batches in one caller's hands.
 
-    ``open_batch(queue, timestamp)`` makes a new one; ``before`` is what an already open batch was (count, size),
-    ``opened`` which ones are new: what giving back undoes. ``lagging`` partitions will not be sent soon.
+    ``segments`` in row order; ``filled`` are the batches that take no further row, in the order they were filled;
+    ``opened`` are new, and for an already open one ``before`` says what it was (count, size): what giving back undoes.
+    ``lagging`` partitions, one of whose batches was created before ``lag_since``, will not be sent soon.
     """
 
-    topic: str
-    open_batch: Callable[[PartitionQueue, int], OpenBatch]
-    lag_since: float
-    segments: list[Segment] = field(default_factory=list)
-    filled: list[OpenBatch] = field(default_factory=list)
-    opened: list[tuple[PartitionQueue, OpenBatch]] = field(default_factory=list)
-    before: list[tuple[OpenBatch, int, int]] = field(default_factory=list)
-    lagging: set[int] = field(default_factory=set)
-    _tails: dict[int, OpenBatch] = field(default_factory=dict)
+    __slots__ = ("_now", "_tails", "before", "filled", "lag_since", "lagging", "opened", "segments", "topic")
+
+    def __init__(self, topic: str, now: float, lag_since: float) -> None:
+        self.topic = topic
+        self.lag_since = lag_since
+        self.segments: list[Segment] = []
+        self.filled: list[ProducerBatch] = []
+        self.opened: list[ProducerBatch] = []
+        self.before: list[tuple[ProducerBatch, int, int]] = []
+        self.lagging: set[int] = set()
+        self._now = now
+        self._tails: dict[int, ProducerBatch] = {}
 
     def take(self, queue: PartitionQueue, run: Run, rows: RowSizes) -> None:
         """Cut one run into the queue's open batch and as many new ones as it needs. Under the accumulator's lock."""
@@ -84,29 +87,36 @@ class Claim:
         cumulative = rows.cumulative
         while row < end:
             if batch is None:
-                batch = self.open_batch(queue, rows.timestamp(row))
-                batch.claimed = True
-                self.opened.append((queue, batch))
+                batch = self._open(queue, rows, row)
+            taken = cumulative[row]
             room = min(batch.limit, rows.limit) - batch.size
-            cut = bisect_right(cumulative, cumulative[row] + room, row + 1, end + 1) - 1
+            cut = bisect_right(cumulative, taken + room, row + 1, end + 1) - 1
             if cut == row and not batch.count:
                 cut += 1  # a record larger than batch.size gets a batch of its own
             if cut > row:
                 self.segments.append(Segment(batch, row, cut, batch.count))
                 batch.count += cut - row
-                batch.size += cumulative[cut] - cumulative[row]
+                batch.size += cumulative[cut] - taken
                 row = cut
             if row < end:
-                self._fill(batch)
+                batch.filled = True
+                self.filled.append(batch)
                 batch = None
         if batch is not None:
             self._tails[partition] = batch
 
-    def batches(self) -> list[OpenBatch]:
+    def batches(self) -> list[ProducerBatch]:
         """Every batch in this caller's hands, each once."""
-        return [batch for batch, _, _ in self.before] + [batch for _, batch in self.opened]
+        return [batch for batch, _, _ in self.before] + self.opened
 
-    def _claim_tail(self, queue: PartitionQueue, rows: RowSizes) -> OpenBatch | None:
+    def _open(self, queue: PartitionQueue, rows: RowSizes, row: int) -> ProducerBatch:
+        batch = ProducerBatch(queue.partition, self._now, rows.limit, rows.timestamp(row))
+        batch.claimed = True
+        queue.batches.append(batch)
+        self.opened.append(batch)
+        return batch
+
+    def _claim_tail(self, queue: PartitionQueue, rows: RowSizes) -> ProducerBatch | None:
         batch = queue.open_tail()
         if batch is None:
             return None
@@ -114,9 +124,6 @@ class Claim:
         self.before.append((batch, batch.count, batch.size))
         if rows.fits_times_of(batch):
             return batch
-        self._fill(batch)
-        return None
-
-    def _fill(self, batch: OpenBatch) -> None:
         batch.filled = True
         self.filled.append(batch)
+        return None

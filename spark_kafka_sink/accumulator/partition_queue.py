@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from spark_kafka_sink.accumulator.batch import OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-
-QueuedBatch = OpenBatch | StampedBatch
 
 
 class Admission(Enum):
@@ -30,7 +28,7 @@ class PartitionQueue:
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.batches: deque[QueuedBatch] = deque()
+        self.batches: deque[ProducerBatch] = deque()
         self.leader = NO_LEADER
         self.listed = False
         self.admission = Admission.ALL
@@ -41,14 +39,12 @@ class PartitionQueue:
 
         ``send_all``: a flush, a close or exhausted memory let nothing linger.
         """
-        if self.admission is Admission.NOTHING or not self.batches or self.retry_at > now:
+        if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
-        if isinstance(head, StampedBatch):
-            return True
-        if self.admission is Admission.RETRIES:
-            return False
-        return head.sealed is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
+        if self.admission is not Admission.ALL:
+            return self.admission is Admission.RETRIES and head.header is not None
+        return head.payload is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
 
     def lags(self, since: float) -> bool:
         """Whether its batches will wait: muted, leaderless, or one created before ``since`` still has to go."""
@@ -58,11 +54,9 @@ class PartitionQueue:
             or (bool(self.batches) and self.batches[0].created < since)
         )
 
-    def open_tail(self) -> OpenBatch | None:
+    def open_tail(self) -> ProducerBatch | None:
         """The batch that the next rows go to, if it takes any: unsealed and in nobody else's hands."""
         if not self.batches:
             return None
         tail = self.batches[-1]
-        if isinstance(tail, StampedBatch) or tail.claimed or tail.filled:
-            return None
-        return tail
+        return None if tail.payload is not None or tail.claimed or tail.filled else tail

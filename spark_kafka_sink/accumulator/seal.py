@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import Buffer, OpenBatch, SealedBatch, StampedBatch
+from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
 from spark_kafka_sink.accumulator.split import split_in_two
-from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 
 
@@ -24,38 +23,28 @@ class Sealer:
         self._codec_id = CODEC_IDS[codec]
         self._accumulator = accumulator
 
-    def seal(self, batch: OpenBatch) -> SealedBatch:
+    def seal(self, batch: ProducerBatch) -> None:
         payload: Sequence[Buffer] = batch.segments
         plain = sum(map(len, payload))
         if self._codec_id:
-            payload = [compress(self._codec, self._level, batch.segments)]
+            payload = [compress(self._codec, self._level, payload)]
             self._account_for(batch, plain, len(payload[0]))
-        return SealedBatch(
-            completion=batch.completion,
-            created=batch.created,
-            count=batch.count,
-            base_timestamp=batch.base_timestamp,
-            max_timestamp=batch.max_timestamp,
-            codec=self._codec_id,
-            payload=payload,
-            size=HEADER_SIZE + sum(map(len, payload)),
-            plain_size=HEADER_SIZE + plain,
-        )
+        batch.seal(self._codec_id, payload, plain)
 
-    def split(self, batch: StampedBatch) -> list[SealedBatch]:
+    def split(self, batch: ProducerBatch) -> Sequence[ProducerBatch]:
         """Two batches in place of one that a broker found too large."""
         halves = split_in_two(batch, self._level)
         for half in halves:
-            half.completion.memory.own = half.size
+            half.own = half.size
         self._accumulator.pool.adjust(0, sum(half.size for half in halves))
-        self._accumulator.pool.release(batch.completion.memory)
-        self._accumulator.replace(batch.completion, [half.completion for half in halves])
+        self._accumulator.pool.release([batch])
+        self._accumulator.replace(batch, halves)
         return halves
 
-    def _account_for(self, batch: OpenBatch, plain: int, compressed: int) -> None:
+    def _account_for(self, batch: ProducerBatch, plain: int, compressed: int) -> None:
         """The batch keeps its compressed bytes instead of what it was encoded into."""
-        memory = batch.completion.memory
+        batch.segments = []
         self._accumulator.observe_ratio(batch.partition.topic, compressed / plain)
         self._accumulator.pool.adjust(0, compressed)
-        self._accumulator.pool.release(memory)
-        memory.own = compressed
+        self._accumulator.pool.release([batch])
+        batch.own = compressed

@@ -10,30 +10,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import BatchCompletion, Buffer, SealedBatch, StampedBatch
+from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import CODEC_NAMES, compress
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import encode_records, header_section
 
 
-def split_in_two(batch: StampedBatch, level: int | None) -> list[SealedBatch]:
-    """Two batches in place of one of at least two records; ``level`` is that of its codec."""
-    (decoded,) = decode_batches(b"".join((batch.header, *batch.sealed.payload)))
+def split_in_two(batch: ProducerBatch, level: int | None) -> tuple[ProducerBatch, ProducerBatch]:
+    """Two sealed batches in place of a stamped one of at least two records; ``level`` is that of its codec."""
+    assert batch.header is not None
+    assert batch.payload is not None
+    (decoded,) = decode_batches(b"".join((batch.header, *batch.payload)))
     records = decoded.records
     middle = len(records) // 2
-    halves = (records[:middle], records[middle:])
-    completions = batch.completion.split_at(middle, len(records))
-    return [
-        _sealed(batch.sealed, half, completion, level) for half, completion in zip(halves, completions, strict=True)
-    ]
+    parts = _part(batch, records, 0, middle, level), _part(batch, records, middle, len(records), level)
+    batch.parts = parts
+    return parts
 
 
-def _sealed(
-    whole: SealedBatch, records: Sequence[DecodedRecord], completion: BatchCompletion, level: int | None
-) -> SealedBatch:
+def _part(
+    whole: ProducerBatch, all_records: Sequence[DecodedRecord], start: int, end: int, level: int | None
+) -> ProducerBatch:
+    records = all_records[start:end]
     timestamps = np.array([record.timestamp for record in records], np.int64)
     base = int(timestamps[0])
     columns = RecordColumns(
@@ -45,14 +45,9 @@ def _sealed(
     payload: Sequence[Buffer] = (encoded.data,)
     if whole.codec:
         payload = (compress(CODEC_NAMES[whole.codec], level, payload),)
-    return SealedBatch(
-        completion=completion,
-        created=whole.created,
-        count=len(records),
-        base_timestamp=base,
-        max_timestamp=int(timestamps.max()),
-        codec=whole.codec,
-        payload=payload,
-        size=HEADER_SIZE + len(payload[0]),
-        plain_size=HEADER_SIZE + len(encoded.data),
-    )
+    part = ProducerBatch(whole.partition, whole.created, whole.limit, base)
+    part.count = len(records)
+    part.max_timestamp = int(timestamps.max())
+    part.shares = [share for each in whole.shares if (share := each.within(start, end)) is not None]
+    part.seal(whole.codec, payload, len(encoded.data))
+    return part

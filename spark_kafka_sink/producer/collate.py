@@ -11,20 +11,13 @@ from random import Random
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import (
-    NO_IDENTITY,
-    NO_SEQUENCE,
-    BatchCompletion,
-    Buffer,
-    SealedBatch,
-    StampedBatch,
-)
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY, NO_SEQUENCE, Buffer, ProducerBatch
 from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.record import Headers
 from spark_kafka_sink.producer.stage import encode_headers
 from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.batch import HEADER_SIZE, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.records.encode import encode_records
@@ -94,7 +87,7 @@ class Collator:
         return self._unkeyed[message.topic]
 
 
-def batch_of(partition: TopicPartition, messages: Sequence[Message], codec: str, level: int | None) -> StampedBatch:
+def batch_of(partition: TopicPartition, messages: Sequence[Message], codec: str, level: int | None) -> ProducerBatch:
     """One batch without producer id."""
     timestamps = np.array([message.timestamp for message in messages], np.int64)
     base, latest = int(timestamps[0]), int(timestamps.max())
@@ -105,19 +98,12 @@ def batch_of(partition: TopicPartition, messages: Sequence[Message], codec: str,
     )
     records = encode_records(columns, np.arange(len(messages)), timestamps - base).data
     payload: list[Buffer] = [compress(codec, level, [records]) if CODEC_IDS[codec] else records]
-    sealed = SealedBatch(
-        completion=BatchCompletion(partition),
-        created=0.0,
-        count=len(messages),
-        base_timestamp=base,
-        max_timestamp=latest,
-        codec=CODEC_IDS[codec],
-        payload=payload,
-        size=HEADER_SIZE + len(payload[0]),
-        plain_size=HEADER_SIZE + len(records),
-    )
-    header = BatchHeader(sealed.codec, sealed.count, base, latest)
-    return StampedBatch(sealed, NO_IDENTITY, NO_SEQUENCE, stamp_header(header, payload))
+    batch = ProducerBatch(partition, 0.0, len(records), base)
+    batch.count = len(messages)
+    batch.max_timestamp = latest
+    batch.seal(CODEC_IDS[codec], payload, len(records))
+    batch.stamp(NO_IDENTITY, NO_SEQUENCE, stamp_header(BatchHeader(batch.codec, batch.count, base, latest), payload))
+    return batch
 
 
 def chunks(messages: Sequence[Message], limit: int) -> Iterator[Sequence[Message]]:

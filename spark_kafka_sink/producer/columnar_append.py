@@ -180,7 +180,7 @@ class ColumnarAppender:
         try:
             pool.adjust(reserved, _lay_in(claim, encoded, rows, listeners))
             for batch in claim.filled:
-                batch.sealed = self._parts.sealer.seal(batch)
+                self._parts.sealer.seal(batch)
             wake = accumulator.publish(claim)
         except BaseException as error:
             self._retract(claim, error)
@@ -207,9 +207,9 @@ class ColumnarAppender:
         """The rows cannot go on: whoever waits for anything in these batches must hear of it."""
         cause = error if isinstance(error, Exception) else KafkaError(f"interrupted by {error!r}")
         self._parts.accumulator.retract(claim)
+        self._parts.accumulator.pool.release(claim.batches())
         for batch in claim.batches():
-            self._parts.accumulator.pool.release(batch.completion.memory)
-            batch.completion.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+            batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
 
     def _check_sizes(self, columns: RecordColumns) -> None:
         estimates = java_size_estimate(columns)
@@ -325,18 +325,19 @@ def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners
     latest = _latest_timestamps(claim, rows.sizes)
     for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
         records = data[starts[start] : starts[end]]
-        memory = batch.completion.memory
+        size = len(records)
         if not batch.filled or batch.partition.partition in claim.lagging:
             batch.segments.append(bytes(records))
-            memory.own += len(records)
-            copied += len(records)
+            batch.own += size
+            copied += size
         else:
             batch.segments.append(records)
-            if hold not in memory.holds:
-                memory.holds.append(hold)
+            if batch.hold is None:
+                batch.hold = hold
                 hold.users += 1
-        batch.max_timestamp = max(batch.max_timestamp, timestamp)
-        batch.completion.shares.append(Share(listener, first, end - start, len(records)))
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        batch.shares.append(Share(listener, first, end - start, size))
     return copied + (hold.size if hold.users else 0)
 
 

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, StampedBatch
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import (
     FailedToSendError,
@@ -23,9 +22,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import decode_response, response_type
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Request, Response
+from spark_kafka_sink.network.requests import Response
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
@@ -36,7 +34,8 @@ from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
 from spark_kafka_sink.producer.stage import java_estimate
 from spark_kafka_sink.producer.sync_config import SyncConfig
-from spark_kafka_sink.sender.produce import PRODUCE, VERSIONS, ProduceSettings, produce_frame
+from spark_kafka_sink.sender.produce import ProduceSettings, produce_request
+from spark_kafka_sink.sender.produce_answer import PartitionAnswer, ProduceAnswer
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -200,22 +199,8 @@ class SyncProducer:
         kafka = self.config.kafka
         level = compression_level(kafka)
         batches = [batch_of(partition, group, kafka.compression_type, level) for partition, group in groups.items()]
-        return lambda on_complete: _produce_request(
-            batches, ProduceSettings(kafka.acks, kafka.request_timeout_ms), on_complete
-        )
-
-
-def _produce_request(batches: Sequence[StampedBatch], settings: ProduceSettings, on_complete: Any) -> Request:
-    return Request(
-        api_key=PRODUCE,
-        build=lambda version, correlation_id, client_id: produce_frame(
-            batches, settings, version, correlation_id, client_id
-        ),
-        versions=VERSIONS,
-        parse=lambda version, data: decode_response(data, response_type("produce", version)),
-        on_complete=on_complete,
-        expects_response=settings.acks != 0,
-    )
+        settings = ProduceSettings(kafka.acks, kafka.request_timeout_ms)
+        return lambda on_complete: produce_request(batches, settings, on_complete)
 
 
 def _judge(
@@ -223,10 +208,10 @@ def _judge(
 ) -> list[Message]:
     """What one request came to; gives the messages that may be sent again."""
     error = ended if isinstance(ended, KafkaError) else ended.error
-    body: Any = None if isinstance(ended, KafkaError) else ended.body
-    answers = {}
-    if body is not None:
-        answers = {(topic.name, each.index): each for topic in body.responses for each in topic.partition_responses}
+    body = None if isinstance(ended, KafkaError) else ended.body
+    answers: Mapping[tuple[str, int], PartitionAnswer] = {}
+    if isinstance(body, ProduceAnswer):
+        answers = body.partitions
         if answers.keys() != groups.keys():
             error = NetworkError(
                 f"Incomplete response: asked for {', '.join(map(str, groups))}, answered for "
@@ -244,14 +229,11 @@ def _judge(
     return again
 
 
-def _failed(partition: TopicPartition, group: Sequence[Message], answer: Any, fates: _Fates) -> bool:
+def _failed(partition: TopicPartition, group: Sequence[Message], answer: PartitionAnswer, fates: _Fates) -> bool:
     """Whether the partition's messages failed and may be sent again."""
-    code: ErrorCode = answer.error_code
-    action = verdict(code).action
+    action = verdict(answer.error_code).action
     if action is Action.SUCCEED:
-        appended = answer.log_append_time
-        time = NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000)
-        fates.deliver(group, partition.partition, answer.base_offset, time)
+        fates.deliver(group, partition.partition, answer.base_offset, answer.log_append_time)
         return False
-    fates.fail(group, broker_error(code, str(partition), answer.error_message))
+    fates.fail(group, broker_error(answer.error_code, str(partition), answer.error_message))
     return action is Action.RETRY

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -16,17 +15,16 @@ from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.accumulator.batch import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
-    BatchCompletion,
-    OpenBatch,
-    StampedBatch,
+    ProducerBatch,
 )
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
-from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
+from spark_kafka_sink.sender.produce_answer import PartitionAnswer, ProduceAnswer
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.transactions.calls import SOON_MS
 from spark_kafka_sink.sender.transactions.manager import TransactionManager
@@ -70,42 +68,40 @@ class Answers:
         self._backoff = parts.backoff
         self._transactions = parts.transactions
         self._metrics = parts.accumulator.metrics
-        self._finished: list[BatchCompletion] = []
+        self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
 
-    def answered(self, batches: Sequence[StampedBatch], response: Response) -> None:
+    def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
         self._metrics.request_ended(response.node_id)
-        if response.body is not None:
-            throttle_ms = throttle_time_ms(response.body)
-            self._metrics.answered(response.node_id, response.latency_ms, throttle_ms)
         for batch in batches:
             self._sequences.answered(batch)
         if response.error is not None:
-            for batch in batches:
-                self._failed_request(batch, response.error, response.completed_at)
-        elif response.body is None:
+            self._failed_request(batches, response.error, response.completed_at)
+        elif isinstance(response.body, ProduceAnswer):
+            throttle_ms = throttle_time_ms(response.body)
+            self._metrics.answered(response.node_id, response.latency_ms, throttle_ms)
+            self._judge(batches, response.body, response)
+        else:
             for batch in batches:
                 self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        else:
-            self._judge(batches, response)
         for batch in batches:
             self.settle(batch.partition, response.completed_at)
         self.flush_finished()
 
-    def give_up(self, batch: OpenBatch | StampedBatch, error: Exception) -> None:
+    def give_up(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that will not be sent (again). ``flush_finished`` must follow."""
-        if isinstance(batch, StampedBatch):
+        if batch.header is not None:
             self._sequences.gave_up(batch)
         if self._transactions is not None:
             self._transactions.batch_failed(error)
-        self._complete(batch.completion, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+        self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
 
-    def abandon(self, completions: Iterable[BatchCompletion], error: Exception) -> None:
+    def abandon(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
         """Fail batches of a producer that is at its end, whatever stage they are in."""
-        for completion in completions:
-            if not completion.done:
-                self._complete(completion, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+        for batch in batches:
+            if not batch.done:
+                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self.flush_finished()
 
     def settle(self, partition: TopicPartition, now: float) -> None:
@@ -124,7 +120,7 @@ class Answers:
         admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
         self._accumulator.admit(partition, admission)
 
-    def _retry_delay(self, again: Sequence[StampedBatch]) -> float:
+    def _retry_delay(self, again: Sequence[ProducerBatch]) -> float:
         if any(_waits_for_an_end(batch.last_error) for batch in again):
             return SOON_MS
         return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in again)))
@@ -132,51 +128,39 @@ class Answers:
     def flush_finished(self) -> None:
         """Free the memory of all completed batches and tell the accumulator of them, at once."""
         if self._finished:
-            self._accumulator.pool.release(*[completion.memory for completion in self._finished])
+            self._accumulator.pool.release(self._finished)
             self._accumulator.finish(self._finished)
             self._finished = []
 
-    def _judge(self, batches: Sequence[StampedBatch], response: Response) -> None:
-        body: Any = response.body
-        answers = {(topic.name, each.index): each for topic in body.responses for each in topic.partition_responses}
-        pairs: list[tuple[StampedBatch, Any]] = [(batch, answers.get(batch.completion.partition)) for batch in batches]
-        if len(answers) != len(batches) or any(answer is None for _, answer in pairs):
+    def _judge(self, batches: Sequence[ProducerBatch], answer: ProduceAnswer, response: Response) -> None:
+        answers = [answer.partitions.get(batch.partition) for batch in batches]
+        if len(answer.partitions) != len(batches) or None in answers:
             asked = ", ".join(str(batch.partition) for batch in batches)
             error = NetworkError(
                 f"node {response.node_id} answered for other partitions than it was asked for: {asked}"
             )
-            for batch in batches:
-                self._failed_request(batch, error, response.completed_at)
+            self._failed_request(batches, error, response.completed_at)
             return
-        for batch, answer in pairs:
-            if answer.error_code is ErrorCode.none:
-                appended = answer.log_append_time
-                time = NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000)
-                self._succeed(batch, answer.base_offset, time)
+        for batch, of_batch in zip(batches, answers, strict=True):
+            assert of_batch is not None
+            if of_batch.error_code is ErrorCode.none:
+                self._succeed(batch, of_batch.base_offset, of_batch.log_append_time)
             else:
-                self._note_leader(batch.partition, answer, body)
-                self._failed(batch, answer, response.completed_at)
+                self._failed(batch, of_batch, response.completed_at)
 
-    def _note_leader(self, partition: TopicPartition, answer: Any, body: Any) -> None:
-        """A broker that leads no more may say who does (KIP-951, Produce v10): the retry need not wait for metadata."""
-        leader = getattr(answer, "current_leader", None)
-        if leader is None or leader.leader_id < 0:
-            return
-        for endpoint in body.node_endpoints:
-            if endpoint.node_id == leader.leader_id:
-                node = Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
-                self._metadata.update_leader(partition, node, leader.leader_epoch)
-                self._moved.add(partition)
-
-    def _failed_request(self, batch: StampedBatch, error: Exception, now: float) -> None:
+    def _failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         self._metadata.request_update()
-        if isinstance(error, UnsupportedVersionError):
-            self._fail(batch, error)
-        else:
-            self._retry(batch, error, False, now)
+        for batch in batches:
+            if isinstance(error, UnsupportedVersionError):
+                self._fail(batch, error)
+            else:
+                self._retry(batch, error, False, now)
 
-    def _failed(self, batch: StampedBatch, answer: Any, now: float) -> None:
-        code: ErrorCode = answer.error_code
+    def _failed(self, batch: ProducerBatch, answer: PartitionAnswer, now: float) -> None:
+        code = answer.error_code
+        if answer.leader is not None:  # then the retry need not wait for metadata (KIP-951)
+            self._metadata.update_leader(batch.partition, answer.leader, answer.leader_epoch)
+            self._moved.add(batch.partition)
         action, refresh_metadata = verdict(code, self._sequences.transactional)
         if refresh_metadata:
             self._metadata.request_update()
@@ -195,14 +179,14 @@ class Answers:
         else:
             self._fail(batch, error)
 
-    def _cannot_resequence(self, batch: StampedBatch) -> bool:
+    def _cannot_resequence(self, batch: ProducerBatch) -> bool:
         """A transaction has but one epoch; and under a new one the batch would end up behind later ones."""
         if self._sequences.transactional:
             return self._sequences.is_first(batch)
         return self._sequences.is_overtaken(batch)
 
-    def _retry(self, batch: StampedBatch, error: Exception, misses_earlier: bool, now: float) -> None:
-        if batch.completion.done:
+    def _retry(self, batch: ProducerBatch, error: Exception, misses_earlier: bool, now: float) -> None:
+        if batch.done:
             return
         batch.last_error = error
         if now >= batch.created + self._policy.delivery_timeout_ms:
@@ -214,28 +198,26 @@ class Answers:
             self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.returned(batch, misses_earlier)
 
-    def _split(self, batch: StampedBatch) -> None:
-        if not batch.completion.done:
+    def _split(self, batch: ProducerBatch) -> None:
+        if not batch.done:
             _log.info("%s found a batch of %d records too large: it is split", batch.partition, batch.count)
             self._metrics.topic(batch.partition.topic).splits += 1
             self._sequences.split(batch, self._sealer.split(batch))
 
-    def _fail(self, batch: StampedBatch, error: Exception) -> None:
-        if not batch.completion.done:
+    def _fail(self, batch: ProducerBatch, error: Exception) -> None:
+        if not batch.done:
             self.give_up(batch, error)
 
-    def _succeed(self, batch: StampedBatch, base_offset: int, log_append_time: int) -> None:
-        if not batch.completion.done:
+    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        if not batch.done:
             self._sequences.succeeded(batch)
-            self._complete(batch.completion, base_offset, log_append_time, None)
+            self._complete(batch, base_offset, log_append_time, None)
 
-    def _complete(
-        self, completion: BatchCompletion, offset: int, log_append_time: int, error: Exception | None
-    ) -> None:
+    def _complete(self, batch: ProducerBatch, offset: int, log_append_time: int, error: Exception | None) -> None:
         if error is not None:
-            self._metrics.topic(completion.partition.topic).errors += sum(share.rows for share in completion.shares)
-        completion.complete(offset, log_append_time, error)
-        self._finished.append(completion)
+            self._metrics.topic(batch.partition.topic).errors += batch.count
+        batch.complete(offset, log_append_time, error)
+        self._finished.append(batch)
 
 
 def _waits_for_an_end(error: Exception | None) -> bool:
@@ -243,10 +225,10 @@ def _waits_for_an_end(error: Exception | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
-def expiry_error(batch: OpenBatch | StampedBatch, now: float) -> KafkaTimeoutError:
+def expiry_error(batch: ProducerBatch, now: float) -> KafkaTimeoutError:
     """Kafka's text, and what kept the records from being delivered, where that is known."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
-    if isinstance(batch, StampedBatch) and batch.last_error is not None:
+    if batch.last_error is not None:
         text += f" (attempt {batch.attempts}: {batch.last_error})"
     return KafkaTimeoutError(text)

@@ -6,23 +6,22 @@ No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import OpenBatch, StampedBatch
-from spark_kafka_sink.accumulator.partition_queue import Admission, QueuedBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch
+from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import decode_response, response_type
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
-from spark_kafka_sink.network.requests import Request, Response
+from spark_kafka_sink.network.requests import Response
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.answers import Answers, DeliveryPolicy, expiry_error
-from spark_kafka_sink.sender.produce import PRODUCE, VERSIONS, ProduceSettings, produce_frame
+from spark_kafka_sink.sender.produce import ProduceSettings, produce_request
 from spark_kafka_sink.sender.producer_id import Phase, ProducerIdRequester
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.transactions.manager import TransactionManager
@@ -62,7 +61,7 @@ class Sender:
 
     def __init__(self, parts: SenderParts) -> None:
         self._parts = parts
-        self._in_flight: dict[StampedBatch, None] = {}
+        self._in_flight: dict[ProducerBatch, None] = {}
         self._next_flight_expiry = NEVER
         self._aborted = False
 
@@ -168,52 +167,46 @@ class Sender:
                         wake_at = now  # the next turn asks for the partitions of those that were put back
                     if not batches:
                         continue
-                self._request(node_id, [self._stamp(batch) for batch in batches], now)
+                self._request(node_id, batches, now)
             else:
                 wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
         return wake_at
 
-    def _stamp(self, batch: QueuedBatch) -> StampedBatch:
-        parts = self._parts
-        if isinstance(batch, OpenBatch):
-            batch = parts.sequences.stamp(batch.sealed or parts.sealer.seal(batch))
-        parts.sequences.sent(batch)
-        if parts.policy.one_at_a_time or parts.sequences.partition(batch.partition).alone:
-            parts.accumulator.admit(batch.partition, Admission.NOTHING)
-        self._in_flight[batch] = None
-        self._next_flight_expiry = min(self._next_flight_expiry, batch.created + parts.policy.delivery_timeout_ms)
-        return batch
-
-    def _request(self, node_id: int, batches: list[StampedBatch], now: float) -> None:
-        settings, transactions = self._parts.produce, self._parts.transactions
-        if transactions is not None:
-            settings = replace(settings, transactional_id=transactions.transactional_id)
+    def _request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
+        for batch in batches:
+            self._stamp(batch)
 
         def answered(response: Response) -> None:
             for batch in batches:
                 self._in_flight.pop(batch, None)
             self._parts.answers.answered(batches, response)
 
-        request = Request(
-            api_key=PRODUCE,
-            build=lambda version, correlation_id, client_id: produce_frame(
-                batches, settings, version, correlation_id, client_id
-            ),
-            versions=VERSIONS if transactions is None else transactions.produce_versions,
-            parse=lambda version, data: decode_response(data, response_type("produce", version)),
-            on_complete=answered,
-            expects_response=settings.acks != 0,
-        )
         self._count(node_id, batches, now)
+        transactions = self._parts.transactions
+        if transactions is None:
+            request = produce_request(batches, self._parts.produce, answered)
+        else:
+            subject = transactions.transactional_id
+            request = produce_request(batches, self._parts.produce, answered, transactions.produce_versions, subject)
         self._parts.client.send(node_id, request, now)
 
-    def _count(self, node_id: int, batches: Sequence[StampedBatch], now: float) -> None:
+    def _stamp(self, batch: ProducerBatch) -> None:
+        parts = self._parts
+        if batch.payload is None:
+            parts.sealer.seal(batch)
+        alone = parts.sequences.send(batch)
+        if alone or parts.policy.one_at_a_time:
+            parts.accumulator.admit(batch.partition, Admission.NOTHING)
+        self._in_flight[batch] = None
+        expiry = batch.created + parts.policy.delivery_timeout_ms
+        if expiry < self._next_flight_expiry:
+            self._next_flight_expiry = expiry
+
+    def _count(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         metrics = self._parts.accumulator.metrics
-        metrics.request_sent(node_id, sum(batch.sealed.count for batch in batches), now)
+        metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
         for batch in batches:
-            sealed = batch.sealed
-            queued_ms = now - sealed.created
-            metrics.batch_sent(sealed.partition.topic, sealed.count, sealed.size, sealed.plain_size, queued_ms)
+            metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, now - batch.created)
 
     def _expire(self, now: float) -> None:
         """Give up what is older than delivery.timeout.ms, waiting or in flight."""
@@ -222,15 +215,15 @@ class Sender:
             expired.extend(self._expire_in_flight(now))
         self._give_up([(batch, expiry_error(batch, now)) for batch in expired], now)
 
-    def _give_up(self, batches: Iterable[tuple[QueuedBatch, KafkaError]], now: float) -> None:
+    def _give_up(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         answers = self._parts.answers
         for batch, error in batches:
             answers.give_up(batch, error)
-            if isinstance(batch, StampedBatch):
+            if batch.header is not None:
                 answers.settle(batch.partition, now)
         answers.flush_finished()
 
-    def _expire_in_flight(self, now: float) -> list[StampedBatch]:
+    def _expire_in_flight(self, now: float) -> list[ProducerBatch]:
         timeout = self._parts.policy.delivery_timeout_ms
         expired = [batch for batch in self._in_flight if batch.created + timeout <= now]
         for batch in expired:

@@ -1,18 +1,20 @@
-"""The Produce request around record batches, and its answer: the one message of the hot path.
+"""The Produce request around record batches: the one message of the hot path.
 
-Written by hand because kio would copy the records; its buffers are sent as they are. Answers are kio's entities.
+Written by hand because kio would copy the records; its buffers are sent as they are.
 Versions 9 to 12: every broker from 2.8 on speaks one of them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spark_kafka_sink.accumulator.batch import Buffer, StampedBatch
+from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
 from spark_kafka_sink.network.codec import request_header
+from spark_kafka_sink.network.requests import Request, Response
+from spark_kafka_sink.sender.produce_answer import read_answer
 
 PRODUCE = 0
 VERSIONS = (9, 12)
@@ -28,7 +30,27 @@ class ProduceSettings:
 
     acks: int
     timeout_ms: int
-    transactional_id: str | None = None
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    settings: ProduceSettings,
+    on_complete: Callable[[Response], None],
+    versions: tuple[int, int] = VERSIONS,
+    transactional_id: str | None = None,
+) -> Request:
+    """Of stamped batches, one for a partition at most. The response's body is a ``ProduceAnswer``."""
+    opening = _opening(settings, transactional_id)
+    return Request(
+        api_key=PRODUCE,
+        build=lambda version, correlation_id, client_id: produce_frame(
+            batches, opening, version, correlation_id, client_id
+        ),
+        versions=versions,
+        parse=read_answer,
+        on_complete=on_complete,
+        expects_response=settings.acks != 0,
+    )
 
 
 def compact(length: int) -> bytes:
@@ -48,27 +70,31 @@ def compact_string(text: str) -> bytes:
 
 
 def produce_frame(
-    batches: Sequence[StampedBatch], settings: ProduceSettings, version: int, correlation_id: int, client_id: str
+    batches: Sequence[ProducerBatch], opening: bytes, version: int, correlation_id: int, client_id: str
 ) -> list[Buffer]:
-    """A whole frame: size, header and body, payloads by reference. A partition stands in ``batches`` once at most."""
-    by_topic: dict[str, list[StampedBatch]] = {}
+    """A whole frame: size, header and body, which begins with ``opening``; payloads by reference."""
+    by_topic: dict[str, list[ProducerBatch]] = {}
     for batch in batches:
         by_topic.setdefault(batch.partition.topic, []).append(batch)
-    transactional_id = settings.transactional_id
-    small = bytearray(_NULL_STRING if transactional_id is None else compact_string(transactional_id))
-    small += _ACKS_AND_TIMEOUT.pack(settings.acks, settings.timeout_ms)
-    small += compact(len(by_topic))
+    small = [opening, compact(len(by_topic))]
     body: list[Buffer] = []
     for topic, group in by_topic.items():
-        small += compact_string(topic) + compact(len(group))
+        small += compact_string(topic), compact(len(group))
         for batch in group:
-            sealed = batch.sealed
-            small += _INDEX.pack(sealed.completion.partition.partition) + compact(sealed.size) + batch.header
-            body.append(bytes(small))
-            body.extend(sealed.payload)
-            small = bytearray(_NO_TAGS)
-        small += _NO_TAGS
-    body.append(bytes(small + _NO_TAGS))
+            assert batch.header is not None
+            assert batch.payload is not None
+            small += _INDEX.pack(batch.partition.partition), compact(batch.size), batch.header
+            body.append(b"".join(small))
+            body += batch.payload
+            small = [_NO_TAGS]
+        small.append(_NO_TAGS)
+    small.append(_NO_TAGS)
+    body.append(b"".join(small))
     head = request_header(PRODUCE, version, correlation_id, client_id, sum(map(len, body)), flexible=True)
-    body[0] = head + body[0]
-    return body
+    return [head, *body]
+
+
+@lru_cache(16)
+def _opening(settings: ProduceSettings, transactional_id: str | None) -> bytes:
+    name = _NULL_STRING if transactional_id is None else compact_string(transactional_id)
+    return name + _ACKS_AND_TIMEOUT.pack(settings.acks, settings.timeout_ms)

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from spark_kafka_sink.accumulator.batch import (
     NO_IDENTITY,
     NO_SEQUENCE,
+    ProducerBatch,
     ProducerIdentity,
-    SealedBatch,
-    StampedBatch,
 )
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
@@ -42,7 +41,7 @@ class PartitionSequence:
     next: int = 0
     acked_until: int = 0
     in_flight: int = 0
-    outstanding: list[StampedBatch] = field(default_factory=list)
+    outstanding: list[ProducerBatch] = field(default_factory=list)
     known: bool = False
     alone: bool = False
     returned: bool = False
@@ -90,12 +89,12 @@ class Sequences:
             if same and state.known
         }
 
-    def is_first(self, batch: StampedBatch) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Whether nothing outstanding of the partition comes before it."""
         outstanding = self.partition(batch.partition).outstanding
         return bool(outstanding) and outstanding[0] is batch
 
-    def is_overtaken(self, batch: StampedBatch) -> bool:
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
         """Whether a later batch of the partition is in the log already: a broker takes any first sequence of a producer
         that it does not know, so it may have refused this batch and taken the next.
         """
@@ -109,60 +108,60 @@ class Sequences:
             state = self._partitions[partition] = PartitionSequence(self.identity)
         return state
 
-    def stamp(self, sealed: SealedBatch) -> StampedBatch:
-        """Give a fresh batch the partition's next sequence; from now on it is outstanding."""
-        state = self.partition(sealed.partition)
-        batch = self._stamped(sealed, state)
-        state.outstanding.append(batch)
-        return batch
+    def send(self, batch: ProducerBatch) -> bool:
+        """It is about to be sent. A fresh batch gets the partition's next sequence, and is outstanding from now on.
 
-    def sent(self, batch: StampedBatch) -> None:
-        batch.attempts += 1
+        Says whether it must go alone.
+        """
         state = self.partition(batch.partition)
+        if batch.header is None:
+            self._stamp(batch, state)
+            state.outstanding.append(batch)
+        batch.attempts += 1
         state.in_flight += 1
         state.alone = self.idempotent and not state.known
+        return state.alone
 
-    def answered(self, batch: StampedBatch) -> None:
+    def answered(self, batch: ProducerBatch) -> None:
         self.partition(batch.partition).in_flight -= 1
 
-    def succeeded(self, batch: StampedBatch) -> None:
+    def succeeded(self, batch: ProducerBatch) -> None:
         state = self.partition(batch.partition)
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
             state.known = True
-            state.acked_until = next_sequence(batch.base_sequence, batch.sealed.count)
+            state.acked_until = next_sequence(batch.base_sequence, batch.count)
 
-    def forgotten(self, batch: StampedBatch) -> None:
+    def forgotten(self, batch: ProducerBatch) -> None:
         """The partition is not there. Made again, it knows no producer."""
         self.partition(batch.partition).known = False
 
-    def gave_up(self, batch: StampedBatch) -> None:
+    def gave_up(self, batch: ProducerBatch) -> None:
         """The batch failed or expired; whether its records are in the log may be unknown."""
         state = self.partition(batch.partition)
         state.outstanding.remove(batch)
         state.gap = self.idempotent
 
-    def returned(self, batch: StampedBatch, misses_earlier: bool) -> None:
+    def returned(self, batch: ProducerBatch, misses_earlier: bool) -> None:
         """The batch is to be sent again; ``misses_earlier``: the broker refused it for its sequence or epoch."""
         state = self.partition(batch.partition)
         state.returned = True
         if misses_earlier and state.outstanding[0] is batch:
             state.resequence = self.idempotent
 
-    def split(self, batch: StampedBatch, parts: Sequence[SealedBatch]) -> None:
+    def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Parts take the batch's place: consecutive slices of its sequences, so that later batches keep theirs."""
         state = self.partition(batch.partition)
         place = state.outstanding.index(batch)
         sequence = batch.base_sequence
-        stamped = []
         for part in parts:
-            stamped.append(self._stamped_at(part, batch.identity, sequence))
+            self._stamp_at(part, batch.identity, sequence)
             if self.idempotent:
                 sequence = next_sequence(sequence, part.count)
-        state.outstanding[place : place + 1] = stamped
+        state.outstanding[place : place + 1] = parts
         state.returned = True
 
-    def settle(self, partition: TopicPartition) -> list[StampedBatch]:
+    def settle(self, partition: TopicPartition) -> list[ProducerBatch]:
         """With nothing in flight any more: get back in step, and give the batches to reenqueue, if any.
 
         When the epochs have run out the partition stays out of step, until there is a new producer id to settle with.
@@ -173,7 +172,8 @@ class Sequences:
         if lost and not self._start_epoch(state):
             return []
         if state.resequence:
-            state.outstanding = [self._restamped(batch, state) for batch in state.outstanding]
+            for batch in state.outstanding:
+                self._stamp(batch, state)
         again = state.outstanding if state.returned else []
         state.returned = False
         state.gap = state.gap and not lost and bool(state.outstanding)
@@ -184,21 +184,19 @@ class Sequences:
         """Partitions that wait to be settled, with nothing in flight: a new producer id may free them."""
         return [partition for partition, state in self._partitions.items() if not state.in_step and not state.in_flight]
 
-    def _stamped(self, sealed: SealedBatch, state: PartitionSequence) -> StampedBatch:
-        sequence = state.next if self.idempotent else NO_SEQUENCE
-        state.next = next_sequence(state.next, sealed.count)
-        return self._stamped_at(sealed, state.identity, sequence)
+    def _stamp(self, batch: ProducerBatch, state: PartitionSequence) -> None:
+        sequence = NO_SEQUENCE
+        if self.idempotent:
+            sequence = state.next
+            state.next = next_sequence(sequence, batch.count)
+        self._stamp_at(batch, state.identity, sequence)
 
-    def _stamped_at(self, sealed: SealedBatch, identity: ProducerIdentity, sequence: int) -> StampedBatch:
-        attributes = sealed.codec | self._attributes
-        times = sealed.base_timestamp, sealed.max_timestamp
-        header = BatchHeader(attributes, sealed.count, *times, *identity, sequence)
-        return StampedBatch(sealed, identity, sequence, stamp_header(header, sealed.payload))
-
-    def _restamped(self, batch: StampedBatch, state: PartitionSequence) -> StampedBatch:
-        fresh = self._stamped(batch.sealed, state)
-        fresh.attempts, fresh.last_error = batch.attempts, batch.last_error
-        return fresh
+    def _stamp_at(self, batch: ProducerBatch, identity: ProducerIdentity, sequence: int) -> None:
+        assert batch.payload is not None
+        attributes = batch.codec | self._attributes
+        times = batch.base_timestamp, batch.max_timestamp
+        header = BatchHeader(attributes, batch.count, *times, *identity, sequence)
+        batch.stamp(identity, sequence, stamp_header(header, batch.payload))
 
     def _start_epoch(self, state: PartitionSequence) -> bool:
         """A new epoch for this partition alone: brokers check (id, epoch, sequence) per partition (KIP-360)."""

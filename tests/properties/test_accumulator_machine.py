@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_kafka_sink.accumulator.batch import BatchOutcome, OpenBatch, StampedBatch
+from spark_kafka_sink.accumulator.batch import BatchOutcome, ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
@@ -104,8 +104,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.sent: set[int] = set()
         self.settled: set[int] = set()
         self.last_sent = [-1] * PARTITIONS
-        self.outstanding: list[list[StampedBatch]] = [[] for _ in range(PARTITIONS)]
-        self.in_flight: list[list[StampedBatch]] = [[] for _ in range(PARTITIONS)]
+        self.outstanding: list[list[ProducerBatch]] = [[] for _ in range(PARTITIONS)]
+        self.in_flight: list[list[ProducerBatch]] = [[] for _ in range(PARTITIONS)]
         self.flushes: list[Any] = []
         self.admissions = [Admission.ALL] * PARTITIONS
         self.meanwhile: list[Callable[[], None]] = []
@@ -155,7 +155,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule()
     def flush_ends(self) -> None:
         begun = self.flushes.pop()
-        if all(completion.settled for completion in begun):
+        if all(batch.settled for batch in begun):
             self.accumulator.await_flush(begun, 0)
         else:
             with pytest.raises(KafkaTimeoutError):
@@ -180,7 +180,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         readiness = self.accumulator.ready(self.snapshot, self.clock.now())
         for node in readiness.nodes:
             for batch in self.accumulator.drain(node, self.clock.now()):
-                if isinstance(batch, OpenBatch):
+                if batch.header is None:
                     self.accumulator.put_back(batch)
                     self.admissions[batch.partition.partition] = Admission.NOTHING
                 else:
@@ -231,9 +231,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_right_to_the_byte(self) -> None:
-        memories = [completion.memory for completion in self.incomplete()]
-        holds = {hold for memory in memories for hold in memory.holds}
-        kept = sum(memory.own for memory in memories) + sum(hold.size for hold in holds)
+        batches = self.incomplete()
+        holds = {batch.hold for batch in batches if batch.hold is not None}
+        kept = sum(batch.own for batch in batches) + sum(hold.size for hold in holds)
         assert self.accumulator.pool.available == BUFFER_MEMORY - kept
 
     def teardown(self) -> None:
@@ -294,25 +294,28 @@ class AccumulatorMachine(RuleBasedStateMachine):
         if self.snapshot.leader(queue.partition) == NO_LEADER:
             return False
         head = queue.batches[0]
-        if isinstance(head, StampedBatch):
+        if head.header is not None:
             return True
         if head.claimed or admission is Admission.RETRIES:
             return False
         lingered = head.created + LINGER_MS <= now
-        return head.sealed is not None or lingered or bool(self.flushes) or len(queue.batches) > 1
+        return head.payload is not None or lingered or bool(self.flushes) or len(queue.batches) > 1
 
-    def check_request(self, node: int, batches: Sequence[OpenBatch | StampedBatch]) -> None:
+    def check_request(self, node: int, batches: Sequence[ProducerBatch]) -> None:
         names = [batch.partition for batch in batches]
         assert len(set(names)) == len(names)
         assert all(self.snapshot.leader(name) == node for name in names)
         assert all(self.admissions[name.partition] is not Admission.NOTHING for name in names)
         assert len(batches) == 1 or sum(batch.size for batch in batches) <= MAX_REQUEST_SIZE
 
-    def send(self, batch: OpenBatch | StampedBatch) -> None:
+    def send(self, batch: ProducerBatch) -> None:
         partition = batch.partition.partition
-        if isinstance(batch, OpenBatch):
-            batch = self.sequences.stamp(batch.sealed or self.sealer.seal(batch))
-            (decoded,) = decode_batches(batch.header + b"".join(batch.sealed.payload))
+        if batch.payload is None:
+            self.sealer.seal(batch)
+        fresh = batch.header is None
+        self.sequences.send(batch)
+        if fresh:
+            (decoded,) = decode_batches(batch.header + b"".join(batch.payload))
             numbers = [int((record.value or b"")[:6]) for record in decoded.records]
             assert numbers == sorted(set(numbers))
             assert numbers[0] > self.last_sent[partition], "out of order, or sent twice"
@@ -323,12 +326,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
         first = len(self.in_flight[partition]) - 1
         assert self.outstanding[partition][first] is batch, "retries go first, in the order of their sequences"
 
-    def complete(self, batch: OpenBatch | StampedBatch, error: Exception | None) -> None:
-        if isinstance(batch, StampedBatch):
+    def complete(self, batch: ProducerBatch, error: Exception | None) -> None:
+        if batch.header is not None:
             self.outstanding[batch.partition.partition].remove(batch)
-        batch.completion.complete(0, -1, error)
-        self.accumulator.pool.release(batch.completion.memory)
-        self.accumulator.finish([batch.completion])
+        batch.complete(0, -1, error)
+        self.accumulator.pool.release([batch])
+        self.accumulator.finish([batch])
 
 
 class CompressingMachine(AccumulatorMachine):

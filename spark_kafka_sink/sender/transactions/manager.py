@@ -14,8 +14,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
-from spark_kafka_sink.accumulator.partition_queue import Admission, QueuedBatch
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
+from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -139,7 +139,7 @@ class TransactionManager:
             self._flushed()
         return self._calls.advance(now) if self._calls.busy else NEVER
 
-    def admit(self, batches: Sequence[QueuedBatch]) -> list[QueuedBatch]:
+    def admit(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches that may go now: with the second protocol all, Produce adds their partitions."""
         if self._v2:
             self._started = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import OpenBatch
-from spark_kafka_sink.accumulator.partition_queue import Admission, QueuedBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch
+from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.model import TopicPartition
 
 
@@ -22,11 +22,11 @@ class TransactionPartitions:
         self._waiting: dict[TopicPartition, None] = {}
         self._asking = False
 
-    def admit(self, batches: Sequence[QueuedBatch]) -> list[QueuedBatch]:
+    def admit(self, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches whose partitions are in the transaction; the others go back to their queues."""
         admitted = []
         for batch in batches:
-            if isinstance(batch, OpenBatch) and batch.partition not in self._added:
+            if batch.header is None and batch.partition not in self._added:
                 self._waiting[batch.partition] = None
                 self._accumulator.put_back(batch)
             else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import OpenBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import RowSizes, Run
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)
@@ -37,7 +37,8 @@ class Desk:
 
     def publish(self, claim) -> bool:
         for batch in claim.filled:
-            batch.sealed = self.sealer.seal(batch)
+            batch.segments.append(bytes(batch.size - HEADER_SIZE))
+            self.sealer.seal(batch)
         return self.accumulator.publish(claim)
 
     def append(self, rows: int, partition: int = 0) -> bool:
@@ -291,6 +292,5 @@ def test_a_sealed_batch_keeps_its_place_in_the_queue(desk):
     desk.append(25)
     desk.ready()
     (first,) = desk.drain()
-    assert isinstance(first, OpenBatch)
-    assert first.sealed is not None
-    assert first.sealed.size == 61
+    assert first.payload is not None
+    assert first.size == 61 + 10 * ROW

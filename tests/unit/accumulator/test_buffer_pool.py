@@ -5,10 +5,11 @@ import time
 
 import pytest
 
-from spark_kafka_sink.accumulator.batch import Hold, Memory
+from spark_kafka_sink.accumulator.batch import Hold, ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
+from spark_kafka_sink.model import TopicPartition
 
 
 @pytest.fixture
@@ -101,11 +102,13 @@ def test_a_shared_slice_is_free_with_its_last_batch(pool):
     pool.reserve(700, 0, ignore)
     hold = Hold(600)
     hold.users = 2
-    first, second = Memory(own=100, holds=[hold]), Memory(holds=[hold])
-    pool.release(first)
+    first, second = (ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0) for _ in range(2))
+    first.own = 100
+    first.hold = second.hold = hold
+    pool.release([first])
     assert pool.available == 400
-    pool.release(second)
-    pool.release(second)
+    pool.release([second])
+    pool.release([second])
     assert pool.available == 1000
 
 

@@ -205,6 +205,6 @@ def test_a_partition_that_is_sent_promptly_is_not_copied():
     engine.steps.extend(Step(hold=True) for _ in range(5))
     append(engine, RecordColumns(value=column(*[b"x" * 100] * 4000)), [row % 2 for row in range(4000)])
     queues = engine.parts.accumulator._queues.values()
-    payloads = [segment for queue in queues for batch in queue.batches if batch.sealed for segment in batch.segments]
+    payloads = [segment for queue in queues for batch in queue.batches if batch.payload for segment in batch.payload]
     assert len(payloads) > 100
     assert all(isinstance(segment, memoryview) for segment in payloads)
