@@ -31,6 +31,7 @@ class Standing(Enum):
     OLDER = "the ledger is ahead of the batch"
     SAME = "the ledger's batch, all of it committed"
     SAME_TORN = "the ledger's batch, with transactions gone"
+    SAME_GONE = "the ledger's batch, with all its transactions gone"
     NEWER = "the ledger is behind the batch, as it should be"
     NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
 
@@ -69,6 +70,7 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
         (Guise.MICRO_BATCH, Standing.OLDER): Ruling.OLD_CHECKPOINT,
         (Guise.MICRO_BATCH, Standing.SAME): Ruling.SKIP,
         (Guise.MICRO_BATCH, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.MICRO_BATCH, Standing.SAME_GONE): Ruling.WRITE,
         (Guise.MICRO_BATCH, Standing.NEWER): Ruling.WRITE,
         (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
         (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
@@ -76,6 +78,7 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
         (Guise.VERSION, Standing.OLDER): Ruling.OLD_VERSION,
         (Guise.VERSION, Standing.SAME): Ruling.SKIP,
         (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.VERSION, Standing.SAME_GONE): Ruling.WRITE,
         (Guise.VERSION, Standing.NEWER): Ruling.WRITE,
         (Guise.VERSION, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
         (Guise.ONCE, Standing.FIRST): Ruling.WRITE,
@@ -84,14 +87,18 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
 """What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
 
 
-def standing(unit: Unit, entry: Entry | None, torn: bool) -> Standing:
+def standing(unit: Unit, entry: Entry | None, lost: frozenset[int]) -> Standing:
+    """``lost``: the entry's tasks whose transactions are gone."""
     if entry is None:
         return Standing.FIRST if unit.number == 0 else Standing.UNKNOWN
     if unit.number < entry.number:
         return Standing.OLDER
-    if unit.number == entry.number:
-        return Standing.SAME_TORN if torn else Standing.SAME
-    return Standing.NEWER_TORN if torn else Standing.NEWER
+    if unit.number > entry.number:
+        return Standing.NEWER_TORN if lost else Standing.NEWER
+    if not lost:
+        return Standing.SAME
+    in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
+    return Standing.SAME_TORN if in_kafka else Standing.SAME_GONE
 
 
 def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
@@ -101,7 +108,7 @@ def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
             raise LostRowsError(_refusal(plan, unit, Ruling.LOST_BEFORE, query))
     entry = plan.entries.get(unit.query)
     lost = plan.lost.get(unit.query, frozenset())
-    ruling = RULINGS[unit.guise, standing(unit, entry, bool(lost))]
+    ruling = RULINGS[unit.guise, standing(unit, entry, lost)]
     if ruling is Ruling.NO_LEDGER and plan.trust is Trust.CHECKPOINT:
         ruling = Ruling.WRITE
     if ruling in _REFUSALS:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 
@@ -45,12 +46,16 @@ class Ledger:
         self._cluster = cluster
         self._partition = TopicPartition(place.topic, place.partition)
         self._next_offset: int | None = None
+        self._topic_id: UUID | None = None
 
     def read(self, deadline: float) -> LedgerView:
         """Up to the end as it is now. A log that was cut or made anew is read from its start."""
-        start, end = self._offset(_EARLIEST, deadline), self._offset(_LATEST, deadline)
-        if self._next_offset is None or not start <= self._next_offset <= end:
-            self._next_offset = start
+        info = self._cluster.topic(self.place.topic, deadline)
+        topic_id = None if info is None else info.topic_id
+        end = self._offset(_LATEST, deadline)
+        if self._next_offset is None or self._next_offset > end or topic_id != self._topic_id:
+            self._next_offset = self._offset(_EARLIEST, deadline)
+            self._topic_id = topic_id
             self.view = LedgerView(self.view.prefix)
         while self._next_offset < end:
             self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")

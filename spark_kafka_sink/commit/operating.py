@@ -42,18 +42,22 @@ def survey(session: Session, deadline: float) -> Survey:
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
-    """Carries out every intent that stands; a query that runs under the prefix is fenced. Raises ``LostRowsError`` when
-    transactions of one are gone: then only its replay can bring the rows back."""
+    """Carries out every intent that stands; a query that runs under the prefix is fenced. Raises ``LostRowsError`` in
+    the end when transactions of some are gone: then only their replay can bring the rows back."""
     driver = session.take_fence(deadline)
-    finished = []
+    finished: list[Entry] = []
+    torn: list[tuple[Entry, frozenset[int]]] = []
     for entry in list(session.ledger.read(deadline).entries.values()):
         if entry.stage is Stage.DONE:
             continue
         lost = finish(session, entry, deadline)
         if lost:
-            raise LostRowsError(_gone(session, entry, lost))
-        driver = session.record(driver, done(entry), deadline)
-        finished.append(entry)
+            torn.append((entry, lost))
+        else:
+            driver = session.record(driver, done(entry), deadline)
+            finished.append(entry)
+    if torn:
+        raise LostRowsError(_gone(session, torn, finished))
     return finished
 
 
@@ -82,10 +86,11 @@ def _named(entries: list[Entry]) -> str:
     return " and ".join(f"batch {entry.number} of {entry.query}" for entry in entries)
 
 
-def _gone(session: Session, entry: Entry, lost: frozenset[int]) -> str:
-    tasks = ", ".join(map(str, sorted(lost)))
+def _gone(session: Session, torn: list[tuple[Entry, frozenset[int]]], finished: list[Entry]) -> str:
+    tasks = "; ".join(f"{_named([entry])}: tasks {', '.join(map(str, sorted(lost)))}" for entry, lost in torn)
+    told = f" Committed: {_named(finished)}." if finished else ""
     return (
-        f"Rows of {_named([entry])} (prefix {session.settings.prefix}, tasks {tasks}) are gone from Kafka; the others' "
-        "are committed. Start the query with its checkpoint, or rerun the job with its txnVersion: it writes the "
-        "missing rows again. `transactions abort --force` gives them up."
+        f"Rows are gone from Kafka (prefix {session.settings.prefix}; {tasks}); the other tasks' are committed. Start "
+        "the query with its checkpoint, or rerun the job with its txnVersion: it writes the missing rows again. "
+        f"`transactions abort --force` gives them up.{told}"
     )

@@ -58,20 +58,23 @@ def order(*reports, now=NOW):
 
 
 @pytest.mark.parametrize(
-    ("number", "known", "torn", "expected"),
+    ("number", "known", "lost", "expected"),
     [
-        (0, None, False, Standing.FIRST),
-        (1, None, False, Standing.UNKNOWN),
-        (3, 4, False, Standing.OLDER),
-        (3, 4, True, Standing.OLDER),
-        (4, 4, False, Standing.SAME),
-        (4, 4, True, Standing.SAME_TORN),
-        (5, 4, False, Standing.NEWER),
-        (9, 4, True, Standing.NEWER_TORN),
+        (0, None, (), Standing.FIRST),
+        (1, None, (), Standing.UNKNOWN),
+        (3, 4, (), Standing.OLDER),
+        (3, 4, (0,), Standing.OLDER),
+        (4, 4, (), Standing.SAME),
+        (4, 4, (0,), Standing.SAME_TORN),
+        (4, 4, (1,), Standing.SAME_TORN),
+        (4, 4, (0, 1), Standing.SAME_GONE),
+        (5, 4, (), Standing.NEWER),
+        (9, 4, (0,), Standing.NEWER_TORN),
+        (9, 4, (0, 1), Standing.NEWER_TORN),
     ],
 )
-def test_a_batch_stands_to_the_ledger(number, known, torn, expected):
-    assert standing(unit(number), None if known is None else entry(known), torn) is expected
+def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
+    assert standing(unit(number), None if known is None else entry(known), frozenset(lost)) is expected
 
 
 def test_every_standing_of_what_is_replayed_has_its_ruling():

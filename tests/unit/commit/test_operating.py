@@ -1,10 +1,16 @@
 """What the operator's command says and does."""
 
+from contextlib import closing
+
 import pytest
 
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import LostRowsError
-from tests.unit.commit.runs import LEDGER, committed
+from spark_kafka_sink.commit.session import Session
+from spark_kafka_sink.commit.values import Entry, RowSum, Stage, TaskShare, WritePlan
+from tests.unit.commit.runs import LEDGER, Query, committed
 from tests.unit.commit.test_protocol import EACH_ONCE, MORE, ROWS, crash
 
 
@@ -51,6 +57,24 @@ def test_commit_carries_out_what_is_decided(broker, command, decided):
     assert command("commit") == (0, "nothing to commit\n")
 
 
+def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, command, decided):
+    """Of two batches that are decided one is torn: the other one's rows need not wait for its replay."""
+    other = Query(broker.bootstrap_servers, query="q2")
+    with closing(Session(other.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        driver = session.take_fence(deadline)
+        share = other.task(WritePlan("app", session.ledger.place, driver), 0, 3, [b"other"]).share
+        entry = Entry("q2", 0, Stage.INTENT, (*[TaskShare(RowSum())] * 3, share))
+        session.record(driver, entry, deadline)
+        broker.expire_transaction("app-1")
+        code, said = command("commit")
+        assert code == 1
+        assert "batch 0 of q1: tasks 1" in said
+        assert "Committed: batch 0 of q2." in said
+        assert session.ledger.read(deadline).entries["q2"] == done(entry)
+    assert committed(broker) == {b"a": 1, b"b": 1, b"other": 1}
+
+
 def test_abort_refuses_while_an_intent_stands(broker, command, decided):
     code, said = command("abort")
     assert code == 1
@@ -62,7 +86,7 @@ def test_abort_refuses_while_an_intent_stands(broker, command, decided):
 def test_rows_that_are_gone_are_given_up_by_force_only(broker, command, decided):
     broker.expire_transaction("app-1")
     code, said = command("commit")
-    assert (code, "tasks 1) are gone" in said) == (1, True)
+    assert (code, "Rows are gone from Kafka (prefix app; batch 0 of q1: tasks 1)" in said) == (1, True)
     with pytest.raises(LostRowsError):
         decided.run(1, MORE)
     command("abort", "--force")

@@ -184,6 +184,29 @@ def test_a_repair_that_loses_its_transaction_is_repaired_again(broker, torn):
     assert committed(broker) == EACH_ONCE
 
 
+def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
+    """Its intent stands, but no row of it is in Kafka: nothing has to be proved."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for task in (0, 1):
+        broker.expire_transaction(f"app-{task}")
+    with pytest.raises(LostRowsError, match="task 0, 1 are gone"):
+        query.commit(reports)
+    again = query.tasks(query.plan(), 0, [[], [b"c", b"b"], [], [b"a"]])
+    assert {report.action for report in again} == {Action.WRITE}
+    query.commit(again)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_later_batch_does_not_bury_one_of_which_nothing_is_left(broker, query):
+    reports = query.tasks(query.plan(), 0, [[b"a"]])
+    broker.expire_transaction("app-0")
+    with pytest.raises(LostRowsError):
+        query.commit(reports)
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 0\) are gone"):
+        query.tasks(query.plan(), 1, MORE)
+
+
 @pytest.mark.parametrize(
     "rows", [[[b"a", b"X"], [b"c"], []], [[b"a", b"b"], [b"X"], []], [[b"a", b"b"], [b"c"], [b"X"]]]
 )
