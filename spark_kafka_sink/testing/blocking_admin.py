@@ -1,4 +1,4 @@
-"""The three questions a test asks a broker, each over a connection of its own; no client keeps running behind it."""
+"""What a test asks a broker for, each over a connection of its own; no client keeps running behind it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ Address = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 10.0
 _CORRELATION_ID = 1
+_TRANSACTION = 1
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
@@ -71,6 +73,37 @@ def delete_topic(address: Address, name: str) -> None:
     for result in answer.responses:
         if result.error_code.value:
             _refuse(result.error_code, f"Topic {name} was not deleted: {result.error_message}")
+
+
+def update_feature(address: Address, name: str, level: int) -> None:
+    """UpdateFeatures, up or safely down; raises ``BrokerError`` with Kafka's own message."""
+    from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
+    from kio.schema.update_features.v1.response import UpdateFeaturesResponse
+    from kio.static.primitive import i8, i16
+
+    refused: tuple[Any, str | None] = (None, None)
+    for upgrade_type in (_UPGRADE, _SAFE_DOWNGRADE):
+        update = FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(upgrade_type))
+        request = UpdateFeaturesRequest(feature_updates=(update,))
+        answer: UpdateFeaturesResponse = _exchange(address, request, UpdateFeaturesResponse)
+        refusals = [(answer.error_code, answer.error_message)]
+        refusals += [(result.error_code, result.error_message) for result in answer.results]
+        refused = max(refusals, key=lambda each: each[0].value != 0)
+        if not refused[0].value:
+            return
+    _refuse(refused[0], f"{name} {level} was not finalized: {refused[1]}")
+
+
+def transaction_coordinator(address: Address, transactional_id: str) -> int:
+    """FindCoordinator; -1 while there is none."""
+    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+    from kio.static.primitive import i8
+
+    request = FindCoordinatorRequest(key_type=i8(_TRANSACTION), coordinator_keys=(transactional_id,))
+    answer: FindCoordinatorResponse = _exchange(address, request, FindCoordinatorResponse)
+    (found,) = answer.coordinators
+    return int(found.node_id)
 
 
 def _refuse(code: Any, message: str) -> None:

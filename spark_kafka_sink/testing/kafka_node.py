@@ -21,11 +21,15 @@ _PORTS = range(15_000, 32_000)
 
 @dataclass(slots=True)
 class KafkaNode:
-    """``ports`` by listener name. ``process`` is None until the first start and stays when it has ended."""
+    """``ports`` by listener name. ``process`` is None until the first start and stays when it has ended.
+
+    ``version``: the release of Apache Kafka it runs, or ran last.
+    """
 
     id: int
     folder: Path
     ports: Mapping[str, int]
+    version: str
     process: GuardedProcess | None = None
     paused: bool = False
 

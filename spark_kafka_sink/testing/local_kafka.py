@@ -73,7 +73,7 @@ class LocalKafka:
 
     def __enter__(self) -> Self:
         self._java = find_java()
-        self._jars = kafka_jars(self.version)
+        kafka_jars(self.version)
         self.folder = Path(tempfile.mkdtemp(prefix="local-kafka-"))
         try:
             self._lay_out()
@@ -131,10 +131,15 @@ class LocalKafka:
         """A controlled shutdown: leaders move away first. SIGKILL when that takes longer than 60 s."""
         self._process(node).stop(DEADLINE_S)
 
-    def start(self, node: int) -> None:
-        """Starts a killed or stopped node on its old ports and data; returns when it answers."""
+    def start(self, node: int, version: str | None = None) -> None:
+        """Starts a killed or stopped node on its old ports and data; returns when it answers.
+
+        ``version``: the release of Kafka it runs from now on, as in a rolling upgrade.
+        """
         if self.alive(node):
             raise LocalKafkaError(f"Node {node} is running.")
+        if version is not None:
+            self._nodes[node].version = version
         self._launch(self._nodes[node])
         self._await_ready(self._nodes[node])
 
@@ -147,6 +152,14 @@ class LocalKafka:
         """SIGCONT after ``pause``."""
         self._process(node).send_signal(signal.SIGCONT)
         self._nodes[node].paused = False
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalizes a feature of the cluster, ``transaction.version`` say, at a higher or lower level."""
+        blocking_admin.update_feature(self._any_address(), name, level)
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Id of the node that coordinates the transactions of this id, -1 while none does."""
+        return blocking_admin.transaction_coordinator(self._any_address(), transactional_id)
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +217,7 @@ class LocalKafka:
         every = range(len(self._partitions(self._answering()[0], topic))) if partition is None else [partition]
         folders = [self.log_dir(topic, each, node) for each in every]
         segments = [str(segment) for folder in folders for segment in sorted(folder.glob("*.log"))]
-        with zipfile.ZipFile(self._jars / f"kafka-tools-{self.version}.jar") as tools:
+        with zipfile.ZipFile(kafka_jars(self.version) / f"kafka-tools-{self.version}.jar") as tools:
             moved = "org/apache/kafka/tools/DumpLogSegments.class" in tools.namelist()
         main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
         return self._run_tool(main_class, "--deep-iteration", "--files", ",".join(segments))
@@ -220,7 +233,7 @@ class LocalKafka:
                 ports[CLIENTS] = self._first_port + id_ - 1
                 if not is_free(ports[CLIENTS]):
                     raise LocalKafkaError(f"Port {ports[CLIENTS]} is in use; choose another one.")
-            self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports)
+            self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports, self.version)
         nodes = list(self._nodes.values())
         for node in nodes:
             node.folder.mkdir()
@@ -236,7 +249,7 @@ class LocalKafka:
 
     def _run_tool(self, main_class: str, *arguments: str) -> str:
         done = subprocess.run(
-            [*self._java_command("-XX:TieredStopAtLevel=1"), main_class, *arguments],
+            [*self._java_command(self.version, "-XX:TieredStopAtLevel=1"), main_class, *arguments],
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
@@ -247,18 +260,18 @@ class LocalKafka:
             raise LocalKafkaError("\n".join([f"{main_class} failed:", *said]))
         return done.stdout
 
-    def _java_command(self, *flags: str) -> list[str]:
-        return [str(self._java), *_JVM_FLAGS, *flags, "-cp", f"{self._jars}/*"]
+    def _java_command(self, version: str, *flags: str) -> list[str]:
+        return [str(self._java), *_JVM_FLAGS, *flags, "-cp", f"{kafka_jars(version)}/*"]
 
     def _launch(self, node: KafkaNode) -> None:
-        command = [*self._java_command(), "kafka.Kafka", str(node.properties_file)]
+        command = [*self._java_command(node.version), "kafka.Kafka", str(node.properties_file)]
         node.paused = False
         node.process = GuardedProcess(command, log=node.log, cwd=node.folder, scratch=self.folder)
 
     def _await_ready(self, node: KafkaNode) -> None:
         def ready() -> bool:
             if not node.alive():
-                raise LocalKafkaError(f"Kafka {self.version} node {node.id} ended at once:\n{tail(node.log)}")
+                raise LocalKafkaError(f"Kafka {node.version} node {node.id} ended at once:\n{tail(node.log)}")
             try:
                 known = {int(broker.node_id) for broker in self._metadata(node).brokers}
             except OSError:

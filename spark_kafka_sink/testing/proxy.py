@@ -1,9 +1,10 @@
-"""A TCP proxy that a test puts between a client and one broker, to cut or silence the line at a chosen byte."""
+"""A TCP proxy that a test puts between a client and one broker, to cut or silence the line where it hurts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
@@ -13,6 +14,10 @@ from spark_kafka_sink.testing.broker.loop_thread import LoopThread
 
 LOOPBACK: Final = "127.0.0.1"
 _READ_BYTES: Final = 64 * 1024
+
+# What begins a request: size, API key, API version, correlation id. An answer: size, correlation id.
+_REQUEST_HEAD: Final = 12
+_ANSWER_HEAD: Final = 8
 
 Address = tuple[str, int]
 
@@ -33,7 +38,7 @@ class Proxy:
         self.broker = broker
         self._lines: set[_Line] = set()
         self._serving: set[asyncio.Task[None]] = set()
-        self._cut_after: dict[Direction, int] = {}
+        self._cuts = _Cuts()
 
     def __enter__(self) -> Self:
         self._thread = LoopThread("kafka-proxy")
@@ -47,12 +52,44 @@ class Proxy:
 
     def cut(self, direction: Direction, after_bytes: int) -> None:
         """Cut the line that carries the next bytes in this direction once ``after_bytes`` of them have passed."""
-        self._thread.call(lambda: self._cut_after.__setitem__(direction, after_bytes))
+        self._thread.call(lambda: self._cuts.after.__setitem__(direction, after_bytes))
+
+    def cut_request(self, api_key: int, direction: Direction, parted: bool = False) -> None:
+        """Cut the line that carries the next request of this API: within the request, or before the answer to it, when
+        the broker has given one. ``parted``: every other line, too, and no new one works until ``heal``.
+        """
+
+        def cut_request() -> None:
+            self._cuts.requests[direction] = api_key
+            self._cuts.parting = parted
+
+        self._thread.call(cut_request)
+
+    def part(self) -> None:
+        """Cut every line there is; no new one works until ``heal``."""
+
+        def part() -> None:
+            self._cuts.parted = True
+            self._end_what_is_parted()
+
+        self._thread.call(part)
+
+    def heal(self) -> None:
+        """New lines work again."""
+
+        def heal() -> None:
+            self._cuts.parted = False
+
+        self._thread.call(heal)
+
+    def versions(self, api_key: int) -> set[int]:
+        """Those in which this API has been asked for so far."""
+        return self._thread.call(lambda: {version for key, version in self._cuts.seen if key == api_key})
 
     @property
     def is_cut(self) -> bool:
         """Whether every cut that was asked for has happened."""
-        return self._thread.call(lambda: not self._cut_after)
+        return self._thread.call(lambda: not (self._cuts.after or self._cuts.requests))
 
     def silence(self) -> int:
         """Pass nothing more on through the lines there are, and tell neither end: half-open connections.
@@ -72,15 +109,23 @@ class Proxy:
         assert task is not None
         self._serving.add(task)
         try:
-            line = _Line((reader, writer), await asyncio.open_connection(*self.broker))
+            if self._cuts.parted:
+                return
+            line = _Line((reader, writer), await asyncio.open_connection(*self.broker), self._cuts)
             self._lines.add(line)
-            await line.run(self._cut_after)
+            await line.run()
             self._lines.discard(line)
+            self._end_what_is_parted()
         except OSError:
             return  # the broker is down: so is the line
         finally:
             writer.transport.abort()
             self._serving.discard(task)
+
+    def _end_what_is_parted(self) -> None:
+        if self._cuts.parted:
+            for line in self._lines:
+                line.end()
 
     async def _close(self) -> None:
         self._server.close()
@@ -88,6 +133,48 @@ class Proxy:
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class _Cuts:
+    """What the test has asked for and has not happened yet, and what was ``seen``: API keys and versions of requests.
+
+    Loop thread only.
+    """
+
+    after: dict[Direction, int] = field(default_factory=dict)
+    requests: dict[Direction, int] = field(default_factory=dict)
+    parting: bool = False
+    parted: bool = False
+    seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def happened(self, direction: Direction) -> None:
+        del self.requests[direction]
+        self.parted = self.parting
+
+
+class _Frames:
+    """Where the heads of Kafka's frames end in a stream of bytes."""
+
+    def __init__(self, head_size: int) -> None:
+        self._head_size = head_size
+        self._head = b""
+        self._body = 0
+
+    def heads(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Each head that ends in ``data``, the stream's next bytes, and the offset behind it."""
+        at = 0
+        while at < len(data):
+            step = min(self._body or self._head_size - len(self._head), len(data) - at)
+            if self._body:
+                self._body -= step
+            else:
+                self._head += data[at : at + step]
+            at += step
+            if len(self._head) == self._head_size:
+                head, self._head = self._head, b""
+                self._body = max(4 + int.from_bytes(head[:4]) - self._head_size, 0)
+                yield at, head
 
 
 class _Line:
@@ -100,15 +187,20 @@ class _Line:
         self,
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         broker: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        cuts: _Cuts,
     ) -> None:
         self._client = client
         self._broker = broker
+        self._cuts = cuts
+        self._requests = _Frames(_REQUEST_HEAD)
+        self._answers = _Frames(_ANSWER_HEAD)
+        self._unanswered: bytes | None = None
         self.silent = False
 
-    async def run(self, cut_after: dict[Direction, int]) -> None:
+    async def run(self) -> None:
         pumps = [
-            asyncio.ensure_future(self._pump(Direction.TO_BROKER, cut_after)),
-            asyncio.ensure_future(self._pump(Direction.TO_CLIENT, cut_after)),
+            asyncio.ensure_future(self._pump(Direction.TO_BROKER)),
+            asyncio.ensure_future(self._pump(Direction.TO_CLIENT)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -116,25 +208,56 @@ class _Line:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            for _, writer in (self._client, self._broker):
-                writer.transport.abort()
+            self.end()
 
-    async def _pump(self, direction: Direction, cut_after: dict[Direction, int]) -> None:
+    def end(self) -> None:
+        for _, writer in (self._client, self._broker):
+            writer.transport.abort()
+
+    async def _pump(self, direction: Direction) -> None:
         (reader, _), (_, writer) = (self._client, self._broker)
         if direction is Direction.TO_CLIENT:
             (reader, _), (_, writer) = (self._broker, self._client)
         while data := await self._read(reader):
-            allowed = cut_after.get(direction)
-            if allowed is not None and len(data) >= allowed:
-                del cut_after[direction]
+            allowed = self._allowed(direction, data)
+            if allowed is not None:
                 writer.write(data[:allowed])
                 writer.close()
                 await writer.wait_closed()
                 return
-            if allowed is not None:
-                cut_after[direction] = allowed - len(data)
             writer.write(data)
             await writer.drain()
+
+    def _allowed(self, direction: Direction, data: bytes) -> int | None:
+        """How many of these bytes may pass before the line is cut; None: all, and it is not."""
+        asked = self._until_request(data) if direction is Direction.TO_BROKER else self._until_answer(data)
+        if asked is not None:
+            return asked
+        allowed = self._cuts.after.get(direction)
+        if allowed is not None and len(data) >= allowed:
+            del self._cuts.after[direction]
+            return allowed
+        if allowed is not None:
+            self._cuts.after[direction] = allowed - len(data)
+        return None
+
+    def _until_request(self, data: bytes) -> int | None:
+        for end, head in self._requests.heads(data):
+            api_key = int.from_bytes(head[4:6])
+            self._cuts.seen.add((api_key, int.from_bytes(head[6:8])))
+            if api_key == self._cuts.requests.get(Direction.TO_BROKER):
+                self._cuts.happened(Direction.TO_BROKER)
+                return end
+            if api_key == self._cuts.requests.get(Direction.TO_CLIENT):
+                self._unanswered = head[8:12]
+        return None
+
+    def _until_answer(self, data: bytes) -> int | None:
+        for end, head in self._answers.heads(data):
+            if head[4:8] == self._unanswered and Direction.TO_CLIENT in self._cuts.requests:
+                self._cuts.happened(Direction.TO_CLIENT)
+                return max(end - _ANSWER_HEAD, 0)
+        return None
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         try:

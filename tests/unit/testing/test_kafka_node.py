@@ -16,7 +16,7 @@ from spark_kafka_sink.testing.kafka_node import (
 
 def nodes(count, **more_ports):
     return [
-        KafkaNode(id_, Path(f"/node-{id_}"), {CLIENTS: 9000 + id_, CONTROLLER: 9100 + id_, **more_ports})
+        KafkaNode(id_, Path(f"/node-{id_}"), {CLIENTS: 9000 + id_, CONTROLLER: 9100 + id_, **more_ports}, "4.1.1")
         for id_ in range(1, count + 1)
     ]
 

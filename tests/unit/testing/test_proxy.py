@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -70,6 +71,59 @@ def test_the_other_direction_does_not_count_for_a_cut(proxy, ends):
     proxy.cut(Direction.TO_BROKER, 1)
     broker.sendall(b"answer")
     assert client.recv(100) == b"answer"
+
+
+METADATA, END_TXN = 3, 26
+
+
+def request(api_key: int, correlation_id: int) -> bytes:
+    return struct.pack(">ihhi", 12, api_key, 5, correlation_id) + b"body"
+
+
+def answer(correlation_id: int) -> bytes:
+    return struct.pack(">ii", 8, correlation_id) + b"body"
+
+
+def test_a_line_is_cut_within_the_request_asked_for(proxy, ends):
+    client, broker = ends
+    proxy.cut_request(END_TXN, Direction.TO_BROKER)
+    client.sendall(request(METADATA, 1) + request(END_TXN, 2))
+    assert everything(broker) == request(METADATA, 1) + request(END_TXN, 2)[:12]
+    assert everything(client) == b""
+    assert proxy.is_cut
+
+
+def test_a_line_is_cut_before_the_answer_to_the_request_asked_for(proxy, ends):
+    client, broker = ends
+    proxy.cut_request(END_TXN, Direction.TO_CLIENT)
+    sent = request(METADATA, 1) + request(END_TXN, 2)
+    for byte in sent:  # however the stream is cut into pieces
+        client.sendall(bytes([byte]))
+    received = b""
+    while len(received) < len(sent):
+        received += broker.recv(100)
+    assert received == sent
+    assert not proxy.is_cut
+    broker.sendall(answer(1) + answer(2))
+    assert everything(client) == answer(1)
+    assert proxy.is_cut
+    assert [proxy.versions(api_key) for api_key in (METADATA, END_TXN, 0)] == [{5}, {5}, set()]
+
+
+def test_a_network_that_is_parted_at_a_request_has_no_line_until_it_heals(listening, proxy, ends):
+    client, _ = ends
+    with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:
+        other.sendall(b"heard")
+        assert others.recv(100) == b"heard"
+        proxy.cut_request(END_TXN, Direction.TO_BROKER, parted=True)
+        client.sendall(request(END_TXN, 1))
+        assert everything(client) == everything(other) == b""
+    with socket.create_connection(proxy.address, DEADLINE_S) as early:
+        assert everything(early) == b""
+    proxy.heal()
+    with socket.create_connection(proxy.address, DEADLINE_S) as later, listening.accept()[0] as accepted:
+        later.sendall(b"heard")
+        assert accepted.recv(100) == b"heard"
 
 
 def test_after_a_silence_neither_end_hears_of_the_other_and_new_lines_work(listening, proxy, ends):
