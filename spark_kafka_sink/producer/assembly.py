@@ -20,6 +20,7 @@ from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
 from spark_kafka_sink.producer.staging import Staging, StagingConfig, StagingParts
 from spark_kafka_sink.producer.transactions import ProducerTransactions
+from spark_kafka_sink.producer.value_append import ValueAppender
 from spark_kafka_sink.sender.answers import AnswerParts, Answers, DeliveryPolicy
 from spark_kafka_sink.sender.loop import Sender, SenderParts
 from spark_kafka_sink.sender.produce import ProduceSettings
@@ -103,7 +104,10 @@ def _staging(
     )
     lost = transactions.records_lost if transactions is not None else None
     pool = parts.accumulator.pool
-    return Staging(staging_config, StagingParts(appender, parts.metadata, pool, parts.clock, parts.wake_sender, lost))
+    values = ValueAppender(parts, config.linger_ms)
+    return Staging(
+        staging_config, StagingParts(appender, values, parts.metadata, pool, parts.clock, parts.wake_sender, lost)
+    )
 
 
 def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:

@@ -25,6 +25,11 @@ def group_by_partition(partitions: npt.NDArray[np.int32]) -> tuple[list[Run], np
     return _runs(grouped, _run_starts(grouped)), order
 
 
+def runs_as_given(partitions: npt.NDArray[np.int32]) -> list[Run]:
+    """The runs in the order of the rows, however short they are."""
+    return _runs(partitions, _run_starts(partitions))
+
+
 def _run_starts(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
     return np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
 

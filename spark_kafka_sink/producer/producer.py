@@ -64,12 +64,7 @@ class KafkaProducer(TransactionalProducer):
         ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
         """
         stages = self._unwatched.get(record.topic)
-        if stages is not None and callback is None:
-            return stages.append(record, record.key, record.value)
-        self._check_may_append()
-        if self._interceptors:
-            return self._send_intercepted(record, callback)
-        future = self._send(record)
+        future = self._send_watched(record) if stages is None else stages.append(record, record.key, record.value)
         if callback is not None:
             future.when_settled(callback)
         return future
@@ -185,6 +180,11 @@ class KafkaProducer(TransactionalProducer):
     ) -> None:
         self.close(self._abort_ms if error is not None else NO_DEADLINE)
 
+    def _send_watched(self, record: ProducerRecord) -> RecordFuture:
+        """The first record of a topic, and every one where more than the record itself is to be looked at."""
+        self._check_may_append()
+        return self._send_intercepted(record) if self._interceptors else self._send(record)
+
     def _send(self, record: ProducerRecord) -> RecordFuture:
         key, value = record.key, record.value
         if self._serialize_key is not None or self._serialize_value is not None:
@@ -198,7 +198,7 @@ class KafkaProducer(TransactionalProducer):
             self._records_lost(error)
             raise
 
-    def _send_intercepted(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
+    def _send_intercepted(self, record: ProducerRecord) -> RecordFuture:
         record = self._interceptors.on_send(record)
         try:
             future = self._send(record)
@@ -211,8 +211,6 @@ class KafkaProducer(TransactionalProducer):
                 self._interceptors.on_acknowledgement(metadata, None)
             elif error is not None:
                 self._interceptors.on_send_error(record, error)
-            if callback is not None:
-                callback(metadata, error)
 
         future.when_settled(acknowledged)
         return future

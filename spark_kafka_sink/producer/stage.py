@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,22 +25,33 @@ RECORD_OVERHEAD = 40
 _NO_HEADERS = b"\0"
 
 
+SHARED = 0
+"""In place of an owner: any thread may add records, with the topic's lock."""
+
+
 class Stage:
     """Guarded by its topic's lock until it is closed; then it belongs to the thread that encodes it.
 
-    ``size`` is an upper bound of the encoded bytes, ``allowed`` how far it may grow, ``wake_at`` the size at which the
-    sender is woken next. What few records have is kept by their index.
+    One thread, its ``owner``, appends values and keys and takes from ``room`` without the lock, see ``TopicStages``;
+    what it has appended since the stage was closed does not count. ``room`` is how many more bytes it takes before
+    somebody has to look: until ``allowed`` is reached, the size it has memory for, or ``wake_at``, the size at which
+    the sender is woken next. What few records have is kept by their index; ``keys`` ends with the last there is.
     """
 
     __slots__ = (
+        "_mark",
         "allowed",
+        "closed",
         "created",
         "headers",
         "keys",
+        "only_values",
         "outcome",
+        "owner",
         "partitions",
         "reserved",
-        "size",
+        "room",
+        "rows",
         "snapshot",
         "timestamps",
         "values",
@@ -49,40 +62,79 @@ class Stage:
         self.outcome = StageOutcome(topic, epoch_ms)
         self.snapshot = snapshot
         self.created = created
+        self.owner = SHARED
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.partitions: dict[int, int] = {}
         self.timestamps: dict[int, int] = {}
         self.headers: dict[int, Headers] = {}
-        self.size = 0
+        self.only_values = True
         self.reserved = 0
         self.allowed = 0
-        self.wake_at = 0.0
+        self.wake_at = 0
+        self.room = -1
+        self._mark = -1
+        self.closed = False
+        self.rows = 0
+
+    @property
+    def size(self) -> int:
+        """An upper bound of the encoded bytes."""
+        return self._mark - self.room
 
     def grant(self, reserved: int, size: int, limit: int) -> None:
         """More memory is reserved for these records: room for half of it, and at least for one of ``size`` bytes."""
         self.reserved += reserved
         self.allowed = min(limit, self.reserved // 2) if self.values else max(size, min(limit, self.reserved // 2))
 
-    def knows(self, partition: int) -> bool:
-        return partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+    def make_room(self, most: int) -> None:
+        """For as many bytes as may come without a look, ``most`` at a time."""
+        size = self.size
+        self._mark = min(self.allowed, self.wake_at - 1, size + most)
+        self.room = self._mark - size
+
+    def takes(self, size: int, partition: int | None) -> bool:
+        """Whether there is memory for a record of ``size`` bytes, and its partition is known."""
+        return self.size + size <= self.allowed and (
+            partition is None or partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+        )
 
     def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
         """The record's index."""
         index = len(self.values)
-        self.keys.append(key)
+        if key is not None:
+            self.add_key(index, key)
         self.values.append(value)
-        self.size += size
+        self.room -= size
         if record.partition is not None:
             self.partitions[index] = record.partition
         if record.timestamp is not None:
             self.timestamps[index] = record.timestamp
         if record.headers is not None:
             self.headers[index] = record.headers
+        if value is None or self.partitions or self.timestamps or self.headers:
+            self.only_values = False
         return index
 
+    def add_key(self, index: int, key: bytes) -> None:
+        """Before its value, with which the record is there."""
+        self.only_values = False
+        keys = self.keys
+        if len(keys) < index:
+            keys.extend([None] * (index - len(keys)))
+        keys.append(key)
+
+    def close(self) -> None:
+        """No record but those that are there now."""
+        self.closed = True
+        self.rows = len(self.values)
+
+    def only_bytes(self) -> list[bytes]:
+        """The values of a stage that has only these."""
+        return cast("list[bytes]", self.values[: self.rows])
+
     def columns(self) -> RecordColumns:
-        rows = len(self.values)
+        rows = self.rows
         headers = timestamps = None
         if self.headers:
             given = self.headers
@@ -91,13 +143,16 @@ class Stage:
         if self.timestamps:
             timestamps = _filled(self.timestamps, rows, self.outcome.default_timestamp, np.int64)
             self.outcome.timestamps = timestamps.tolist()
-        keys, key_sizes = _column(self.keys)
-        values, value_sizes = _column(self.values)
-        self.outcome.sizes = (key_sizes, value_sizes)
-        return RecordColumns(keys, values, headers, timestamps)
+        keys = self.keys[:rows]
+        keys.extend([None] * (rows - len(keys)))
+        key_column, self.outcome.key_sizes = _column(keys)
+        value_column, self.outcome.value_sizes = _column(self.values[:rows])
+        if key_column is None and value_column is None:
+            value_column = bytes_column([None] * rows)  # some column must say how many rows there are
+        return RecordColumns(key_column, value_column, headers, timestamps)
 
     def explicit_partitions(self) -> npt.NDArray[np.int32] | None:
-        return _filled(self.partitions, len(self.values), NOT_GIVEN, np.int32) if self.partitions else None
+        return _filled(self.partitions, self.rows, NOT_GIVEN, np.int32) if self.partitions else None
 
 
 CLOSED_STAGE = Stage("", ClusterSnapshot(), 0.0, 0)
@@ -121,10 +176,10 @@ def java_estimate(headers: Headers | None, key: bytes | None, value: bytes | Non
     return HEADER_SIZE + MAX_RECORD_OVERHEAD + sizes + (1 if headers is None else len(encode_headers(headers)))
 
 
-def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int64]]:
-    """The column, None where all are null, and the size of each slot, -1 where it is null."""
+def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int64] | None]:
+    """The column and the size of each slot, -1 where it is null; None where all are."""
     if values.count(None) == len(values):
-        return None, np.full(len(values), -1, np.int64)
+        return None, None
     column = bytes_column(values)
     return column, slot_lengths(column)
 

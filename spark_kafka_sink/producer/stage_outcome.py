@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.record import RecordMetadata
 _log = logging.getLogger("spark_kafka_sink.producer")
 _LONGEST_WAIT_S = 86_400.0
 
+Sizes: TypeAlias = npt.NDArray[np.int64] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
@@ -39,29 +40,35 @@ Call = Callable[[Piece | Exception], object]
 class StageOutcome:
     """The fate of all records of one stage; futures hold it and an index, so that nothing is made per record.
 
-    Filled by whoever closes the stage and then by the sender thread, read by any.
+    Filled by whoever closes the stage and then by the sender thread, read by any. ``key_sizes`` and ``value_sizes``
+    are there once it is encoded, None where all are null.
     """
 
     __slots__ = (
         "_changed",
         "_error",
         "_laid_out",
+        "_lock",
         "_order",
         "_pieces",
         "_ranks",
         "_watched",
         "default_timestamp",
-        "sizes",
+        "key_sizes",
         "timestamps",
         "topic",
+        "value_sizes",
     )
 
     def __init__(self, topic: str, timestamp: int) -> None:
         self.topic = topic
         self.default_timestamp = timestamp
         self.timestamps: Sequence[int] | None = None
-        self.sizes: tuple[npt.NDArray[np.int64], ...] = ()
-        self._changed = threading.Condition(threading.Lock())
+        self.key_sizes: Sizes | None = None
+        self.value_sizes: Sizes | None = None
+        self._lock = threading.Lock()
+        # Made by the first who waits: most futures are never asked.
+        self._changed: threading.Condition | None = None
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
         self._laid_out = False
@@ -72,32 +79,33 @@ class StageOutcome:
     def listeners(
         self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
     ) -> Sequence[BatchListener]:
-        with self._changed:
+        with self._lock:
             self._order = order
             self._laid_out = True
         return [_Segment(self, start) for start in starts]
 
     def fail(self, error: Exception) -> None:
         """No record of the stage got as far as a batch."""
-        with self._changed:
+        with self._lock:
             self._error = error
             watchers = [call for index in sorted(self._watched) for call in self._watched[index]]
             self._watched.clear()
-            self._changed.notify_all()
+            self._wake_waiters()
         _run(watchers, error)
 
     def complete(self, start: int, outcome: BatchOutcome) -> None:
         """The fate of the rows from rank ``start`` on."""
         piece = Piece(start, start + outcome.rows, outcome)
-        with self._changed:
+        with self._lock:
             insort(self._pieces, piece, key=_start)
             watchers = self._take_watchers(piece) if self._watched else ()
-            self._changed.notify_all()
-        _run(watchers, outcome.error or piece)
+            self._wake_waiters()
+        if watchers:
+            _run(watchers, outcome.error or piece)
 
     def watch(self, index: int, call: Call) -> None:
         """Have ``call`` run once record ``index`` is settled: on the sender thread, or here if it is already."""
-        with self._changed:
+        with self._lock:
             settled = self._settled(index)
             if settled is None:
                 self._watched.setdefault(index, []).append(call)
@@ -106,15 +114,19 @@ class StageOutcome:
 
     def settled(self, index: int) -> Piece | Exception | None:
         """The piece that record ``index`` is in, or its error; None while it is open."""
-        with self._changed:
+        with self._lock:
             return self._settled(index)
 
     def wait(self, index: int, timeout: float | None) -> Piece | Exception:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._settled(index) is not None, _LONGEST_WAIT_S if timeout is None else timeout
-            )
+        with self._lock:
             settled = self._settled(index)
+            if settled is None:
+                if self._changed is None:
+                    self._changed = threading.Condition(self._lock)
+                self._changed.wait_for(
+                    lambda: self._settled(index) is not None, _LONGEST_WAIT_S if timeout is None else timeout
+                )
+                settled = self._settled(index)
         if settled is None:
             raise KafkaTimeoutError(f"The record's fate is not known after {timeout} s")
         return settled
@@ -138,6 +150,20 @@ class StageOutcome:
         if outcome.log_append_time != NO_TIMESTAMP:
             return offset, outcome.log_append_time
         return offset, self.default_timestamp if self.timestamps is None else self.timestamps[index]
+
+    def future(self, index: int) -> RecordFuture:
+        future = RecordFuture()
+        future._stage, future._index = self, index
+        return future
+
+    def serialized_sizes(self, index: int) -> tuple[int, int]:
+        """Bytes of the key and the value of record ``index``, -1 for null."""
+        keys, values = self.key_sizes, self.value_sizes
+        return -1 if keys is None else int(keys[index]), -1 if values is None else int(values[index])
+
+    def _wake_waiters(self) -> None:
+        if self._changed is not None:
+            self._changed.notify_all()
 
     def _settled(self, index: int) -> Piece | Exception | None:
         if self._error is not None or not self._laid_out:
@@ -175,11 +201,11 @@ class RecordFuture:
     Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
     """
 
+    # Without a constructor: one in Python takes three times as long as to set the two, and this is once per record.
     __slots__ = ("_index", "_stage", "_waited")
 
-    def __init__(self, stage: StageOutcome, index: int) -> None:
-        self._stage = stage
-        self._index = index
+    _index: int
+    _stage: StageOutcome
 
     def done(self) -> bool:
         return self._stage.settled(self._index) is not None
@@ -273,8 +299,7 @@ class RecordFuture:
     def _metadata(self, piece: Piece) -> RecordMetadata:
         offset, timestamp = self._stage.place(self._index, piece)
         topic, partition = piece.outcome.partition
-        key_size, value_size = (int(sizes[self._index]) for sizes in self._stage.sizes)
-        return RecordMetadata(topic, partition, offset, timestamp, key_size, value_size)
+        return RecordMetadata(topic, partition, offset, timestamp, *self._stage.serialized_sizes(self._index))
 
 
 def _run(calls: Sequence[Call], fate: Piece | Exception) -> None:

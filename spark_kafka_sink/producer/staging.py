@@ -7,10 +7,13 @@ on.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 
 from spark_kafka_sink.accumulator.accumulator import NEVER
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
@@ -19,11 +22,13 @@ from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLar
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.columnar_append import ColumnarAppender, StagedColumns
 from spark_kafka_sink.producer.record import ProducerRecord
-from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, Stage, headers_size, java_estimate
+from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, SHARED, Stage, headers_size, java_estimate
 from spark_kafka_sink.producer.stage_outcome import RecordFuture
+from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_ONCE = 128 << 10
+_NEVER_WAKE = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class StagingConfig:
 @dataclass(frozen=True, slots=True)
 class StagingParts:
     appender: ColumnarAppender
+    value_appender: ValueAppender
     metadata: Metadata
     pool: BufferPool
     clock: Clock
@@ -96,64 +102,69 @@ class TopicStages:
         self._lock = threading.Lock()
         self._encoded = threading.Condition(self._lock)
         self._open = CLOSED_STAGE
+        self._shared = False
         self._waiting: deque[Stage] = deque()
         self._encoding = False
         self._aborted_by: KafkaError | None = None
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """The hot path of ``send``: one lock, two appends and the future."""
-        size = RECORD_OVERHEAD
-        if value is not None:
-            if value.__class__ is not bytes:
-                raise _not_bytes("value", value)
-            size += len(value)
+        """The hot path of ``send``: two appends at most and the future, no lock. The rest goes the other way.
+
+        Without a lock because only the stage's owner comes here. It may be closed all the same, by anybody: who closes
+        it says so first and counts then, the owner appends first and looks then. One of the two sees the other.
+        """
+        if value.__class__ is not bytes:
+            return self._append_locked(record, key, value)
+        size = RECORD_OVERHEAD + len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                raise _not_bytes("key", key)
+                return self._append_locked(record, key, value)
             size += len(key)
-        plain = record.partition is None and record.timestamp is None and record.headers is None
-        if not plain or size > self._comfortable_size:
-            return self._append_rare(record, key, value, size)
-        self._lock.acquire()  # half of what `with` costs, and this is once per record
-        try:
-            stage = self._open
-            total = stage.size + size
-            if total <= stage.allowed:
-                stage.size = total
-                values = stage.values
-                index = len(values)
-                values.append(value)
-                stage.keys.append(key)
-                if total < stage.wake_at:
-                    return RecordFuture(stage.outcome, index)
-        finally:
-            self._lock.release()
-        if total > stage.allowed:
-            return self._append_rare(record, key, value, size)
-        self._wake_for(stage, index)
-        return RecordFuture(stage.outcome, index)
+        stage = self._open
+        room = stage.room - size
+        if (
+            room < 0
+            or stage.owner != get_ident()
+            or record.partition is not None
+            or record.timestamp is not None
+            or record.headers is not None
+        ):
+            return self._append_locked(record, key, value)
+        stage.room = room
+        values = stage.values
+        index = len(values)
+        if key is not None:
+            stage.add_key(index, key)
+        values.append(value)
+        if stage.closed and not self._was_taken(stage, index):
+            return self._append_locked(record, key, value)
+        future = RecordFuture()
+        future._stage = stage.outcome
+        future._index = index
+        return future
 
-    def _append_rare(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> RecordFuture:
-        """With partition, timestamp or headers, or for the first record of a stage or of more memory."""
-        if record.headers is not None:
-            size += headers_size(record.headers)
-        if size > self._comfortable_size:
-            self._check_size(record, key, value)
+    def _append_locked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
+        """Also with partition, timestamp, headers or no value, without room in the open stage, and of any thread."""
+        size = self._checked_size(record, key, value)
         while True:
             with self._lock:
                 stage = self._open
-                if stage.size + size <= stage.allowed and (record.partition is None or stage.knows(record.partition)):
+                if stage.takes(size, record.partition) and stage.owner in (get_ident(), SHARED):
                     index = stage.add(record, key, value, size)
+                    wake = stage.size >= stage.wake_at
+                    if wake:
+                        # The first record starts the linger; a batch's worth need not wait for its end.
+                        stage.wake_at = _NEVER_WAKE if index else self._config.batch_size
+                    stage.make_room(self._comfortable_size)
                     break
-            self._make_room(stage, size, record.partition)
-        if stage.size >= stage.wake_at:
-            self._wake_for(stage, index)
-        return RecordFuture(stage.outcome, index)
+            self._await_room(stage, size, record.partition)
+        if wake:
+            self._parts.wake_sender()
+        return stage.outcome.future(index)
 
-    def _wake_for(self, stage: Stage, index: int) -> None:
-        """The first record starts the linger; a batch's worth need not wait for its end."""
-        stage.wake_at = NEVER if index else self._config.batch_size
-        self._parts.wake_sender()
+    def _was_taken(self, stage: Stage, index: int) -> bool:
+        with self._lock:
+            return index < stage.rows
 
     def close_open(self) -> None:
         """Encode the open stage, or leave that to the thread that is at it."""
@@ -188,13 +199,15 @@ class TopicStages:
             self._parts.pool.adjust(stage.reserved, 0)
             stage.outcome.fail(error)
 
-    def _make_room(self, stage: Stage, size: int, partition: int | None) -> None:
+    def _await_room(self, stage: Stage, size: int, partition: int | None) -> None:
         """Do what keeps a record out of the open stage.
 
-        None is open, it is full, it lacks memory, or it knows too few partitions.
+        None is open, it is full or another thread's, it lacks memory, or it knows too few partitions.
         """
-        if stage.values and stage.size + size > self._limit:
+        strange = stage.owner not in (get_ident(), SHARED)
+        if strange or (stage.values and stage.size + size > self._limit):
             with self._lock:
+                self._shared = self._shared or strange
                 self._hand_over(stage)
             self._encode_waiting()
             return
@@ -208,19 +221,24 @@ class TopicStages:
         parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
         with self._lock:
             aborted_by = self._aborted_by
-            if aborted_by is None:
-                if self._open is CLOSED_STAGE:
-                    self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
+            if aborted_by is None and self._open is CLOSED_STAGE:
+                self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
+                self._open.owner = SHARED if self._shared else get_ident()
+            granted = self._open.owner in (get_ident(), SHARED) and self._open is not CLOSED_STAGE
+            if granted:
                 self._open.snapshot = snapshot
                 self._open.grant(reserved, size, self._limit)
-        if aborted_by is not None:
+                self._open.make_room(self._comfortable_size)
+        if not granted:
             parts.pool.adjust(reserved, 0)
+        if aborted_by is not None:
             raise aborted_by
 
     def _hand_over(self, stage: Stage) -> None:
         """Under the lock; another thread may have been first."""
         if stage is self._open and stage is not CLOSED_STAGE:
             self._open = CLOSED_STAGE
+            stage.close()
             self._waiting.append(stage)
 
     def _encode_waiting(self) -> None:
@@ -239,17 +257,20 @@ class TopicStages:
 
     def _encode(self, stage: Stage) -> None:
         """What goes wrong here is told to whoever waits for the records: the thread at work may be anybody's."""
+        if not stage.rows:
+            self._parts.pool.adjust(stage.reserved, 0)
+            return
         try:
-            staged = self._staged_columns(stage)
+            if stage.only_values and self._parts.value_appender.applicable:
+                append = partial(self._parts.value_appender.append, self._staged_values(stage))
+            else:
+                append = partial(self._parts.appender.append_staged, self._staged_columns(stage))
         except Exception as error:
             self._parts.pool.adjust(stage.reserved, 0)
             self._lose(stage, error)
             return
         try:
-            if stage.values:
-                self._parts.appender.append_staged(staged, stage.outcome)
-            else:
-                self._parts.pool.adjust(stage.reserved, 0)
+            append(stage.outcome)
         except Exception as error:
             self._lose(stage, error)
 
@@ -267,6 +288,33 @@ class TopicStages:
             created=stage.created,
             reserved=stage.reserved,
         )
+
+    def _staged_values(self, stage: Stage) -> StagedValues:
+        values = stage.only_bytes()
+        lengths = stage.outcome.value_sizes = list(map(len, values))
+        return StagedValues(
+            topic=self._topic,
+            values=values,
+            lengths=lengths,
+            snapshot=stage.snapshot,
+            created=stage.created,
+            timestamp=stage.outcome.default_timestamp,
+            reserved=stage.reserved,
+        )
+
+    def _checked_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> int:
+        """An upper bound of the record's bytes."""
+        size = RECORD_OVERHEAD
+        for name, given in (("value", value), ("key", key)):
+            if given is not None:
+                if given.__class__ is not bytes:
+                    raise _not_bytes(name, given)
+                size += len(given)
+        if record.headers is not None:
+            size += headers_size(record.headers)
+        if size > self._comfortable_size:
+            self._check_size(record, key, value)
+        return size
 
     def _check_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> None:
         size = java_estimate(record.headers, key, value)

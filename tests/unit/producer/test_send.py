@@ -171,13 +171,16 @@ def test_an_abort_fails_what_is_staged(engine):
         send(engine)
 
 
-def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch):
-    future = send(engine)
+@pytest.mark.parametrize(
+    ("key", "encoder"), [(None, "value_append.encode_values"), (b"k", "columnar_append.encode_records")]
+)
+def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch, key, encoder):
+    future = send(engine, key=key)
 
     def fail(*_args):
         raise MemoryError
 
-    monkeypatch.setattr("spark_kafka_sink.producer.columnar_append.encode_records", fail)
+    monkeypatch.setattr(f"spark_kafka_sink.producer.{encoder}", fail)
     engine.spin(5)
     with pytest.raises(MemoryError):
         future.result(0)
@@ -188,6 +191,10 @@ def test_memory_comes_back_to_the_byte_after_many_stages(engine):
     for size in (1, 5_000, 300_000):
         for number in range(12):
             send(engine, b"x" * size, b"%d" % number)
+        engine.settle()
+        assert engine.memory_is_free()
+        for _ in range(12):
+            send(engine, b"x" * size)
         engine.settle()
         assert engine.memory_is_free()
 
@@ -232,3 +239,93 @@ def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
     engine.parts.sender.abort(ProducerClosedError("closed"))
     assert isinstance(future.exception(0), ProducerClosedError)
     assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+@pytest.mark.parametrize("after", [False, True], ids=["before its value is there", "after it"])
+def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once(engine, key, after):
+    """The owner of a stage appends without the lock: the sender may close the stage between any two of its steps."""
+    stages = send(engine, b"first", key) and engine.parts.staging.topics["t"]
+
+    class ClosesItsStage(list):
+        def append(self, value):
+            if after:
+                super().append(value)
+            stages.close_open()
+            if not after:
+                super().append(value)
+
+    stages._open.values = ClosesItsStage(stages._open.values)
+    closed = stages._open
+    second = send(engine, b"second", key)
+    third = send(engine, b"third", key)
+    assert closed.closed
+    engine.settle()
+    where = [future.result(0) for future in (second, third)]
+    assert [engine.values(m.partition)[m.offset] for m in where] == [b"second", b"third"]
+    assert sorted(value for log in engine.logs.values() for value in log.values) == [b"first", b"second", b"third"]
+    assert engine.memory_is_free()
+
+
+def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
+    """The second thread finds a stage that is the first one's; from then on they share what they open."""
+
+    def send_two(number: int) -> None:
+        futures.extend(send(engine, b"%d" % (2 * number + each), partition=None if each else 1) for each in (0, 1))
+
+    futures = []
+    for number in range(6):
+        if number % 2:
+            thread = threading.Thread(target=send_two, args=(number,))
+            thread.start()
+            thread.join(5)
+        else:
+            send_two(number)
+    engine.settle()
+    where = [future.result(0) for future in futures]
+    assert [engine.values(m.partition)[m.offset] for m in where] == [b"%d" % number for number in range(12)]
+    assert [m.offset for m in where if m.partition == 1] == sorted(m.offset for m in where if m.partition == 1)
+    assert engine.memory_is_free()
+
+
+def test_memory_that_was_waited_for_while_another_thread_opened_a_stage_is_given_back(engine, monkeypatch):
+    """Only its owner may widen a stage: he takes from its room without the lock."""
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    others = []
+
+    def reserve_and_be_overtaken(*arguments):
+        reserve(*arguments)
+        if not others:
+            others.append(None)
+            thread = threading.Thread(target=lambda: others.append(send(engine, b"theirs")))
+            thread.start()
+            thread.join(5)
+
+    monkeypatch.setattr(pool, "reserve", reserve_and_be_overtaken)
+    ours = send(engine, b"ours")
+    engine.settle()
+    assert [engine.values(m.partition)[m.offset] for m in (ours.result(0), others[1].result(0))] == [b"ours", b"theirs"]
+    assert engine.memory_is_free()
+
+
+def test_records_with_neither_key_nor_value_are_sent(engine):
+    """A stage of nothing else has no column that says how many there are."""
+    futures = [send(engine, None, partition=1) for _ in range(2)]
+    engine.settle()
+    assert [future.result(0).offset for future in futures] == [0, 1]
+
+
+def test_a_future_says_the_timestamp_that_is_in_the_log():
+    """It said when the stage was opened, the log when it was encoded."""
+    engine = Engine(linger_ms=5)
+    engine.connect()
+    sent: list[bytes] = []
+    append = engine.logs[0].append
+    engine.logs[0].append = lambda data: (sent.append(data), append(data))[1]
+    first = send(engine, b"first")
+    engine.clock.advance(4)
+    second = send(engine, b"second")
+    engine.settle()
+    (batch,) = decode_batches(sent[0])
+    assert [record.timestamp for record in batch.records] == [first.result(0).timestamp, second.result(0).timestamp]
