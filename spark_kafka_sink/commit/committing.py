@@ -10,9 +10,10 @@ from spark_kafka_sink.commit.decisions import commit_order, done
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
-from spark_kafka_sink.commit.session import CommitSettings, session_for
+from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
 from spark_kafka_sink.commit.sweeping import list_open, sweep
-from spark_kafka_sink.commit.values import Entry, Stage, TaskReport
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, TaskReport
+from spark_kafka_sink.errors import KafkaTimeoutError
 
 _MARGIN_SHARE: Final = 10
 """No intent in the last tenth of the transaction timeout: it has to be carried out in what is left."""
@@ -32,7 +33,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Ent
             return None
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
         reach("before the intent")
-        driver = session.record(order.report.driver, entry, deadline)
+        driver = _decide(session, order.report, entry, deadline)
         reach("intent committed")
         if entry.stage is Stage.INTENT:
             lost = finish(session, entry, deadline)
@@ -44,6 +45,17 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Ent
             sweep(session, list_open(session, deadline), driver, {}, deadline)
         reach("committed")
         return entry
+
+
+def _decide(session: Session, report: TaskReport, entry: Entry, deadline: float) -> DriverIdentity:
+    try:
+        return session.record(report.driver, entry, deadline)
+    except KafkaTimeoutError as error:
+        raise ExactlyOnceError(
+            f"{report.unit} (prefix {report.prefix}) may be decided or not, no broker says which: {error}. Start the "
+            "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): it reads what "
+            "is decided, and commits the batch or writes it anew."
+        ) from error
 
 
 def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:

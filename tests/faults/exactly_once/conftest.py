@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 
 import pytest
 
 from spark_kafka_sink.commit.fault_points import VARIABLE
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.processes import Query
 
@@ -38,3 +40,20 @@ def query(kafka, fault):
     query = Query(kafka.bootstrap_servers, name, fault)
     yield query
     query.end()
+
+
+@pytest.fixture
+def proxies(kafka):
+    """Before each node, by its id."""
+    with ExitStack() as stack:
+        addresses = [address.split(":") for address in kafka.bootstrap_servers.split(",")]
+        brokers = zip(kafka.node_ids, addresses, strict=True)
+        yield {node: stack.enter_context(Proxy((host, int(port)))) for node, (host, port) in brokers}
+
+
+@pytest.fixture
+def parted(query, proxies):
+    """A query whose planning, commit and abort go through the proxies, and give up soon."""
+    query.through = {proxy.broker: proxy.address for proxy in proxies.values()}
+    query.options = {"request.timeout.ms": 1_000, "delivery.timeout.ms": 4_000, "max.block.ms": 4_000}
+    return query

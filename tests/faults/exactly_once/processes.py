@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 
 from spark_kafka_sink.commit.planning import PlanningRequest
 from spark_kafka_sink.commit.session import CommitSettings
-from spark_kafka_sink.commit.values import Guise, Unit
+from spark_kafka_sink.commit.values import Guise, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed
@@ -52,11 +52,15 @@ class Role:
 
 @dataclass
 class Query:
+    """``options``: more for its producers. ``through``: broker → proxy of planning, commit and abort."""
+
     servers: str
     topic: str
     fault: Fault
     name: str = "q1"
     timeout_ms: int = 60_000
+    options: dict = field(default_factory=dict)
+    through: dict = field(default_factory=dict)
     roles: list = field(default_factory=list)
 
     @property
@@ -68,18 +72,18 @@ class Query:
             "request.timeout.ms": 5_000,
             "delivery.timeout.ms": 30_000,
         }
-        return CommitSettings(ProducerConfig.parse(options), self.topic, LEDGER)
+        return CommitSettings(ProducerConfig.parse({**options, **self.options}), self.topic, LEDGER)
 
     def start(self, role: str, *arguments: object) -> Role:
         ours, theirs = _FORKS.Pipe(duplex=False)
-        process = _FORKS.Process(target=play, args=(theirs, role, arguments), name=role, daemon=True)
+        process = _FORKS.Process(target=play, args=(theirs, role, arguments, self.through), name=role, daemon=True)
         process.start()
         theirs.close()
         self.roles.append(Role(process, ours))
         return self.roles[-1]
 
-    def plan(self):
-        return self.start("plan", PlanningRequest(self.settings)).result()
+    def plan(self, trust=Trust.STRICT):
+        return self.start("plan", PlanningRequest(self.settings, trust=trust)).result()
 
     def start_task(self, plan, number, task, values) -> Role:
         unit = Unit(self.name, number, Guise.MICRO_BATCH)

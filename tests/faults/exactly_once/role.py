@@ -7,12 +7,15 @@ import os
 import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit import cluster
 from spark_kafka_sink.commit.aborting import abort_batch
 from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import plan_write
 from spark_kafka_sink.commit.task import TaskTransaction
 from spark_kafka_sink.commit.values import TaskAttempt
+from spark_kafka_sink.producer import committer
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.testing.proxy import redirected
 
 
 def task(config, plan, unit, number, topic, values):
@@ -28,8 +31,10 @@ def task(config, plan, unit, number, topic, values):
 ROLES = {"plan": plan_write, "task": task, "commit": commit_batch, "abort": abort_batch}
 
 
-def play(answer, role, arguments):
+def play(answer, role, arguments, through):
     """In the new process: the call's result, or its exception, goes through the pipe."""
+    if through:
+        cluster.Selector = committer.Selector = redirected(through)
     try:
         outcome = ROLES[role](*arguments)
     except Exception as error:

@@ -64,6 +64,7 @@ def soak(query, kills, driver_share, random):
             query.run_until(lambda: query.kill_worker(random), timeout_s=240)
     query.finish(timeout_s=300)
     check(query)
+    print(f"{kills} kills, {drivers} of the driver; {query.starts} starts, {query.commits + 1} micro-batches")
 
 
 @pytest.mark.timeout(900)
