@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.stage_outcome import RecordFuture
 from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 
 _LARGEST_STAGE = 512 << 10
-_RESERVED_AT_ONCE = 128 << 10
+_RESERVED_AT_ONCE = 256 << 10
 _NEVER_WAKE = sys.maxsize
 
 

@@ -27,10 +27,32 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     ``lengths`` are those of ``values``, at least one; all have the same timestamp. The bytes are those of
     ``encode_records``.
     """
+    rows, length = len(values), lengths[0]
+    # Of one length: what stands before each value is known. Worth a way of its own, twice as fast as the other.
+    if lengths.count(length) == rows and not timestamp_delta and first + rows <= _KEPT_OFFSETS:
+        pieces = [b""] * (2 * rows)
+        pieces[::2] = _prefixes(length, (first + rows - 1).bit_length())[first : first + rows]
+        pieces[1::2] = values
+    else:
+        pieces = _pieces(values, lengths, first, encode_varint(timestamp_delta))
+    # A record's first piece begins with the end of the record before: set right at both ends.
+    pieces[0] = pieces[0][len(_NO_HEADERS) :]
+    pieces.append(_NO_HEADERS)
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=64)
+def _prefixes(length: int, bits: int) -> list[bytes]:
+    """All that stands before values of one length, up to an offset delta of so many bits."""
+    rows = 1 << bits
+    pieces = iter(_pieces([b""] * rows, [length] * rows, 0, encode_varint(0)))
+    return [head + offset + size for head, offset, size, _ in zip(*[pieces] * _PIECES, strict=True)]
+
+
+def _pieces(values: Sequence[bytes], lengths: Sequence[int], first: int, timestamp: bytes) -> list[bytes]:
+    """Head, offset, length of the value, value; and the same of the next record."""
     rows = len(values)
-    timestamp = encode_varint(timestamp_delta)
-    pieces: list[bytes] = [b""] * (_PIECES * rows)
-    # A head begins with the end of the record before: what is left over at both ends is set right at the end.
+    pieces = [b""] * (_PIECES * rows)
     start = 0
     while start < rows:
         size, limit = _same_size(first + start)
@@ -42,9 +64,7 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     pieces[1::_PIECES] = offsets if timestamp == b"\0" else [b"\0" + timestamp + piece[2:] for piece in offsets]
     pieces[2::_PIECES] = _look_up(_VALUE_LENGTHS, lengths)
     pieces[3::_PIECES] = values
-    pieces[0] = pieces[0][len(_NO_HEADERS) :]
-    pieces.append(_NO_HEADERS)
-    return b"".join(pieces)
+    return pieces
 
 
 class _Heads(dict[int, bytes]):
