@@ -15,10 +15,10 @@ from spark_kafka_sink.network.codec import api_name, encode_request
 from spark_kafka_sink.network.frames import CORRELATION_ID_BYTES, FrameBuffer
 from spark_kafka_sink.network.handshake import ApiVersions, Handshake
 from spark_kafka_sink.network.requests import Request
+from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
-    from typing_extensions import Buffer
 
 _MAX_CORRELATION_ID = 2**31 - 1
 
@@ -119,7 +119,7 @@ class Connection:
         """Requests that have not completed (the handshake's own not counted)."""
         return len(self.unacknowledged) + (len(self.in_flight) if self.stage is Stage.READY else 0)
 
-    def send(self, request: Request, now: float) -> Sequence[Buffer]:
+    def send(self, request: Request, now: float) -> Sequence[Bytes]:
         """The frame to send for ``request``. Raises ``UnsupportedVersionError``; nothing is in flight then."""
         if self.stage is not Stage.READY or self.api_versions is None:
             raise IllegalStateError(f"{self.node} is not ready for a request: the connection is {self.stage.value}")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, encode_request, response_type, schema
+from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
-    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Request:
     """
 
     api_key: int
-    build: Callable[[int, int, str], Sequence[Buffer]]
+    build: Callable[[int, int, str], Sequence[Bytes]]
     versions: tuple[int, int]
     parse: Callable[[int, memoryview], object]
     on_complete: Callable[[Response], None]

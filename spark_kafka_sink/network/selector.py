@@ -12,12 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Written
 
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
@@ -39,7 +36,7 @@ class Channel:
         """What is there, ``b""`` at the end of the stream; raises ``BlockingIOError`` when nothing is there yet."""
         return self._socket.recv(_READ_BYTES)
 
-    def write(self, buffers: Sequence[memoryview]) -> int:
+    def write(self, buffers: Sequence[Bytes]) -> int:
         """Number of bytes taken from the front of ``buffers``; raises ``BlockingIOError`` instead of 0."""
         return self._socket.sendmsg(buffers)
 
@@ -107,12 +104,20 @@ class Selector:
         link.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
         self._try_next_address(link)
 
-    def send(self, connection_id: int, buffers: Sequence[Buffer]) -> bool:
+    def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         link = self._links.get(connection_id)
         if link is None:
             return True
-        link.outgoing.extend(view for buffer in buffers if (view := memoryview(buffer).cast("B")))
-        return self._flush(link) if link.channel is not None else not link.outgoing
+        first = link.channel is not None and not link.outgoing and len(buffers) <= _MAX_BUFFERS_PER_WRITE
+        written = self._write(link, buffers) if first else 0
+        if written is None or written == sum(map(len, buffers)):
+            return True
+        link.outgoing.extend(view for buffer in buffers if (view := memoryview(buffer)))
+        _forget(link.outgoing, written)
+        if first:
+            self._watch_write(link, True)
+            return False
+        return self._flush(link) if link.channel is not None else False
 
     def close(self, connection_id: int) -> None:
         link = self._links.pop(connection_id, None)
@@ -221,22 +226,28 @@ class Selector:
 
     def _flush(self, link: _Link) -> bool:
         """Writes until the socket takes no more; True when nothing is left."""
-        channel, outgoing = link.channel, link.outgoing
-        assert channel is not None
+        outgoing = link.outgoing
         while outgoing:
             buffers = list(islice(outgoing, _MAX_BUFFERS_PER_WRITE))
-            try:
-                written = channel.write(buffers)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                self._end(link, _reason(error))
+            written = self._write(link, buffers)
+            if written is None:
                 return True
             _forget(outgoing, written)
             if written < sum(map(len, buffers)):
                 break
         self._watch_write(link, bool(outgoing))
         return not outgoing
+
+    def _write(self, link: _Link, buffers: Sequence[Bytes]) -> int | None:
+        """Number of bytes that the socket took; None when it ended."""
+        assert link.channel is not None
+        try:
+            return link.channel.write(buffers)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self._end(link, _reason(error))
+            return None
 
     def _watch_write(self, link: _Link, wanted: bool) -> None:
         if link.watches_write is not wanted and link.socket is not None:

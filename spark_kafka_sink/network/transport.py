@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""What may be sent; a memoryview of single bytes, so that its length is its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Transport(Protocol):
     def connect(self, connection_id: int, host: str, port: int) -> None:
         """Starts connecting; ``Connected`` or ``Closed`` tells how it went."""
 
-    def send(self, connection_id: int, buffers: Sequence[Buffer]) -> bool:
+    def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         """Writes what fits now and keeps the rest, by reference, until it can be written.
 
         True when all of it was written (or the connection is gone: ``Closed`` tells); otherwise ``Written`` follows.

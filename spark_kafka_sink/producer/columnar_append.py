@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.records.row_join import EncodedRecords
-from spark_kafka_sink.records.sizes import java_size_estimate, record_size_bounds
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, record_size_bounds
 from spark_kafka_sink.records.varints import varint_size
 
 Int64Array = npt.NDArray[np.int64]
@@ -107,10 +107,11 @@ class StagedColumns:
 
 @dataclass(frozen=True, slots=True)
 class _GroupedRows:
-    """Rows with their partitions: ``sizes`` are in the order of partitions, ``columns`` as they came."""
+    """Rows with their partitions: ``sizes`` in the order of partitions, ``columns`` and ``lengths`` as they came."""
 
     topic: str
     columns: RecordColumns
+    lengths: FieldLengths
     order: npt.NDArray[np.intp] | None
     sizes: RowSizes
 
@@ -136,31 +137,37 @@ class ColumnarAppender:
         """
         if not len(columns):
             return
-        self._check_sizes(columns)
+        lengths = FieldLengths.of(columns)
+        self._check_sizes(lengths)
         snapshot = self._await_topic(topic, explicit)
         limit = self._parts.accumulator.batch_limit(topic)
         timestamps = self._timestamps(columns)
-        sizes = record_size_bounds(columns, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
+        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
         for start, end in _slices(sizes, self._slice_limit):
             if receipt.error is not None:
                 raise receipt.error
-            rows = columns if end - start == len(columns) else columns.slice(start, end - start)
+            rows, of_rows = columns, lengths
+            if end - start < len(columns):
+                rows, of_rows = columns.slice(start, end - start), lengths.slice(start, end)
             chosen = None if explicit is None else explicit[start:end]
             partitions = self._partitions(snapshot, topic, rows, chosen, sizes[start:end])
-            grouped = _grouped(topic, rows, partitions, sizes[start:end], limit, timestamps.slice(start, end))
-            self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
+            order, row_sizes = _grouped(partitions, sizes[start:end], limit, timestamps.slice(start, end))
+            grouped = _GroupedRows(topic, rows, of_rows, order, row_sizes)
+            self._publish(grouped, receipt, self._reserve(row_sizes), self._parts.clock.now())
 
     def append_staged(self, stage: StagedColumns, listeners: BatchListeners) -> None:
         """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
         limit = self._parts.accumulator.batch_limit(stage.topic)
         timestamps = self._timestamps(stage.columns)
         try:
-            sizes = record_size_bounds(stage.columns, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
+            lengths = FieldLengths.of(stage.columns)
+            sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
             partitions = self._partitions(stage.snapshot, stage.topic, stage.columns, stage.explicit, sizes)
-            grouped = _grouped(stage.topic, stage.columns, partitions, sizes, limit, timestamps)
+            order, row_sizes = _grouped(partitions, sizes, limit, timestamps)
         except BaseException:
             self._parts.accumulator.pool.adjust(stage.reserved, 0)
             raise
+        grouped = _GroupedRows(stage.topic, stage.columns, lengths, order, row_sizes)
         self._publish(grouped, listeners, stage.reserved, stage.created)
 
     def _publish(self, rows: _GroupedRows, listeners: BatchListeners, reserved: int, created: float) -> None:
@@ -211,8 +218,8 @@ class ColumnarAppender:
         for batch in claim.batches():
             batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
 
-    def _check_sizes(self, columns: RecordColumns) -> None:
-        estimates = java_size_estimate(columns)
+    def _check_sizes(self, lengths: FieldLengths) -> None:
+        estimates = java_size_estimate(lengths)
         largest = int(estimates.argmax())
         size = int(estimates[largest])
         for option, limit in (
@@ -277,8 +284,9 @@ def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def _grouped(
-    topic: str, columns: RecordColumns, partitions: Partitions, sizes: Int64Array, limit: int, times: _Timestamps
-) -> _GroupedRows:
+    partitions: Partitions, sizes: Int64Array, limit: int, times: _Timestamps
+) -> tuple[npt.NDArray[np.intp] | None, RowSizes]:
+    """The order of partitions, and the sizes of the rows in it."""
     runs, order = group_by_partition(partitions)
     times = times.sorted_by(order)
     cumulative = np.zeros(len(sizes) + 1, np.int64)
@@ -292,7 +300,7 @@ def _grouped(
         latest=times.latest,
         max_timestamp_delta=times.max_delta,
     )
-    return _GroupedRows(topic, columns, order, row_sizes)
+    return order, row_sizes
 
 
 def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
@@ -309,7 +317,7 @@ def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
         timestamp_deltas = 0
     else:
         timestamp_deltas = np.repeat(timestamps - bases, lengths)
-    return encode_records(rows.columns, offset_deltas, timestamp_deltas, rows.order)
+    return encode_records(rows.columns, offset_deltas, timestamp_deltas, rows.order, rows.lengths)
 
 
 def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners) -> int:

@@ -58,9 +58,11 @@ class SendReceipt:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._outstanding = 0
+        self._changed = threading.Condition(threading.Lock())
+        # The appending threads' number, guarded by the lock, and the sender thread's, which it alone changes: but for
+        # rows that fail on their caller's thread, and then the error ends every wait.
+        self._appended = 0
+        self._completed = 0
         self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
         self.error: Exception | None = None
 
@@ -69,17 +71,18 @@ class SendReceipt:
     ) -> Sequence[BatchListener]:
         """So many rows are on their way, told by the appending thread before they can complete."""
         with self._changed:
-            self._outstanding += rows
+            self._appended += rows
         return [self] * len(starts)
 
     def batch_completed(self, outcome: BatchOutcome) -> None:
-        with self._lock:
-            self._outstanding -= outcome.rows
-            if outcome.error is not None:
-                self.error = self.error or outcome.error
-            else:
-                self._sums[outcome.partition].add(outcome)
-            if not self._outstanding or self.error is not None:
+        if outcome.error is not None:
+            self.error = self.error or outcome.error
+        else:
+            self._sums[outcome.partition].add(outcome)
+        self._completed += outcome.rows
+        # Rows are counted before they can complete: whoever waits for the last of them looks again under the lock.
+        if self._completed >= self._appended or self.error is not None:
+            with self._changed:
                 self._changed.notify_all()
 
     def wait(self, timeout_ms: float) -> None:
@@ -89,9 +92,9 @@ class SendReceipt:
         """
         remaining = timeout_ms
         with self._changed:
-            while self._outstanding and self.error is None:
+            while (outstanding := self._appended - self._completed) and self.error is None:
                 if remaining <= 0:
-                    raise KafkaTimeoutError(f"{self._outstanding} rows are not delivered after {timeout_ms:.0f} ms")
+                    raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
                 self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
                 remaining -= _LONGEST_WAIT_MS
             if self.error is not None:
@@ -99,5 +102,4 @@ class SendReceipt:
 
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:
-        with self._changed:
-            return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in self._sums.items()}
+        return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in tuple(self._sums.items())}

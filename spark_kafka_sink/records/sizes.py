@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
+from spark_kafka_sink.records.row_join import Order
 from spark_kafka_sink.records.varints import Int64Array, varint_size, varint_sizes
 
 MAX_RECORD_OVERHEAD = 21
@@ -17,29 +20,51 @@ def field_sizes(lengths: Int64Array) -> Int64Array:
     return varint_sizes(lengths) + np.maximum(lengths, 0)
 
 
-def payload_sizes(columns: RecordColumns) -> Int64Array:
-    """Bytes of each record's key, value and headers with their lengths and count (Java: ``DefaultRecord.sizeOf``)."""
-    sizes = np.full(len(columns), columns.headers is None, np.int64)
-    for column in (columns.key, columns.value):
-        sizes += 1 if column is None else field_sizes(slot_lengths(column))
-    if columns.headers is not None:
-        sizes += slot_lengths(columns.headers)
-    return sizes
+@dataclass(frozen=True, slots=True)
+class FieldLengths:
+    """Bytes of the fields of each row: -1 where one is null, None for a column that is not there.
+
+    ``payload``: all fields with their own length varints and the count of headers (Java: ``DefaultRecord.sizeOf``).
+    """
+
+    key: Int64Array | None
+    value: Int64Array | None
+    payload: Int64Array
+
+    @classmethod
+    def of(cls, columns: RecordColumns) -> FieldLengths:
+        key, value = (None if each is None else slot_lengths(each) for each in (columns.key, columns.value))
+        payload = np.full(len(columns), columns.headers is None, np.int64)
+        for lengths in (key, value):
+            payload += 1 if lengths is None else field_sizes(lengths)
+        if columns.headers is not None:
+            payload += slot_lengths(columns.headers)
+        return cls(key, value, payload)
+
+    def slice(self, start: int, end: int) -> FieldLengths:
+        """Rows ``start`` to ``end - 1``."""
+        key, value = (None if each is None else each[start:end] for each in (self.key, self.value))
+        return FieldLengths(key, value, self.payload[start:end])
+
+    def take(self, order: Order) -> FieldLengths:
+        """Row ``i`` of the answer is row ``order[i]``."""
+        key, value = (None if each is None else each[order] for each in (self.key, self.value))
+        return FieldLengths(key, value, self.payload[order])
 
 
-def record_size_bounds(columns: RecordColumns, delta_bound: int, timestamp_bound_bytes: int) -> Int64Array:
+def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_bytes: int) -> Int64Array:
     """A true upper bound of each encoded record, its length varint included.
 
     Holds for offset deltas from 0 to ``delta_bound`` and timestamp deltas whose varints take at most
     ``timestamp_bound_bytes`` (10 holds for all).
     """
-    bodies = payload_sizes(columns) + (1 + timestamp_bound_bytes + varint_size(delta_bound))
+    bodies = lengths.payload + (1 + timestamp_bound_bytes + varint_size(delta_bound))
     return bodies + varint_sizes(bodies)
 
 
-def java_size_estimate(columns: RecordColumns) -> Int64Array:
+def java_size_estimate(lengths: FieldLengths) -> Int64Array:
     """What Java's producer holds against ``max.request.size`` (``AbstractRecords.estimateSizeInBytesUpperBound``).
 
     The bytes of an uncompressed batch with this record alone, fixed parts at their longest.
     """
-    return payload_sizes(columns) + (HEADER_SIZE + MAX_RECORD_OVERHEAD)
+    return lengths.payload + (HEADER_SIZE + MAX_RECORD_OVERHEAD)

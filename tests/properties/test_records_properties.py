@@ -13,7 +13,7 @@ from spark_kafka_sink.records.columns import RecordColumns, binary_column, heade
 from spark_kafka_sink.records.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.records.sizes import java_size_estimate, record_size_bounds
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, record_size_bounds
 from spark_kafka_sink.records.varints import encode_varint, encode_zigzagged, varint_sizes, zigzag
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -122,9 +122,9 @@ def test_no_record_is_larger_than_its_bound_nor_a_lone_batch_than_javas_estimate
     timestamp_deltas = columns.timestamps - columns.timestamps[0]
     widest = int(varint_sizes(timestamp_deltas).max())
     _, starts = encode_records(columns, offset_deltas, timestamp_deltas)
-    assert (np.diff(starts) <= record_size_bounds(columns, highest, widest)).all()
+    assert (np.diff(starts) <= record_size_bounds(FieldLengths.of(columns), highest, widest)).all()
     alone = [len(batch_of(columns, np.array([row]))) for row in range(len(rows))]
-    assert (np.array(alone) <= java_size_estimate(columns)).all()
+    assert (np.array(alone) <= java_size_estimate(FieldLengths.of(columns))).all()
 
 
 @given(values=st.lists(INT64, max_size=30))
