@@ -35,19 +35,15 @@ def encode_records(
     lengths = lengths or FieldLengths.of(columns)
     if order is not None:
         lengths = lengths.take(order)
-    bodies = lengths.payload + varint_sizes(offsets)
+    bodies = lengths.payload + varint_sizes(offsets) + len(_NO_ATTRIBUTES)
+    join = RowJoin(len(offsets))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
-        bodies += len(_NO_ATTRIBUTES) + len(timestamp)
+        join.varints(bodies + len(timestamp))
+        join.fixed(_NO_ATTRIBUTES + timestamp)
     else:
-        bodies += len(_NO_ATTRIBUTES) + varint_sizes(timestamp_deltas)
-
-    join = RowJoin(len(offsets))
-    join.varints(bodies)
-    join.fixed(_NO_ATTRIBUTES)
-    if isinstance(timestamp_deltas, int):
-        join.fixed(timestamp)
-    else:
+        join.varints(bodies + varint_sizes(timestamp_deltas))
+        join.fixed(_NO_ATTRIBUTES)
         join.varints(timestamp_deltas)
     join.varints(offsets)
     for each, column in ((lengths.key, columns.key), (lengths.value, columns.value)):
