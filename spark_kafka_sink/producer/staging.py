@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.stage_outcome import RecordFuture
 from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 
 _LARGEST_STAGE = 512 << 10
-_RESERVED_AT_ONCE = 256 << 10
+_RESERVED_AT_LEAST = 128 << 10
 _NEVER_WAKE = sys.maxsize
 
 
@@ -103,6 +103,8 @@ class TopicStages:
         self._encoded = threading.Condition(self._lock)
         self._open = CLOSED_STAGE
         self._shared = False
+        # The memory that the last stage could have done with and a little more: the next one asks for it at once.
+        self._expected = 0
         self._waiting: deque[Stage] = deque()
         self._encoding = False
         self._aborted_by: KafkaError | None = None
@@ -217,7 +219,8 @@ class TopicStages:
         )
         # Twice the size: some of the encoded rows are copied. One that takes more than half the memory goes alone.
         memory = self._config.buffer_memory
-        reserved = min(max(2 * size, min(_RESERVED_AT_ONCE, memory // 4)), memory)
+        at_once = max(_RESERVED_AT_LEAST, self._expected, stage.reserved)
+        reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
         parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
         with self._lock:
             aborted_by = self._aborted_by
@@ -239,6 +242,7 @@ class TopicStages:
         if stage is self._open and stage is not CLOSED_STAGE:
             self._open = CLOSED_STAGE
             stage.close()
+            self._expected = 2 * min(stage.size * 9 // 8, self._limit)
             self._waiting.append(stage)
 
     def _encode_waiting(self) -> None:

@@ -329,3 +329,27 @@ def test_a_future_says_the_timestamp_that_is_in_the_log():
     engine.settle()
     (batch,) = decode_batches(sent[0])
     assert [record.timestamp for record in batch.records] == [first.result(0).timestamp, second.result(0).timestamp]
+
+
+def test_a_stage_asks_at_once_for_the_memory_that_the_last_one_took_and_for_little_after_a_small_one(
+    engine, monkeypatch
+):
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    asked: list[int] = []
+    monkeypatch.setattr(pool, "reserve", lambda size, *others: (asked.append(size), reserve(size, *others))[1])
+
+    def send_and_count(rows: int) -> list[int]:
+        asked.clear()
+        for _ in range(rows):
+            send(engine, b"x" * 1000)
+        engine.settle()
+        return asked.copy()
+
+    few, many = 1, 450
+    assert send_and_count(many) == [128 << 10, 128 << 10, 256 << 10, 512 << 10]
+    assert len(send_and_count(many)) == 1
+    assert len(send_and_count(10 * many)) == 9, "one for each full stage"
+    send_and_count(few)
+    assert send_and_count(few) == [128 << 10]
+    assert engine.memory_is_free()
