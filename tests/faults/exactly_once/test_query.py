@@ -1,5 +1,6 @@
 """A whole Spark query under faults: every row once, in order, and no transaction left open."""
 
+import logging
 import time
 from random import Random
 
@@ -10,6 +11,8 @@ from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.supervised import Supervised
 
 pytestmark = pytest.mark.jvm
+
+_log = logging.getLogger(__name__)
 
 
 @pytest.fixture
@@ -64,7 +67,8 @@ def soak(query, kills, driver_share, random):
             query.run_until(lambda: query.kill_worker(random), timeout_s=240)
     query.finish(timeout_s=300)
     check(query)
-    print(f"{kills} kills, {drivers} of the driver; {query.starts} starts, {query.commits + 1} micro-batches")
+    done = query.commits + 1
+    _log.info("%d kills, %d of the driver; %d starts, %d micro-batches", kills, drivers, query.starts, done)
 
 
 @pytest.mark.timeout(900)

@@ -14,27 +14,28 @@ pytestmark = pytest.mark.jvm
 OLD, NEW = "3.9.1", "4.1.1"
 
 
-@pytest.fixture(scope="module")
-def kafka():
-    with LocalKafka(nodes=3, version=OLD, properties=PROPERTIES) as kafka:
+@pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["alone", "rolling"])
+def kafka(request):
+    properties = PROPERTIES if request.param == 3 else {}
+    with LocalKafka(nodes=request.param, version=OLD, properties=properties) as kafka:
         yield kafka
 
 
-def test_a_rolling_upgrade_between_two_attempts_of_an_end(kafka, parted, proxies):
+def test_an_upgrade_between_two_attempts_of_an_end(kafka, parted, proxies):
     """The answer to one end is lost with the network; the next attempt meets brokers of another release."""
     parted.options = {"request.timeout.ms": 1_000, "delivery.timeout.ms": 300_000}
     parted.timeout_ms = 600_000
     reports = parted.tasks(parted.plan(), 0, ROWS)
     commit, _ = cut_at_the_end(Direction.TO_CLIENT, parted=True).strike(kafka, parted, proxies, reports)
-    for each in proxies.values():
-        each.part()
+    for proxy in proxies.values():
+        proxy.part()
     for node in kafka.node_ids:
         kafka.stop(node)
         kafka.start(node, version=NEW)
         all_in_sync(kafka, parted)
-    for each in proxies.values():
-        each.heal()
+    for proxy in proxies.values():
+        proxy.heal()
     commit.result()
-    assert set().union(*(each.versions(END_TXN) for each in proxies.values())) == {3}
+    assert set().union(*(proxy.versions(END_TXN) for proxy in proxies.values())) == {3}
     parted.run(1, MORE)
     assert parted.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}

@@ -118,17 +118,6 @@ def test_who_coordinates_a_transactional_id_is_known(own_kafka):
     assert own_kafka.transaction_coordinator("some-id") == 1
 
 
-def test_a_node_is_upgraded_with_its_data():
-    with LocalKafka(version="3.9.1") as kafka:
-        kafka.create_topic("kept")
-        produce(kafka.bootstrap_servers, "kept", b"before")
-        kafka.stop(1)
-        kafka.start(1, version="4.1.1")
-        produce(kafka.bootstrap_servers, "kept", b"after")
-        assert consume(kafka.bootstrap_servers, "kept", 2) == [b"before", b"after"]
-        assert "4.1.1" in (kafka.folder / "node-1" / "broker.log").read_text()
-
-
 def test_a_paused_node_takes_connections_and_does_not_answer(own_kafka):
     host, port = own_kafka.bootstrap_servers.split(":")
     api_versions_v0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
