@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _COLUMNS = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
-_DEADLINE_S = 30.0
 
 
 def add_to(commands: Subparsers) -> None:
@@ -54,24 +53,10 @@ def _from_topic(servers: str | None, topic: str) -> Iterator[str]:
     if servers is None:
         raise ConfigError(["--topic needs --bootstrap-server."])
     try:
-        from confluent_kafka import Consumer, TopicPartition
+        from spark_kafka_sink.cli.receipts_topic import committed_values
     except ImportError:
         raise KafkaError("--topic is read with confluent-kafka: pip install 'spark-kafka-sink[demo]'") from None
-    settings = {"bootstrap.servers": servers, "group.id": "receipts", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
-    try:
-        left = set(consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
-        while left:
-            message = consumer.poll(_DEADLINE_S)
-            if message is None:
-                raise KafkaError(f"{topic} did not answer within {_DEADLINE_S:.0f} s")
-            if message.error() is None:
-                yield (message.value() or b"").decode()
-            else:
-                left.discard(message.partition())
-    finally:
-        consumer.close()
+    return committed_values(servers, topic)
 
 
 def _table(receipts: list[WriteReceipt]) -> str:

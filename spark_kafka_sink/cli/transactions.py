@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session(_settings(arguments), SystemClock())
     try:
         deadline = session.deadline(session.settings.producer.max_block_ms)
+        _check_ledger(session, deadline)
         if arguments.action == "commit":
             finished = commit_decided(session, deadline)
             print(
@@ -67,6 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         session.close()
     return 0
+
+
+def _check_ledger(session: Session, deadline: float) -> None:
+    topic = session.settings.topic
+    if session.cluster.topic(topic, deadline) is None:
+        raise ConfigError(
+            [
+                f"--commit-log-topic {topic}: there is no such topic, so nobody can tell what is decided. Name the one "
+                "of the write (its option commitLogTopic)."
+            ]
+        )
 
 
 def _settings(arguments: argparse.Namespace) -> CommitSettings:

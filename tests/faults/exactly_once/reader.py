@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _DEADLINE_S = 60.0
+_COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
 def read_committed(servers: str, topic: str) -> dict[int, list[bytes]]:
@@ -17,7 +18,7 @@ def read_committed(servers: str, topic: str) -> dict[int, list[bytes]]:
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
     try:
         places = _partitions(consumer, topic)
-        ends = _ends(servers, places)
+        ends = _ends(servers, places, _UNCOMMITTED)
         consumer.assign(places)
         values: dict[int, list[bytes]] = {partition: [] for partition in ends}
         left = set(ends)
@@ -36,15 +37,21 @@ def read_committed(servers: str, topic: str) -> dict[int, list[bytes]]:
         consumer.close()
 
 
+def is_open(servers: str, topic: str) -> bool:
+    """Whether a transaction is open in partition 0."""
+    place = [TopicPartition(topic, 0)]
+    stable, end = (_ends(servers, place, isolation)[0] for isolation in (_COMMITTED, _UNCOMMITTED))
+    return stable < end
+
+
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     partitions = consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions
     return [TopicPartition(topic, partition, 0) for partition in partitions]
 
 
-def _ends(servers: str, places: Sequence[TopicPartition]) -> dict[int, int]:
-    """High watermarks. A read_committed consumer would be told last stable offsets: the ends an open transaction
-    leaves it."""
+def _ends(servers: str, places: Sequence[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
+    """Uncommitted: high watermarks. Committed: last stable offsets, which is all that an open transaction leaves."""
     admin = AdminClient({"bootstrap.servers": servers})
     asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}
-    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_DEADLINE_S)
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_DEADLINE_S)
     return {place.partition: answer.result(_DEADLINE_S).offset for place, answer in answers.items()}

@@ -46,6 +46,7 @@ class Query:
     options: dict = field(default_factory=dict)
     trust: Trust = Trust.STRICT
     lease: Lease = opened
+    topic: str = TOPIC
 
     @property
     def settings(self) -> CommitSettings:
@@ -71,7 +72,7 @@ class Query:
         name = TaskAttempt(self.unit(number), task, next(_attempts))
         with TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease) as write:
             if values:
-                write.append(TOPIC, RecordColumns(value=pa.array(values, pa.binary())), None)
+                write.append(self.topic, RecordColumns(value=pa.array(values, pa.binary())), None)
             return carried(write.prepare())
 
     def tasks(self, plan, number, rows):

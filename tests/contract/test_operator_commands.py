@@ -1,0 +1,189 @@
+"""What an operator types at three in the morning, on real Kafkas: ``transactions list|commit|abort``, ``receipts``.
+
+Under one prefix one batch is decided, one transaction is open and undecided; a third belongs to somebody whose prefix
+only begins like it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import ExitStack
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.commit.receipts import WriteReceipt
+from spark_kafka_sink.producer.committer import take_fence
+from tests.faults.exactly_once.reader import is_open, read_committed
+from tests.unit.commit.runs import LEDGER, Query, new_process
+from tests.unit.commit.test_protocol import crash
+
+pytestmark = pytest.mark.kafka_versions("4.1.1", "3.9.1")
+
+PATIENT = {"max.block.ms": 30_000, "request.timeout.ms": 10_000, "delivery.timeout.ms": 30_000}
+
+_numbers = itertools.count(1)
+
+
+class Night:
+    """``decided``: two tasks' transactions whose intent is recorded and not carried out; ``open``: one more of task 5,
+    undecided; ``foreign``: under ``<prefix>-more``. Each with a topic of its own, named after it."""
+
+    def __init__(self, kafka, monkeypatch, stack):
+        self.kafka = kafka
+        self.prefix = f"night-{next(_numbers)}"
+        for name in ("decided", "open", "foreign"):
+            kafka.create_topic(self.topic(name))
+        query = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("decided"))
+        plan = query.plan()
+        reports = query.tasks(plan, 0, [[b"a"], [b"b"]])
+        for killed in crash(monkeypatch, "intent committed"):
+            with pytest.raises(killed):
+                query.commit(reports)
+        undecided = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("open"))
+        undecided.task(plan, 0, 5, [b"open"])
+        producer = stack.enter_context(self.producer(f"{self.prefix}-more-0"))
+        producer.send(ProducerRecord(self.topic("foreign"), b"foreign"))
+        producer.prepare_transaction()
+
+    def producer(self, transactional_id):
+        """With a transaction open."""
+        config = {"bootstrap.servers": self.kafka.bootstrap_servers, "transactional.id": transactional_id}
+        producer = KafkaProducer(config)
+        producer.init_transactions()
+        producer.begin_transaction()
+        return producer
+
+    def topic(self, name):
+        return f"{self.prefix}-{name}"
+
+    def is_open(self, name):
+        return is_open(self.kafka.bootstrap_servers, self.topic(name))
+
+    def committed(self, name):
+        """Fails while a transaction is open."""
+        return read_committed(self.kafka.bootstrap_servers, self.topic(name))[0]
+
+
+@pytest.fixture
+def night(local_kafka, monkeypatch):
+    with ExitStack() as stack:
+        yield Night(local_kafka, monkeypatch, stack)
+    new_process()
+
+
+@pytest.fixture
+def command(night, capsys):
+    """Runs ``transactions``; its exit code and what it printed."""
+
+    def run(action, *more):
+        arguments = ["--bootstrap-server", night.kafka.bootstrap_servers, "--prefix", night.prefix]
+        code = main(["transactions", action, *arguments, "--commit-log-topic", LEDGER, *more])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
+    for _ in range(2):
+        code, said = command("list")
+        assert code == 0
+        assert "q1: batch 0, intent, 2 tasks, 2 rows" in said
+        lines = {line.split(" ")[0]: line for line in said.splitlines()}
+        for task in (0, 1):
+            assert lines[f"{night.prefix}-{task}"].endswith("decided with batch 0 of q1: commit")
+        assert lines[f"{night.prefix}-5"].endswith("not decided: abort")
+        assert said.splitlines()[-1] == "3 transactions open"
+        assert "more" not in said
+    assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
+
+
+def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
+    assert command("commit") == (0, "committed batch 0 of q1\n")
+    assert night.committed("decided") == [b"a", b"b"]
+    assert night.is_open("open")
+    assert night.is_open("foreign")
+    assert command("commit") == (0, "nothing to commit\n")
+
+
+def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, command):
+    code, said = command("abort")
+    assert code == 1
+    assert f"Under the prefix {night.prefix} batch 0 of q1 is decided and not carried out: commit it" in said
+    assert night.is_open("open")
+    command("commit")
+    assert command("abort") == (0, "aborted 1 transactions\n")
+    assert [night.committed(name) for name in ("decided", "open")] == [[b"a", b"b"], []]
+    assert night.is_open("foreign")
+
+
+def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night, command):
+    take_fence({"bootstrap.servers": night.kafka.bootstrap_servers}, f"{night.prefix}-1")
+    code, said = command("commit")
+    assert code == 1
+    assert f"Rows are gone from Kafka (prefix {night.prefix}; batch 0 of q1: tasks 1)" in said
+    assert command("abort", "--force") == (0, "aborted 1 transactions\n")
+    assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
+    assert night.is_open("foreign")
+    assert command("commit") == (0, "nothing to commit\n")
+
+
+def test_a_ledger_that_is_not_there_is_named(night, command):
+    code, said = command("list", "--commit-log-topic", "nowhere")
+    assert code == 1
+    assert "--commit-log-topic nowhere: there is no such topic" in said
+
+
+RECEIPTS = [WriteReceipt("q1", batch, 0, "t", 0, 5 * batch, 5 * batch + 4, 5, 50, 1000, 1010) for batch in range(3)]
+
+
+@pytest.fixture
+def receipts(night, capsys):
+    """Runs ``receipts`` on a topic with a receipt that is committed, one that was aborted, and one not yet decided."""
+    topic = night.topic("receipts")
+    night.kafka.create_topic(topic)
+    with night.producer(f"{topic}-0") as producer:
+        for receipt, end in zip(RECEIPTS[:2], (producer.commit_transaction, producer.abort_transaction), strict=True):
+            producer.send(ProducerRecord(topic, receipt.line().encode()))
+            producer.flush()
+            end()
+            producer.begin_transaction()
+        producer.send(ProducerRecord(topic, RECEIPTS[2].line().encode()))
+        producer.flush()
+
+        def run(*more):
+            code = main(["receipts", "--topic", topic, "--bootstrap-server", night.kafka.bootstrap_servers, *more])
+            said = capsys.readouterr()
+            return code, said.out, said.err
+
+        yield run
+
+
+def test_receipts_shows_what_is_committed_and_says_what_hides_the_rest(night, receipts):
+    code, out, err = receipts("--json")
+    assert code == 0
+    assert [json.loads(line)["batch"] for line in out.splitlines()] == [0]
+    assert f"{night.topic('receipts')}-0: an open transaction hides what is there from offset 4 on" in err
+    _, table, _ = receipts()
+    assert table.splitlines()[1].split() == ["q1", "0", "0", "t", "0", "0", "4", "5", "50"]
+    assert len(receipts("--query", "other")[1].splitlines()) == 1
+
+
+def test_receipts_of_a_topic_that_is_not_there_is_an_error(night, receipts):
+    code, out, err = receipts("--topic", "nowhere")
+    assert (code, out) == (1, "")
+    assert "nowhere" in err
+
+
+def test_receipts_of_a_topic_with_anything_else_says_so(night, receipts):
+    topic = night.topic("other")
+    night.kafka.create_topic(topic)
+    with KafkaProducer({"bootstrap.servers": night.kafka.bootstrap_servers}) as producer:
+        producer.send(ProducerRecord(topic, b"\xff{}"))
+        producer.flush()
+    code, out, err = receipts("--topic", topic)
+    assert (code, out) == (1, "")
+    assert "not a receipt" in err
