@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -56,8 +57,17 @@ class _Identity:
     transactions: TransactionManager | None
 
 
-def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
-    """All parts of a producer, its sender thread not started yet."""
+def assemble(
+    config: ProducerConfig,
+    transport: Transport,
+    clock: Clock,
+    random: Random,
+    stand_back: Callable[[], None] | None = None,
+) -> ProducerParts:
+    """All parts of a producer, its sender thread not started yet.
+
+    ``stand_back`` is called by a caller of ``send`` who has just woken the sender with plenty to do.
+    """
     accumulator = _accumulator(config, clock)
     sealer = Sealer(config.compression_type, compression_level(config), accumulator)
     metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
@@ -66,7 +76,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, transport.wakeup)
     appender = ColumnarAppender(append_config, append_parts)
     identity = _identity(config, append_parts, transport, random)
-    staging = _staging(config, appender, append_parts, identity.transactions)
+    staging = _staging(config, appender, append_parts, identity.transactions, stand_back)
     sender = _sender(config, append_parts, staging, identity)
     client_id = config.client_id or f"producer-{next(_numbers)}"
     sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
@@ -93,7 +103,11 @@ def _identity(config: ProducerConfig, parts: AppendParts, transport: Transport, 
 
 
 def _staging(
-    config: ProducerConfig, appender: ColumnarAppender, parts: AppendParts, transactions: TransactionManager | None
+    config: ProducerConfig,
+    appender: ColumnarAppender,
+    parts: AppendParts,
+    transactions: TransactionManager | None,
+    stand_back: Callable[[], None] | None,
 ) -> Staging:
     staging_config = StagingConfig(
         batch_size=config.batch_size,
@@ -102,12 +116,17 @@ def _staging(
         linger_ms=config.linger_ms,
         max_block_ms=config.max_block_ms,
     )
-    lost = transactions.records_lost if transactions is not None else None
-    pool = parts.accumulator.pool
-    values = ValueAppender(parts, config.linger_ms)
-    return Staging(
-        staging_config, StagingParts(appender, values, parts.metadata, pool, parts.clock, parts.wake_sender, lost)
+    staging_parts = StagingParts(
+        appender=appender,
+        value_appender=ValueAppender(parts, config.linger_ms),
+        metadata=parts.metadata,
+        pool=parts.accumulator.pool,
+        clock=parts.clock,
+        wake_sender=parts.wake_sender,
+        lost=transactions.records_lost if transactions is not None else None,
+        stand_back=stand_back,
     )
+    return Staging(staging_config, staging_parts)
 
 
 def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:

@@ -10,7 +10,6 @@ from types import TracebackType
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerClosedError
-from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
 from spark_kafka_sink.producer.given_columns import Column, GivenColumns, record_columns
@@ -21,6 +20,7 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
 from spark_kafka_sink.producer.staging import TopicStages
 from spark_kafka_sink.producer.transactions import TransactionalProducer
+from spark_kafka_sink.producer.turns import TurnTakingSelector
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
@@ -47,8 +47,8 @@ class KafkaProducer(TransactionalProducer):
         self._serialize_key = None if key_serializer is None else key_serializer.serialize
         self._serialize_value = None if value_serializer is None else value_serializer.serialize
         self._configure_serializers()
-        transport = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
-        self._parts = assemble(self.config, transport, SystemClock(), Random())
+        selector = TurnTakingSelector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
+        self._parts = assemble(self.config, selector, SystemClock(), Random(), selector.stand_back)
         self._closed = False
         self._transactions = self._parts.transactions
         watched = self._transactions or self._interceptors or key_serializer or value_serializer

@@ -52,6 +52,8 @@ class StagingParts:
     wake_sender: Callable[[], None]
     lost: Callable[[Exception], None] | None = None
     """Told when records cannot be encoded or appended: their transaction must not be committed."""
+    stand_back: Callable[[], None] | None = None
+    """Lets the sender have a turn; called by whoever has filled a stage, as he is likely to go on."""
 
 
 class Staging:
@@ -212,6 +214,8 @@ class TopicStages:
                 self._shared = self._shared or strange
                 self._hand_over(stage)
             self._encode_waiting()
+            if self._parts.stand_back is not None:
+                self._parts.stand_back()
             return
         parts = self._parts
         snapshot = parts.metadata.wait_for_topic(
