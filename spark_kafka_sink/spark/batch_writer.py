@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_kafka_sink.spark.commit_message import aborted, announce, committed, keep_receipts
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.worker_heap import exempt_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,16 +36,20 @@ class KafkaBatchWriter(DataSourceArrowWriter):
             from spark_kafka_sink.spark.exactly_once import plan_batch
 
             self.plan = plan_batch(self.options)
+        exempt_imports()
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self.plan is not None:
             from spark_kafka_sink.spark.exactly_once import write_exactly_once
 
-            return write_exactly_once(iterator, self.layout, self.options, self.plan)
-        from spark_kafka_sink.spark.write import write_rows
+            message = write_exactly_once(iterator, self.layout, self.options, self.plan)
+        else:
+            from spark_kafka_sink.spark.write import write_rows
 
-        return write_rows(iterator, self.layout, self.options)
+            message = write_rows(iterator, self.layout, self.options)
+        exempt_imports()
+        return message
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.options.exactly_once is not None:
@@ -54,6 +59,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         else:
             announce(committed(messages))
         keep_receipts(messages, self.options)
+        exempt_imports()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.options.exactly_once is not None:

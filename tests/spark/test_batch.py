@@ -7,6 +7,7 @@ from chispa import assert_df_equality
 from pyspark import TaskContext
 from pyspark.sql.functions import udf
 
+from tests.spark.worker_heap import LITTLE
 from tests.spark.writes import one_row, save
 
 pytestmark = pytest.mark.jvm
@@ -103,3 +104,16 @@ def test_every_codec_is_readable(spark, topic, to_topic, codec):
 def test_fewer_acks_write_every_row(spark, topic, to_topic, acks):
     save(spark.range(1000).selectExpr("cast(id as string) value"), {**to_topic, "kafka.acks": acks})
     assert topic.values().total() == 1000
+
+
+def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, topic, to_topic):
+    """pyspark.daemon collects garbage after each: 20 to 50 ms, were all modules' objects looked at."""
+
+    options = {**to_topic, "kafka.partitioner.class": "tests.spark.worker_heap:ByHeap"}
+    rows = spark.range(8).repartition(8).selectExpr("cast(id as string) value")
+    for _ in range(2):
+        save(rows, options)
+    partitions = [record.partition for record in topic.records()]
+    # The first task of each worker may go through all, and a worker may be new.
+    assert len(partitions) == 16
+    assert partitions.count(LITTLE) >= 8
