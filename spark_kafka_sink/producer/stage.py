@@ -93,11 +93,8 @@ class Stage:
         self._mark = min(self.allowed, self.wake_at - 1, size + most)
         self.room = self._mark - size
 
-    def takes(self, size: int, partition: int | None) -> bool:
-        """Whether there is memory for a record of ``size`` bytes, and its partition is known."""
-        return self.size + size <= self.allowed and (
-            partition is None or partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
-        )
+    def knows(self, partition: int) -> bool:
+        return partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
 
     def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
         """The record's index."""
@@ -106,14 +103,17 @@ class Stage:
             self.add_key(index, key)
         self.values.append(value)
         self.room -= size
+        if value is None:
+            self.only_values = False
         if record.partition is not None:
+            self.only_values = False
             self.partitions[index] = record.partition
         if record.timestamp is not None:
+            self.only_values = False
             self.timestamps[index] = record.timestamp
         if record.headers is not None:
-            self.headers[index] = record.headers
-        if value is None or self.partitions or self.timestamps or self.headers:
             self.only_values = False
+            self.headers[index] = record.headers
         return index
 
     def add_key(self, index: int, key: bytes) -> None:

@@ -112,28 +112,32 @@ class TopicStages:
         self._aborted_by: KafkaError | None = None
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """The hot path of ``send``: two appends at most and the future, no lock. The rest goes the other way.
+        """The hot path of ``send``: two appends at most and the future, no lock. The rest goes other ways.
 
         Without a lock because only the stage's owner comes here. It may be closed all the same, by anybody: who closes
         it says so first and counts then, the owner appends first and looks then. One of the two sees the other.
         """
-        if value.__class__ is not bytes:
-            return self._append_locked(record, key, value)
-        size = RECORD_OVERHEAD + len(value)
+        size = RECORD_OVERHEAD
+        if value is not None:
+            if value.__class__ is not bytes:
+                raise _not_bytes("value", value)
+            size += len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                return self._append_locked(record, key, value)
+                raise _not_bytes("key", key)
             size += len(key)
         stage = self._open
         room = stage.room - size
         if (
             room < 0
-            or stage.owner != get_ident()
+            or value is None
             or record.partition is not None
             or record.timestamp is not None
             or record.headers is not None
         ):
-            return self._append_locked(record, key, value)
+            return self._append_special(record, key, value, size)
+        if stage.owner != get_ident():
+            return self._append_shared(record, key, value, size)
         stage.room = room
         values = stage.values
         index = len(values)
@@ -141,27 +145,53 @@ class TopicStages:
             stage.add_key(index, key)
         values.append(value)
         if stage.closed and not self._was_taken(stage, index):
-            return self._append_locked(record, key, value)
+            return self._append_special(record, key, value, size)
         future = RecordFuture()
         future._stage = stage.outcome
         future._index = index
         return future
 
-    def _append_locked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """Also with partition, timestamp, headers or no value, without room in the open stage, and of any thread."""
-        size = self._checked_size(record, key, value)
+    def _append_shared(self, record: ProducerRecord, key: bytes | None, value: bytes, size: int) -> RecordFuture:
+        """The same for a stage that several threads fill: with the lock."""
+        self._lock.acquire()  # half of what `with` costs
+        try:
+            stage = self._open
+            fits = size <= stage.room and stage.owner == SHARED
+            if fits:
+                stage.room -= size
+                index = len(stage.values)
+                if key is not None:
+                    stage.add_key(index, key)
+                stage.values.append(value)
+        finally:
+            self._lock.release()
+        return stage.outcome.future(index) if fits else self._append_special(record, key, value, size)
+
+    def _append_special(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int
+    ) -> RecordFuture:
+        """With partition, timestamp, headers or no value; or the stage must be looked after first."""
+        if record.headers is not None:
+            size += headers_size(record.headers)
+        if size > self._comfortable_size:
+            self._check_size(record, key, value)
+        thread, partition, wake = get_ident(), record.partition, False
         while True:
             with self._lock:
                 stage = self._open
-                if stage.takes(size, record.partition) and stage.owner in (get_ident(), SHARED):
-                    index = stage.add(record, key, value, size)
-                    wake = stage.size >= stage.wake_at
-                    if wake:
-                        # The first record starts the linger; a batch's worth need not wait for its end.
-                        stage.wake_at = _NEVER_WAKE if index else self._config.batch_size
-                    stage.make_room(self._comfortable_size)
-                    break
-            self._await_room(stage, size, record.partition)
+                if stage.owner in (thread, SHARED) and (partition is None or stage.knows(partition)):
+                    if size <= stage.room:
+                        index = stage.add(record, key, value, size)
+                        break
+                    if stage.size + size <= stage.allowed:
+                        index = stage.add(record, key, value, size)
+                        wake = stage.size >= stage.wake_at
+                        if wake:
+                            # The first record starts the linger; a batch's worth need not wait for its end.
+                            stage.wake_at = _NEVER_WAKE if index else self._config.batch_size
+                        stage.make_room(self._comfortable_size)
+                        break
+            self._await_room(stage, size, partition)
         if wake:
             self._parts.wake_sender()
         return stage.outcome.future(index)
@@ -309,20 +339,6 @@ class TopicStages:
             timestamp=stage.outcome.default_timestamp,
             reserved=stage.reserved,
         )
-
-    def _checked_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> int:
-        """An upper bound of the record's bytes."""
-        size = RECORD_OVERHEAD
-        for name, given in (("value", value), ("key", key)):
-            if given is not None:
-                if given.__class__ is not bytes:
-                    raise _not_bytes(name, given)
-                size += len(given)
-        if record.headers is not None:
-            size += headers_size(record.headers)
-        if size > self._comfortable_size:
-            self._check_size(record, key, value)
-        return size
 
     def _check_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> None:
         size = java_estimate(record.headers, key, value)
