@@ -68,10 +68,10 @@ class _BatchBench:
             self._harness.settle(part.fresh_workers)
             with self._harness.processes.measured() as usage:
                 started = time.perf_counter()
-                WRITERS[side.writer](rows, Destination(servers, prefix, side.options))
+                WRITERS[side.writer](rows, Destination(servers, prefix, side.options, side.exactly_once))
                 seconds = time.perf_counter() - started
             if side.writer not in WRITES_NOTHING:
-                check_rows(servers, topics, count)
+                check_rows(servers, topics, count, transactions=side.exactly_once)
         if side.writer in WRITES_IN_JVM:
             usage.peak_rss_mib = None
         return _measures(count, seconds, usage)

@@ -99,6 +99,7 @@ def _run(parts: Iterable[Part], rounds: int, places: Places | None) -> Mapping[s
 
 def _runners() -> Mapping[Kind, Runner]:
     from benchmarks.batch_part import run_batches
+    from benchmarks.commit_part import run_commits
     from benchmarks.import_part import run_imports
     from benchmarks.producer_part import run_producers
     from benchmarks.stream_part import run_streams
@@ -106,6 +107,7 @@ def _runners() -> Mapping[Kind, Runner]:
     return {
         "batch": run_batches,
         "stream": run_streams,
+        "commit": run_commits,
         "send": run_producers,
         "latency": run_producers,
         "import": run_imports,

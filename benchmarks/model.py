@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["batch", "stream", "send", "latency", "import"]
+Kind = Literal["batch", "stream", "commit", "send", "latency", "import"]
 Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
 
 
@@ -14,9 +14,10 @@ Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
 class Side:
     """One way to do the work of a part.
 
-    ``writer``: key of ``spark_sides.WRITERS``, or of ``clients.CLIENTS`` where there is no Spark. ``options``: the
-    producer's, by Kafka's names. ``share`` of the part's rows, for those that would take all day; they are compared by
-    rows per second. ``partitions``: other than the part's.
+    ``writer``: key of ``spark_sides.WRITERS``; of ``clients.CLIENTS`` where there is no Spark; or as the part's runner
+    knows it. ``options``: the producer's, by Kafka's names. ``share`` of the part's rows, for those that would take all
+    day; they are compared by rows per second. ``partitions``: other than the part's. ``exactly_once``: with
+    deliveryGuarantee=exactly-once.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Side:
     options: Mapping[str, str] = field(default_factory=dict)
     share: float = 1.0
     partitions: int | None = None
+    exactly_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from benchmarks.model import Part, Side, Target
 
 M = 1_000_000
 OURS = "pykafka"
+ONCE = "pykafka, exactly-once"
 THEIRS = "JVM sink"
 FLOOR = "do-nothing Python writer"
 
@@ -141,6 +142,34 @@ PARTS: tuple[Part, ...] = (
         fresh_workers=True,
     ),
     Part(
+        "exactly-once-batch",
+        "exactly-once next to at-least-once, default options",
+        "batch",
+        rows=4 * M,
+        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True)),
+        targets=(faster(0.9, OURS, ONCE),),
+    ),
+    Part(
+        "exactly-once-stream",
+        "micro-batches of 1,000 rows in 10 tasks, exactly-once next to at-least-once",
+        "stream",
+        rows=1000,
+        tasks=10,
+        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING),
+        targets=(Target(ONCE, "trigger_ms", "at most +", 40, OURS),),
+    ),
+    Part(
+        "exactly-once-commit",
+        "commit of 200 prepared transactions: intent, EndTxns, done",
+        "commit",
+        rows=200,
+        sides=(Side("kept connections", "kept"), Side("new process", "new")),
+        targets=(
+            Target("kept connections", "commit_ms", "at most", 300),
+            Target("new process", "commit_ms", "at most", 300),
+        ),
+    ),
+    Part(
         "one-task",
         "one task with 2 and with 20 million rows (2 GB), each in a new Python worker",
         "batch",
@@ -217,5 +246,6 @@ GROUPS = {
     "all": tuple(BY_NAME),
     "headline": HEADLINE,
     "spark": tuple(part.name for part in PARTS if part.kind in ("batch", "stream")),
+    "exactly-once": tuple(name for name in BY_NAME if name.startswith("exactly-once")),
     "producer": tuple(part.name for part in PARTS if part.kind in ("send", "latency")),
 }

@@ -21,12 +21,15 @@ class Destination:
     bootstrap_servers: str
     topic: str
     options: Mapping[str, str]
+    exactly_once: bool = False
 
 
 def routed(frame: DataFrame, to: Destination) -> tuple[DataFrame, dict[str, str]]:
     """The frame and the options of ``format("kafka")`` and ``format("pykafka")``."""
     options = {"kafka.bootstrap.servers": to.bootstrap_servers}
     options.update((f"kafka.{name}", value) for name, value in to.options.items())
+    if to.exactly_once:
+        options["deliveryGuarantee"] = "exactly-once"
     if TOPIC_NUMBER in frame.columns:
         topic = f"concat('{to.topic}', {TOPIC_NUMBER}) AS topic"
         columns = [column for column in frame.columns if column != TOPIC_NUMBER]

@@ -43,41 +43,49 @@ def _run(part: Part, side: Side, harness: Harness) -> dict[str, float]:
             .load()
         )
         frame = source.withColumnRenamed("value", "id").selectExpr(*FRAMES[part.frame])
-        frame, options = routed(frame, Destination(servers, topics[0], side.options))
+        frame, options = routed(frame, Destination(servers, topics[0], side.options, side.exactly_once))
         writer = frame.writeStream.format(STREAM_FORMATS[side.writer]).option("checkpointLocation", checkpoint)
         if side.writer not in WRITES_NOTHING:
             writer = writer.options(**options)
         harness.settle(part.fresh_workers)
         query = writer.start()
         try:
-            _await_batches(query)
+            _await_batches(query, 1 + WARM_UP)
+            with harness.processes.measured() as usage:
+                before = len(_durations_ms(query, "addBatch"))
+                _await_batches(query, MICRO_BATCHES)
+                measured = len(_durations_ms(query, "addBatch")) - before
         finally:
             harness.spark.sparkContext.setLogLevel("OFF")  # of the micro-batch that this interrupts
             query.stop()
             harness.spark.sparkContext.setLogLevel("ERROR")
-        durations = _durations_ms(query)
+        durations = _durations_ms(query, "addBatch")
+        whole = _durations_ms(query, "triggerExecution")
         if side.writer not in WRITES_NOTHING:
             # The batch that was on its way when the query was stopped may be there, wholly or in part.
-            check_rows(servers, topics, part.rows * len(durations), more=part.rows)
+            rows = part.rows * len(durations)
+            check_rows(servers, topics, rows, more=part.rows, transactions=side.exactly_once)
     usual = sorted(durations[1 + WARM_UP :])
     return {
         "first_batch_ms": durations[0],
         "add_batch_ms": statistics.median(usual),
         "add_batch_p90_ms": usual[int(len(usual) * 0.9)],
+        "trigger_ms": statistics.median(whole[1 + WARM_UP :]),
+        **{f"{name}_batch_ms": cpu_s / measured * 1000 for name, cpu_s in usage.cpu_s.items()},
     }
 
 
-def _await_batches(query: StreamingQuery) -> None:
+def _await_batches(query: StreamingQuery, count: int) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while len(done := _durations_ms(query)) < MICRO_BATCHES:
+    while len(done := _durations_ms(query, "addBatch")) < count:
         if (error := query.exception()) is not None:
             raise error
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{len(done)} of {MICRO_BATCHES} micro-batches in {DEADLINE_S:.0f} s")
-        time.sleep(0.2)
+            raise TimeoutError(f"{len(done)} of {count} micro-batches in {DEADLINE_S:.0f} s")
+        time.sleep(0.05)
 
 
-def _durations_ms(query: StreamingQuery) -> list[float]:
-    """``addBatch`` of every batch that has ended."""
+def _durations_ms(query: StreamingQuery, what: str) -> list[float]:
+    """Of every batch that has ended: all of it (``triggerExecution``), or planning, write and commit (``addBatch``)."""
     progress = {each["batchId"]: each for each in query.recentProgress if each["numInputRows"]}
-    return [float(progress[batch]["durationMs"]["addBatch"]) for batch in sorted(progress)]
+    return [float(progress[batch]["durationMs"][what]) for batch in sorted(progress)]

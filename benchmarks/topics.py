@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
 
 TIMEOUT_S = 30.0
+READ_DEADLINE_S = 120.0
 
 # Else the log of a deleted topic stays on the disk for a minute.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0"}
@@ -49,8 +51,39 @@ def count_rows(bootstrap_servers: str, topics: Sequence[str]) -> int:
         consumer.close()
 
 
-def check_rows(bootstrap_servers: str, topics: Sequence[str], written: int, more: int = 0) -> None:
-    """Exactly ``written`` rows, or up to ``more`` more."""
-    counted = count_rows(bootstrap_servers, topics)
+def count_committed(bootstrap_servers: str, topics: Sequence[str]) -> int:
+    """What a read_committed consumer reads to the end of all partitions; offsets also count control records."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "benchmarks",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": "true",
+    })  # fmt: skip
+    deadline = time.monotonic() + READ_DEADLINE_S
+    try:
+        known = consumer.list_topics(timeout=TIMEOUT_S).topics
+        reading = {(topic, partition) for topic in topics for partition in known[topic].partitions}
+        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in reading])
+        rows = 0
+        while reading:
+            for message in consumer.consume(10_000, timeout=1.0):
+                if (error := message.error()) is None:
+                    rows += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    reading.discard((message.topic(), message.partition()))
+                else:
+                    raise MissingRowsError(error)
+            if time.monotonic() > deadline:
+                raise MissingRowsError(f"{len(reading)} partitions have no readable end after {READ_DEADLINE_S:.0f} s")
+        return rows
+    finally:
+        consumer.close()
+
+
+def check_rows(
+    bootstrap_servers: str, topics: Sequence[str], written: int, more: int = 0, transactions: bool = False
+) -> None:
+    """Exactly ``written`` rows, or up to ``more`` more; ``transactions``: counted as they are committed."""
+    counted = (count_committed if transactions else count_rows)(bootstrap_servers, topics)
     if not written <= counted <= written + more:
         raise MissingRowsError(f"{written} rows were written, {counted} are in {', '.join(topics)}")

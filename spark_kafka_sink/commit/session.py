@@ -75,6 +75,12 @@ class Session:
 _sessions: dict[tuple[int, CommitSettings], Session] = {}
 
 
+def end_sessions() -> None:
+    """Closes what this process has kept: what follows goes on as in another one."""
+    for key in [key for key in _sessions if key[0] == os.getpid()]:
+        _sessions.pop(key).close()
+
+
 @contextmanager
 def session_for(settings: CommitSettings) -> Iterator[Session]:
     """This process's session; one that failed is closed and not used again."""

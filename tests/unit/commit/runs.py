@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit import session as sessions
 from spark_kafka_sink.commit.aborting import abort_batch
 from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
-from spark_kafka_sink.commit.session import CommitSettings
+from spark_kafka_sink.commit.session import CommitSettings, end_sessions
 from spark_kafka_sink.commit.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.commit.values import Guise, TaskAttempt, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
@@ -28,8 +27,7 @@ _attempts = itertools.count(1)
 
 def new_process() -> None:
     """Forget what this process has kept, as another process would not know it."""
-    while sessions._sessions:
-        sessions._sessions.popitem()[1].close()
+    end_sessions()
 
 
 def carried(value):
