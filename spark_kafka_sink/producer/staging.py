@@ -29,6 +29,8 @@ from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
 _NEVER_WAKE = sys.maxsize
+_SENDER_KEEPS_UP = 0.75
+"""The part of buffer.memory that is free as long as the sender gets done what callers give it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,8 @@ class TopicStages:
                 self._shared = self._shared or strange
                 self._hand_over(stage)
             self._encode_waiting()
-            if self._parts.stand_back is not None:
+            pool = self._parts.pool
+            if self._parts.stand_back is not None and pool.available < _SENDER_KEEPS_UP * pool.total:
                 self._parts.stand_back()
             return
         parts = self._parts

@@ -16,7 +16,7 @@ class TurnTakingSelector(Selector):
 
     The interpreter runs one thread at a time. While a caller computes, the sender gets it back 5 ms after each system
     call of its own: it would need 50 ms for what takes it half a millisecond, and the brokers would wait for it. So
-    a caller that has filled a stage stands back for one turn of the sender, which ends where it polls.
+    a caller that has filled a stage while the sender lags stands back for one turn of it, which ends where it polls.
     """
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
