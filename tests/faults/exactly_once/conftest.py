@@ -53,7 +53,6 @@ def proxies(kafka):
 
 @pytest.fixture
 def parted(query, proxies):
-    """A query whose planning, commit and abort go through the proxies, and give up soon."""
+    """A query whose planning, commit and abort go through the proxies."""
     query.through = {proxy.broker: proxy.address for proxy in proxies.values()}
-    query.options = {"request.timeout.ms": 1_000, "delivery.timeout.ms": 4_000, "max.block.ms": 4_000}
     return query

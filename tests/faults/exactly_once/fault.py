@@ -31,10 +31,13 @@ class Fault:
     def happened(self) -> bool:
         return self._tripped.exists()
 
-    def wait(self) -> int:
-        """Until a process has reached the point; its id."""
+    def wait(self, role=None) -> int:
+        """Until a process has reached the point; its id. ``role``: the one that should; what it raises before, this
+        raises."""
         deadline = time.monotonic() + _DEADLINE_S
         while not self.happened:
+            if role is not None and role.answer.poll():
+                raise AssertionError(f"it ended before, with {role.result()}")
             assert time.monotonic() < deadline, f"no process reached {self.file.read_text()!r}"
             time.sleep(0.01)
         return int(self._tripped.read_text())

@@ -15,6 +15,7 @@ from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.faults.exactly_once.three_nodes import (
     END_TXN,
     END_TXN_VERSIONS,
+    IMPATIENT,
     PROPERTIES,
     all_in_sync,
     await_end_txn_version,
@@ -68,7 +69,7 @@ def test_a_broker_that_is_killed_with_an_end_in_its_hands_delays_it(kafka, query
     node = node_of(kafka, query, plan)
     query.fault.arm(point, "stop")
     commit = query.start_commit(reports)
-    query.fault.wait()
+    query.fault.wait(commit)
     kafka.pause(node)
     query.fault.wake()
     time.sleep(0.5)
@@ -92,12 +93,14 @@ def test_a_line_cut_in_an_end_is_made_again(kafka, parted, proxies, cut, directi
 @pytest.mark.parametrize("direction", [Direction.TO_BROKER, pytest.param(Direction.TO_CLIENT, marks=slow)])
 def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parted, proxies, direction):
     reports = parted.tasks(parted.plan(), 0, ROWS)
+    parted.options = IMPATIENT
     commit, proxy = cut_at_the_end(direction, parted=True).strike(kafka, parted, proxies, reports)
     undone = rf"Batch 0 of q1 \(prefix {parted.topic}\) is decided, but \d of its 2 .* Start the query again"
     with pytest.raises(ExactlyOnceError, match=undone):
         commit.result()
     with pytest.raises(PlanningError, match=rf"under the prefix {parted.topic} cannot start: "):
         parted.plan()
+    parted.options = {}
     proxy.heal()
     again = parted.tasks(parted.plan(), 0, ROWS)
     assert {report.action for report in again} == {Action.SKIP}
@@ -106,16 +109,17 @@ def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parte
     assert parted.committed() == EACH_AND_MORE
 
 
-@pytest.mark.parametrize(
-    ("direction", "decided"), [(Direction.TO_CLIENT, True), pytest.param(Direction.TO_BROKER, False, marks=slow)]
-)
+@slow
+@pytest.mark.parametrize(("direction", "decided"), [(Direction.TO_CLIENT, True), (Direction.TO_BROKER, False)])
 def test_a_decision_that_nobody_can_tell_is_told_and_abort_finds_out(kafka, parted, proxies, direction, decided):
     """The broker has recorded the intent, or has not: abort reads it once the network is whole."""
     reports = parted.tasks(parted.plan(), 0, ROWS)
+    parted.options = IMPATIENT
     commit, proxy = cut_at_the_decision(direction, parted=True).strike(kafka, parted, proxies, reports)
     untold = rf"micro-batch 0 of query q1 \(prefix {parted.topic}\) .* Start the query again"
     with pytest.raises(ExactlyOnceError, match=untold):
         commit.result()
+    parted.options = {}
     proxy.heal()
     outcome = parted.abort(reports)
     assert (bool(outcome.committed), outcome.aborted) == ((True, 0) if decided else (False, 2))
@@ -136,7 +140,6 @@ def test_the_protocol_changes_between_two_attempts_of_an_end(kafka, parted, prox
     """Every attempt uses the version of EndTxn that the transaction began with, whatever the cluster now prefers."""
     finalize(before)
     await_end_txn_version(parted, END_TXN_VERSIONS[before])
-    parted.options = {"request.timeout.ms": 1_000}
     reports = parted.tasks(parted.plan(), 0, ROWS)
     commit, proxy = cut_at_the_end(Direction.TO_CLIENT, parted=True).strike(kafka, parted, proxies, reports)
     finalize(after)

@@ -30,6 +30,7 @@ def test_a_query_whose_ledger_is_lost_is_refused_until_its_checkpoint_is_trusted
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1, b"g": 1, b"h": 1, b"i": 1}
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_lost_with_a_batch_decided_stops_the_query(kafka, query):
     """Its rows are ended as decided; that they are, nothing tells the next run, which must not write them again."""
     query.options = {"delivery.timeout.ms": 5_000}

@@ -23,7 +23,7 @@ def kafka(request):
 
 def test_an_upgrade_between_two_attempts_of_an_end(kafka, parted, proxies):
     """The answer to one end is lost with the network; the next attempt meets brokers of another release."""
-    parted.options = {"request.timeout.ms": 1_000, "delivery.timeout.ms": 300_000}
+    parted.options = {"delivery.timeout.ms": 300_000}
     parted.timeout_ms = 600_000
     reports = parted.tasks(parted.plan(), 0, ROWS)
     commit, _ = cut_at_the_end(Direction.TO_CLIENT, parted=True).strike(kafka, parted, proxies, reports)

@@ -11,6 +11,9 @@ from tests.faults.exactly_once.processes import LEDGER
 # What is acknowledged outlives any one node, and a dead one is missed after three seconds.
 PROPERTIES = {"min.insync.replicas": "2", "broker.session.timeout.ms": "3000"}
 
+# Enough for whatever a network that is whole is asked on a busy machine, and soon over when it is not.
+IMPATIENT = {"request.timeout.ms": 2_000, "delivery.timeout.ms": 10_000, "max.block.ms": 4_000}
+
 END_TXN = 26
 END_TXN_VERSIONS = {0: 3, 1: 3, 2: 5}
 """By transaction.version."""
@@ -55,7 +58,7 @@ class Cut:
         proxy = proxies[coordinator(kafka, f"{query.topic}-{self.whose}")]
         query.fault.arm(self.point, "stop")
         commit = query.start_commit(reports)
-        query.fault.wait()
+        query.fault.wait(commit)
         proxy.cut_request(END_TXN, self.direction, self.parted)
         query.fault.wake()
         await_that(lambda: proxy.is_cut, "the line is cut")
