@@ -61,7 +61,9 @@ class RecordAccumulator:
         self.nodes = NodeAvailability(config.availability_timeout_ms)
         self._config = config
         self._clock = clock
-        self._changed = threading.Condition(threading.Lock())
+        # A Condition's own context is a call more, which each batch would pay for.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
@@ -80,13 +82,13 @@ class RecordAccumulator:
         """Bytes of uncompressed records, header included, that a new batch of ``topic`` may have."""
         if not self._config.compresses:
             return self._config.batch_size
-        with self._changed:
+        with self._lock:
             ratio = self._ratios.estimate(topic)
         return max(int((self._config.batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def claim(self, topic: str, rows: RowSizes, now: float) -> Claim:
         """Cut ``rows`` into batches that are the caller's until it publishes them or gives them back."""
-        with self._changed:
+        with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
             claim = Claim(topic, now, now - self._config.linger_ms - _LAG_MS)
@@ -101,7 +103,7 @@ class RecordAccumulator:
 
         Raises the error the producer was aborted with: the caller must then ``retract``.
         """
-        with self._changed:
+        with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
             for batch in claim.batches():
@@ -120,7 +122,7 @@ class RecordAccumulator:
 
         Raises the error the producer was aborted with: the caller must then ``retract``.
         """
-        with self._changed:
+        with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
             for batch in claim.opened:
@@ -133,31 +135,31 @@ class RecordAccumulator:
 
     def retract(self, claim: Claim) -> None:
         """Take a claim's batches out altogether, with what they held before: the caller fails them."""
-        with self._changed:
+        with self._lock:
             for batch in claim.batches():
                 self._forget(batch)
             self._changed.notify_all()
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
-        with self._changed:
+        with self._lock:
             self._incomplete.discard(batch)
             self._incomplete.update(parts)
             self._ratios.reset(batch.partition.topic, 1.0)
 
     def observe_ratio(self, topic: str, ratio: float) -> None:
-        with self._changed:
+        with self._lock:
             self._ratios.observe(topic, ratio)
 
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Batches waiting per partition: the load that adaptive partitioning weighs (KIP-794)."""
-        with self._changed:
+        with self._lock:
             queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
             return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self) -> frozenset[ProducerBatch]:
         """From here until ``await_flush`` or ``end_flush`` nothing lingers; gives what is incomplete now."""
-        with self._changed:
+        with self._lock:
             self._flushes += 1
             return frozenset(self._incomplete)
 
@@ -165,7 +167,7 @@ class RecordAccumulator:
         """Wait until every batch in ``begun`` is complete, well or not. The sender must have been woken."""
         deadline = self._clock.now() + timeout_ms
         pending = list(begun)
-        with self._changed:
+        with self._lock:
             try:
                 while pending:
                     if pending[-1].settled:
@@ -179,12 +181,12 @@ class RecordAccumulator:
 
     def end_flush(self) -> None:
         """Instead of ``await_flush``, for whoever learns otherwise that it is done."""
-        with self._changed:
+        with self._lock:
             self._flushes -= 1
 
     def close(self) -> None:
         """Nothing lingers any more."""
-        with self._changed:
+        with self._lock:
             self._closing = True
 
     # The sender thread's side
@@ -195,7 +197,7 @@ class RecordAccumulator:
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> Readiness:
         """Which nodes have something to get. Costs what is ready, not what exists."""
-        with self._changed:
+        with self._lock:
             if snapshot.generation != self._snapshot.generation:
                 self._follow_leaders(snapshot)
             self._end_linger(now)
@@ -211,7 +213,7 @@ class RecordAccumulator:
         """
         batches: list[ProducerBatch] = []
         size = 0
-        with self._changed:
+        with self._lock:
             queues = self._ready_by_node.get(node, deque())
             send_all = self._send_all()
             for _ in range(len(queues)):
@@ -231,7 +233,7 @@ class RecordAccumulator:
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Undo the drain of a batch: it is the head of its queue again, which is muted until ``admit``."""
-        with self._changed:
+        with self._lock:
             queue = self._queue(batch.partition)
             batch.due = True
             queue.batches.appendleft(batch)
@@ -241,7 +243,7 @@ class RecordAccumulator:
     def take_queued(self) -> list[ProducerBatch]:
         """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
         taken: list[ProducerBatch] = []
-        with self._changed:
+        with self._lock:
             for queue in self._queues.values():
                 for _ in range(len(queue.batches)):
                     if self._unclaimed_head(queue) is None:
@@ -255,7 +257,7 @@ class RecordAccumulator:
 
         They are all that is outstanding of the partition: what of it already waits there is replaced.
         """
-        with self._changed:
+        with self._lock:
             queue = self._queue(batches[0].partition)
             while queue.batches and queue.batches[0].header is not None:
                 queue.batches.popleft()
@@ -265,7 +267,7 @@ class RecordAccumulator:
             self._next_expiry = min(self._next_expiry, batches[0].created + self._config.delivery_timeout_ms)
 
     def admit(self, partition: TopicPartition, admission: Admission) -> None:
-        with self._changed:
+        with self._lock:
             queue = self._queue(partition)
             queue.admission = admission
             if queue.batches and admission is not Admission.NOTHING:
@@ -277,7 +279,7 @@ class RecordAccumulator:
             return []
         expired: list[ProducerBatch] = []
         timeout = self._config.delivery_timeout_ms
-        with self._changed:
+        with self._lock:
             self._next_expiry = NEVER
             for queue in self._queues.values():
                 while (head := self._unclaimed_head(queue)) is not None and head.created + timeout <= now:
@@ -292,14 +294,14 @@ class RecordAccumulator:
 
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
         """Forget completed batches and wake whoever flushes."""
-        with self._changed:
+        with self._lock:
             self._incomplete.difference_update(batches)
             if self._flushes:
                 self._changed.notify_all()
 
     def abort(self, error: Exception) -> list[ProducerBatch]:
         """Refuse new rows with ``error`` and give up every incomplete batch that is in no caller's hands."""
-        with self._changed:
+        with self._lock:
             self._aborted_by = self._aborted_by or error
             claimed = {batch for queue in self._queues.values() for batch in queue.batches if batch.claimed}
             for queue in self._queues.values():

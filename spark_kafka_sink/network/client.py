@@ -147,8 +147,11 @@ class NetworkClient:
         """The moment (ms) at which ``expire`` has something to do, ``inf`` when nothing can become late."""
         if self._completed:
             return now
-        connections = [state.connection for state in self._by_connection.values() if state.connection is not None]
-        return min((connection.next_deadline(self._max_idle_ms) for connection in connections), default=math.inf)
+        deadline = math.inf
+        for state in self._by_connection.values():
+            if state.connection is not None:
+                deadline = min(deadline, state.connection.next_deadline(self._max_idle_ms))
+        return deadline
 
     def throttle(self, node_id: int, until_ms: float) -> None:
         """The broker asked to be left alone until then (KIP-219)."""

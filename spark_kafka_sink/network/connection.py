@@ -156,9 +156,14 @@ class Connection:
         """The moment (ms) at which ``expire`` has something to say; ``inf`` when nothing can be late."""
         if self.stage is Stage.CONNECTING:
             return self.setup_deadline
-        deadlines = [sent.deadline for sent in self.in_flight]
-        deadlines += [sent.deadline for sent in self.unacknowledged]
-        return min(deadlines, default=self.last_active + max_idle_ms)
+        if not self.in_flight and not self.unacknowledged:
+            return self.last_active + max_idle_ms
+        deadline = math.inf
+        for queue in (self.in_flight, self.unacknowledged):
+            for sent in queue:
+                if sent.deadline < deadline:
+                    deadline = sent.deadline
+        return deadline
 
     def closed_error(self, reason: str) -> NetworkError:
         """What the end of this connection means, by how far it had come."""

@@ -74,8 +74,7 @@ class Answers:
     def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
         self._metrics.request_ended(response.node_id)
-        for batch in batches:
-            self._sequences.answered(batch)
+        states = [self._sequences.answered(batch) for batch in batches]
         if response.error is not None:
             self._failed_request(batches, response.error, response.completed_at)
         elif isinstance(response.body, ProduceAnswer):
@@ -85,8 +84,9 @@ class Answers:
         else:
             for batch in batches:
                 self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        for batch in batches:
-            self.settle(batch.partition, response.completed_at)
+        for batch, state in zip(batches, states, strict=True):
+            if self._policy.one_at_a_time or not state.in_step:
+                self.settle(batch.partition, response.completed_at)
         self.flush_finished()
 
     def give_up(self, batch: ProducerBatch, error: Exception) -> None:

@@ -122,15 +122,18 @@ class Sequences:
         state.alone = self.idempotent and not state.known
         return state.alone
 
-    def answered(self, batch: ProducerBatch) -> None:
-        self.partition(batch.partition).in_flight -= 1
+    def answered(self, batch: ProducerBatch) -> PartitionSequence:
+        """Its partition's state, in which it is not in flight any more."""
+        state = self.partition(batch.partition)
+        state.in_flight -= 1
+        return state
 
     def succeeded(self, batch: ProducerBatch) -> None:
         state = self.partition(batch.partition)
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
             state.known = True
-            state.acked_until = next_sequence(batch.base_sequence, batch.count)
+            state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
 
     def forgotten(self, batch: ProducerBatch) -> None:
         """The partition is not there. Made again, it knows no producer."""
@@ -195,7 +198,7 @@ class Sequences:
         assert batch.payload is not None
         attributes = batch.codec | self._attributes
         times = batch.base_timestamp, batch.max_timestamp
-        header = BatchHeader(attributes, batch.count, *times, *identity, sequence)
+        header = BatchHeader(attributes, batch.count, *times, identity.producer_id, identity.epoch, sequence)
         batch.stamp(identity, sequence, stamp_header(header, batch.payload))
 
     def _start_epoch(self, state: PartitionSequence) -> bool:
