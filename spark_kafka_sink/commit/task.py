@@ -84,6 +84,10 @@ class TaskTransaction:
             self._open().append_columns(topic, columns, partitions, self.receipt)
             reach("task in mid-write", self._task)
 
+    def partitions_for(self, topic: str) -> int:
+        """Of a topic that rows were appended to; 0 where the batch is not written again."""
+        return 0 if self._producer is None else self._producer.partitions_for(topic)
+
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """Of the rows so far, when all of them are in the log and their offsets known."""
         if self._producer is None:

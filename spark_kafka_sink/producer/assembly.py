@@ -18,7 +18,8 @@ from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.columnar_append import AppendConfig, AppendParts, ColumnarAppender
+from spark_kafka_sink.producer.columnar_append import AppendConfig, ColumnarAppender
+from spark_kafka_sink.producer.publish import AppendParts
 from spark_kafka_sink.producer.staging import Staging, StagingConfig, StagingParts
 from spark_kafka_sink.producer.transactions import ProducerTransactions
 from spark_kafka_sink.producer.value_append import ValueAppender

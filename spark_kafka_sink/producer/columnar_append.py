@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, Hold, Share
+from spark_kafka_sink.accumulator.batch import BatchListener, Hold, Share
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
-from spark_kafka_sink.accumulator.seal import Sealer
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.grouping import group_by_partition
+from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
@@ -30,6 +27,7 @@ Int64Array = npt.NDArray[np.int64]
 Partitions = npt.NDArray[np.int32]
 
 _LARGEST_SLICE = 4 << 20
+_SLICE_PER_PARTITION = 8 << 10
 _SMALLEST_RECORD = 7
 _WIDEST_TIMESTAMP_DELTA = 10
 
@@ -42,16 +40,6 @@ class AppendConfig:
     buffer_memory: int
     max_block_ms: float
     linger_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class AppendParts:
-    accumulator: RecordAccumulator
-    sealer: Sealer
-    metadata: Metadata
-    partitioner: Partitioner
-    clock: Clock
-    wake_sender: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +110,10 @@ class ColumnarAppender:
     def __init__(self, config: AppendConfig, parts: AppendParts) -> None:
         self._config = config
         self._parts = parts
-        self._slice_limit = max(1, min(_LARGEST_SLICE, config.buffer_memory // 4))
 
-    @property
-    def slice_limit(self) -> int:
-        """The most bytes that are encoded at once, unless one record is larger."""
-        return self._slice_limit
+    def slice_limit(self, partitions: int = 1) -> int:
+        """The most bytes that are encoded at once, unless one record is larger: with many partitions some for each."""
+        return max(1, min(max(_LARGEST_SLICE, partitions * _SLICE_PER_PARTITION), self._config.buffer_memory // 4))
 
     def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
         """Rows of one topic; blocks for metadata and memory up to max.block.ms each time it must wait.
@@ -143,7 +129,7 @@ class ColumnarAppender:
         limit = self._parts.accumulator.batch_limit(topic)
         timestamps = self._timestamps(columns)
         sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
-        for start, end in _slices(sizes, self._slice_limit):
+        for start, end in _slices(sizes, self.slice_limit(len(snapshot.topics[topic].leaders))):
             if receipt.error is not None:
                 raise receipt.error
             rows, of_rows = columns, lengths
@@ -171,29 +157,12 @@ class ColumnarAppender:
         self._publish(grouped, listeners, stage.reserved, stage.created)
 
     def _publish(self, rows: _GroupedRows, listeners: BatchListeners, reserved: int, created: float) -> None:
-        accumulator = self._parts.accumulator
-        pool = accumulator.pool
-        try:
-            claim = accumulator.claim(rows.topic, rows.sizes, created)
-        except BaseException:
-            pool.adjust(reserved, 0)
-            raise
-        try:
-            encoded = _encode(rows, claim)
-        except BaseException as error:
-            pool.adjust(reserved, 0)
-            self._give_back(claim, error)
-            raise
-        try:
-            pool.adjust(reserved, _lay_in(claim, encoded, rows, listeners))
-            for batch in claim.filled:
-                self._parts.sealer.seal(batch)
-            wake = accumulator.publish(claim)
-        except BaseException as error:
-            self._retract(claim, error)
-            raise
-        if wake:
-            self._parts.wake_sender()
+        publish(
+            self._parts,
+            ReservedRows(rows.topic, rows.sizes, created, reserved),
+            lambda claim: _encode(rows, claim),
+            lambda claim, encoded: _lay_in(claim, encoded, rows, listeners),
+        )
 
     def _reserve(self, sizes: RowSizes) -> int:
         """Bytes for the encoded rows and for copies of those that will wait in open batches."""
@@ -203,20 +172,6 @@ class ColumnarAppender:
         size = max(encoded, min(encoded + copies, pool.total))
         pool.reserve(size, self._config.max_block_ms, self._parts.wake_sender)
         return size
-
-    def _give_back(self, claim: Claim, error: BaseException) -> None:
-        try:
-            self._parts.accumulator.give_back(claim)
-        except KafkaError:
-            self._retract(claim, error)
-
-    def _retract(self, claim: Claim, error: BaseException) -> None:
-        """The rows cannot go on: whoever waits for anything in these batches must hear of it."""
-        cause = error if isinstance(error, Exception) else KafkaError(f"interrupted by {error!r}")
-        self._parts.accumulator.retract(claim)
-        self._parts.accumulator.pool.release(claim.batches())
-        for batch in claim.batches():
-            batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
 
     def _check_sizes(self, lengths: FieldLengths) -> None:
         estimates = java_size_estimate(lengths)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Share
+from spark_kafka_sink.accumulator.batch import Share
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import Int32Array, Int64Array, PartitionLoad
-from spark_kafka_sink.producer.columnar_append import AppendParts, BatchListeners
+from spark_kafka_sink.producer.columnar_append import BatchListeners
 from spark_kafka_sink.producer.grouping import runs_as_given
+from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.sizes import field_sizes
 from spark_kafka_sink.records.varints import varint_size, varint_sizes
@@ -57,28 +57,17 @@ class ValueAppender:
 
     def append(self, staged: StagedValues, listeners: BatchListeners) -> None:
         """Never waits: the sender may call it."""
-        accumulator = self._parts.accumulator
         try:
-            claim = accumulator.claim(staged.topic, self._row_sizes(staged), staged.created)
+            sizes = self._row_sizes(staged)
         except BaseException:
-            accumulator.pool.adjust(staged.reserved, 0)
+            self._parts.accumulator.pool.adjust(staged.reserved, 0)
             raise
-        try:
-            encoded = _encode(staged, claim)
-        except BaseException as error:
-            accumulator.pool.adjust(staged.reserved, 0)
-            self._give_back(claim, error)
-            raise
-        try:
-            accumulator.pool.adjust(staged.reserved, _lay_in(claim, staged, encoded, listeners))
-            for batch in claim.filled:
-                self._parts.sealer.seal(batch)
-            wake = accumulator.publish(claim)
-        except BaseException as error:
-            self._retract(claim, error)
-            raise
-        if wake:
-            self._parts.wake_sender()
+        publish(
+            self._parts,
+            ReservedRows(staged.topic, sizes, staged.created, staged.reserved),
+            lambda claim: _encode(staged, claim),
+            lambda claim, encoded: _lay_in(claim, staged, encoded, listeners),
+        )
 
     def _row_sizes(self, staged: StagedValues) -> RowSizes:
         limit = self._parts.accumulator.batch_limit(staged.topic)
@@ -106,20 +95,6 @@ class ValueAppender:
         available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
         load = PartitionLoad(available, tuple(accumulator.queue_lengths(staged.topic, available)))
         return partitioner.assign(staged.topic, sizes, len(leaders), load)
-
-    def _give_back(self, claim: Claim, error: BaseException) -> None:
-        try:
-            self._parts.accumulator.give_back(claim)
-        except KafkaError:
-            self._retract(claim, error)
-
-    def _retract(self, claim: Claim, error: BaseException) -> None:
-        """The rows cannot go on: whoever waits for anything in these batches must hear of it."""
-        cause = error if isinstance(error, Exception) else KafkaError(f"interrupted by {error!r}")
-        self._parts.accumulator.retract(claim)
-        self._parts.accumulator.pool.release(claim.batches())
-        for batch in claim.batches():
-            batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
 
 
 def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:

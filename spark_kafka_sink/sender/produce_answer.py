@@ -56,12 +56,16 @@ def _all_succeeded(data: memoryview) -> ProduceAnswer | None:
     try:
         topics, size = read_unsigned_varint(data, 1)
         at = 1 + size
+        if not topics:
+            return None
         for _ in range(topics - 1):
             length, size = read_unsigned_varint(data, at)
             at += size + length - 1
             topic = str(data[at - length + 1 : at], "utf-8")
             count, size = read_unsigned_varint(data, at)
             at += size
+            if not length or not count:
+                return None
             for _ in range(count - 1):
                 index, code, offset, appended, _, errors, message, tags = _SUCCESS.unpack_from(data, at)
                 if code or errors != 1 or message or tags:

@@ -26,7 +26,16 @@ from spark_kafka_sink.commit.values import Guise, TaskAttempt, TaskReport, Trust
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, partition_writes, send, task_rows
+from spark_kafka_sink.spark.write import (
+    BATCH_ID,
+    PRODUCERS,
+    QUERY_ID,
+    AppendSize,
+    gathered,
+    partition_writes,
+    send,
+    task_rows,
+)
 
 _SPECULATION = "spark.speculation"
 
@@ -65,8 +74,10 @@ def write_exactly_once(
     unit = plan.unit or _micro_batch(context)
     name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
-        for rows in task_rows(batches, layout, options.topic, clock):
+        worth = AppendSize()
+        for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
             send(task.append, rows)
+            worth.meet(rows.topic, task.partitions_for)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
             receipts = task.receipts()

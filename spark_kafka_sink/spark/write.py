@@ -29,6 +29,26 @@ PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
 Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
 
+_ROWS_PER_PARTITION = 64
+_MOST_BYTES = 8 << 20
+
+
+class AppendSize:
+    """How many rows are worth an append: some for each partition of the topics that a task has met.
+
+    Whatever is done for each partition of an append, and for each batch that linger.ms closes, is paid for by its rows:
+    10,000 rows, as many as Spark hands over at once, are 10 for each of 1,000 partitions.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._topics: set[str] = set()
+
+    def meet(self, topic: str, partitions_for: Callable[[str], int]) -> None:
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self.rows += _ROWS_PER_PARTITION * partitions_for(topic)
+
 
 def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:
     """Sends all rows and returns when every one is acknowledged; raises the first error, rows numbered in the task.
@@ -41,11 +61,13 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
     began_at = 0
     with ExitStack() as stack:
         producer: KafkaProducer | None = None
-        for rows in task_rows(batches, layout, options.topic, clock):
+        worth = AppendSize()
+        for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
             if producer is None:
                 began_at = clock.epoch_ms()
                 producer = stack.enter_context(PRODUCERS.leased(options.producer))
             send(partial(producer.append_columns, receipt=receipt), rows)
+            worth.meet(rows.topic, producer.partitions_for)
         if producer is not None:
             producer.flush()
             receipt.wait(options.producer.delivery_timeout_ms)
@@ -70,6 +92,27 @@ def _send_receipts(producer: KafkaProducer, receipts: tuple[WriteReceipt, ...], 
         producer.append_columns(options.receipts_topic, receipt_columns(receipts), None, own)
         producer.flush()
         own.wait(options.producer.delivery_timeout_ms)
+
+
+def gathered(batches: Iterator[pa.RecordBatch], worth: AppendSize) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches that are worth an append or hold some 8 MiB."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= worth.rows or size >= _MOST_BYTES:
+            yield _one_batch(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _one_batch(held)
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def task_rows(

@@ -33,6 +33,9 @@ class FakeProducer:
         (listener,) = receipt.listeners(None, [0], len(columns))
         self.appended.append((topic, columns.value.to_pylist(), listener))
 
+    def partitions_for(self, topic):
+        return 1
+
     def flush(self):
         for topic, values, listener in self.appended:
             first = self.next_offsets.get(topic, 0)
@@ -136,3 +139,35 @@ def test_a_batch_that_was_not_delivered_fails_the_task(opened):
     with pytest.raises(KafkaTimeoutError, match="Expiring"):
         write(batch(("a", "x")))
     assert opened[0].closed
+
+
+def batches_of(*lengths):
+    return [pa.record_batch({"value": pa.array([b"v" * 100] * length)}) for length in lengths]
+
+
+def met(*partitions):
+    worth = module.AppendSize()
+    for number, count in enumerate(partitions):
+        worth.meet(f"topic-{number}", lambda topic, count=count: count)
+    return worth
+
+
+def test_batches_of_few_rows_for_each_partition_are_gathered():
+    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 10)), met(100))
+    assert [batch.num_rows for batch in gathered] == [8000, 4010]
+
+
+def test_batches_of_enough_rows_go_as_they_are():
+    batches = batches_of(300, 300, 1)
+    assert list(module.gathered(iter(batches), met(4))) == batches
+
+
+def test_what_is_gathered_stays_under_some_mib():
+    batches = (pa.record_batch({"value": pa.array([bytes(1 << 20)])}) for _ in range(20))
+    assert [batch.num_rows for batch in module.gathered(batches, met(1000))] == [8, 8, 4]
+
+
+def test_the_partitions_of_every_topic_a_task_has_met_count_once():
+    worth = met(100, 20)
+    worth.meet("topic-0", lambda topic: pytest.fail("asked again"))
+    assert worth.rows == 120 * 64
