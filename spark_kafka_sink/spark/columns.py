@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.arrow import null_mask, raw_numbers
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, timestamp_column
 from spark_kafka_sink.spark.schema import RowLayout
 
@@ -80,13 +81,14 @@ def _columns(batch: pa.RecordBatch, layout: RowLayout, first_row: int, now_ms: i
 def _partitions(column: pa.Array, first_row: int) -> npt.NDArray[np.int32] | None:
     if column.null_count == len(column):
         return None
-    numbers: npt.NDArray[np.int32] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[np.int32] = raw_numbers(column, np.int32)
+    nulls = null_mask(column)
+    numbers[nulls] = 0
     if numbers.min() < 0:
         row = int(np.argmax(numbers < 0))
         text = f"Invalid partition: {numbers[row]}. Partition number should always be non-negative or null."
         raise in_task(InvalidRecordError(text), first_row + row)
-    if column.null_count:
-        numbers = np.where(column.is_null().to_numpy(zero_copy_only=False), np.int32(-1), numbers)
+    numbers[nulls] = -1
     return numbers
 
 
@@ -94,14 +96,14 @@ def _by_topic(
     column: pa.Array, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None, first_row: int
 ) -> Iterator[TopicRows]:
     if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        row = int(np.argmax(null_mask(column)))
         raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + row)
     encoded = pc.dictionary_encode(column)
     topics = encoded.dictionary.to_pylist()
     if len(topics) == 1:
         yield TopicRows(topics[0], columns, partitions, range(first_row, first_row + len(column)))
         return
-    codes = encoded.indices.to_numpy()
+    codes = raw_numbers(encoded.indices, np.int32)
     counts = np.bincount(codes, minlength=len(topics)).tolist()
     # 16-bit codes sort by radix, in linear time.
     order = np.argsort(codes.astype(np.uint16) if len(topics) <= 1 << 16 else codes, kind="stable")
