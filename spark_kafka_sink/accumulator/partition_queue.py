@@ -17,6 +17,10 @@ class Admission(Enum):
     NOTHING = "muted"
 
 
+# Looked up once: a member of an Enum costs as much to look up as the rest of ``sendable``.
+_ALL, _RETRIES = Admission.ALL, Admission.RETRIES
+
+
 class PartitionQueue:
     """Guarded by the accumulator's lock.
 
@@ -42,8 +46,8 @@ class PartitionQueue:
         if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
-        if self.admission is not Admission.ALL:
-            return self.admission is Admission.RETRIES and head.header is not None
+        if self.admission is not _ALL:
+            return self.admission is _RETRIES and head.header is not None
         return head.payload is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
 
     def lags(self, since: float) -> bool:

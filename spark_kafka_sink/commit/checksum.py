@@ -66,7 +66,7 @@ class RowChecksum:
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
     """One hash per slot; null, empty and zeros of different lengths differ."""
-    lengths = slot_lengths(column)
+    lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
     if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
         return _of_matrix(column, lengths, longest)

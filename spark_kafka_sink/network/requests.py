@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, encode_request, response_type, schema
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """How a request ended: ``body`` or ``error``, never both; neither when no response was expected.
 
     ``disconnected``: the connection ended first, so the broker may or may not have done what was asked.

@@ -176,7 +176,7 @@ def java_estimate(headers: Headers | None, key: bytes | None, value: bytes | Non
     return HEADER_SIZE + MAX_RECORD_OVERHEAD + sizes + (1 if headers is None else len(encode_headers(headers)))
 
 
-def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int64] | None]:
+def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int32] | None]:
     """The column and the size of each slot, -1 where it is null; None where all are."""
     if values.count(None) == len(values):
         return None, None

@@ -82,10 +82,10 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     return array.cast(pa.binary())
 
 
-def slot_lengths(array: pa.BinaryArray) -> Int64Array:
+def slot_lengths(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
     """Bytes of each slot, -1 where it is null (a null slot's offsets may span bytes)."""
     offsets = slot_offsets(array)
-    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    lengths = offsets[1:] - offsets[:-1]
     if array.null_count:
         lengths[null_mask(array)] = -1
     return lengths

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.records.arrow import bytes_column, int32_array, null_mask
-from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, encode_zigzagged, zigzag
+from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, Integers, encode_zigzagged, zigzag
 
 Order = npt.NDArray[np.integer]
 
@@ -63,8 +63,8 @@ class RowJoin:
         """The same bytes in every row."""
         self._fixed += data
 
-    def varints(self, values: npt.NDArray[np.int64]) -> None:
-        """A varint of any int64 for each row."""
+    def varints(self, values: Integers) -> None:
+        """A varint for each row."""
         numbers = zigzag(values)
         largest = int(numbers.max(initial=0))
         if largest < TABLE_SIZE:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
 from spark_kafka_sink.records.row_join import Order
-from spark_kafka_sink.records.varints import Int64Array, varint_size, varint_sizes
+from spark_kafka_sink.records.varints import Int64Array, Integers, varint_size, varint_sizes
 
 MAX_RECORD_OVERHEAD = 21
 """Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""
 
 
-def field_sizes(lengths: Int64Array) -> Int64Array:
+def field_sizes(lengths: Integers) -> Int64Array:
     """Bytes of fields of these lengths (-1: null), their length varints included."""
     return varint_sizes(lengths) + np.maximum(lengths, 0)
 
@@ -27,8 +28,8 @@ class FieldLengths:
     ``payload``: all fields with their own length varints and the count of headers (Java: ``DefaultRecord.sizeOf``).
     """
 
-    key: Int64Array | None
-    value: Int64Array | None
+    key: npt.NDArray[np.int32] | None
+    value: npt.NDArray[np.int32] | None
     payload: Int64Array
 
     @classmethod

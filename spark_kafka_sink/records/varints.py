@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,8 @@ import pyarrow as pa
 from spark_kafka_sink.records.arrow import binary_array
 
 Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
+Integers: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
 
 TABLE_SIZE = 1 << 16
 
@@ -30,23 +33,24 @@ def varint_size(value: int) -> int:
     return len(encode_varint(value))
 
 
-def zigzag(values: Int64Array) -> UInt64Array:
-    """0, -1, 1, -2, … become 0, 1, 2, 3, …: what the varint then holds in groups of 7 bits."""
+def zigzag(values: Integers) -> Zigzagged:
+    """0, -1, 1, -2, … become 0, 1, 2, 3, …: what the varint then holds in groups of 7 bits; as wide as they were."""
     numbers = values << 1
-    numbers ^= values >> 63
-    return numbers.view(np.uint64)
+    numbers ^= values >> (8 * values.itemsize - 1)
+    return numbers.view(np.uint32) if values.itemsize == 4 else numbers.view(np.uint64)
 
 
-def varint_sizes(values: Int64Array) -> Int64Array:
+def varint_sizes(values: Integers) -> Int64Array:
     """Bytes that the varint of each value takes, shape as given."""
     return _sizes(zigzag(values))
 
 
-def encode_zigzagged(numbers: UInt64Array) -> pa.BinaryArray:
+def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
     """The varint of each number that went through ``zigzag``, one slot each."""
     sizes = _sizes(numbers)
     places = np.arange(10)
-    groups = (numbers[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
+    wide = numbers.astype(np.uint64)
+    groups = (wide[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
     groups[places < sizes[:, None] - 1] |= 0x80
     offsets = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
@@ -54,13 +58,13 @@ def encode_zigzagged(numbers: UInt64Array) -> pa.BinaryArray:
     return binary_array(offsets, data)
 
 
-def _sizes(numbers: UInt64Array) -> Int64Array:
+def _sizes(numbers: Zigzagged) -> Int64Array:
     sizes = np.ones(len(numbers), np.int64)
     largest = int(numbers.max(initial=0))
     for bits in range(7, 64, 7):
         if not largest >> bits:
             break
-        sizes += numbers >= np.uint64(1 << bits)
+        sizes += numbers >= numbers.dtype.type(1 << bits)
     return sizes
 
 

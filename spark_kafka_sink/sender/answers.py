@@ -32,6 +32,8 @@ from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
+_NO_ERROR = ErrorCode.none
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
@@ -143,7 +145,7 @@ class Answers:
             return
         for batch, of_batch in zip(batches, answers, strict=True):
             assert of_batch is not None
-            if of_batch.error_code is ErrorCode.none:
+            if of_batch.error_code is _NO_ERROR:
                 self._succeed(batch, of_batch.base_offset, of_batch.log_append_time)
             else:
                 self._failed(batch, of_batch, response.completed_at)

@@ -16,6 +16,8 @@ from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import decode_response, response_type
 
+_NO_ERROR = ErrorCode.none
+
 
 class PartitionAnswer(NamedTuple):
     """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` unless the topic has LogAppendTime. ``leader`` with its epoch
@@ -24,7 +26,7 @@ class PartitionAnswer(NamedTuple):
 
     base_offset: int
     log_append_time: int = NO_TIMESTAMP
-    error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = _NO_ERROR
     error_message: str | None = None
     leader: Node | None = None
     leader_epoch: int = -1
