@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.record import RecordMetadata
 _log = logging.getLogger("spark_kafka_sink.producer")
 _LONGEST_WAIT_S = 86_400.0
 
-Sizes: TypeAlias = npt.NDArray[np.int64] | Sequence[int]
+Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
