@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +27,6 @@ Int64Array = npt.NDArray[np.int64]
 Partitions = npt.NDArray[np.int32]
 
 _LARGEST_SLICE = 4 << 20
-_SLICE_PER_PARTITION = 8 << 10
 _SMALLEST_RECORD = 7
 _WIDEST_TIMESTAMP_DELTA = 10
 
@@ -94,6 +93,37 @@ class StagedColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of one topic and what is known of each: the bytes it may take (``sizes``), the partition it names."""
+
+    columns: RecordColumns
+    lengths: FieldLengths
+    sizes: Int64Array
+    explicit: Partitions | None
+    times: _Timestamps
+
+    def slice(self, start: int, end: int) -> _Rows:
+        if end - start == len(self.sizes):
+            return self
+        return _Rows(
+            self.columns.slice(start, end - start),
+            self.lengths.slice(start, end),
+            self.sizes[start:end],
+            None if self.explicit is None else self.explicit[start:end],
+            self.times.slice(start, end),
+        )
+
+    def take(self, order: npt.NDArray[np.intp]) -> _Rows:
+        return _Rows(
+            self.columns.take(order),
+            self.lengths.take(order),
+            self.sizes[order],
+            None if self.explicit is None else self.explicit[order],
+            self.times.sorted_by(order),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _GroupedRows:
     """Rows with their partitions: ``sizes`` in the order of partitions, ``columns`` and ``lengths`` as they came."""
 
@@ -110,10 +140,12 @@ class ColumnarAppender:
     def __init__(self, config: AppendConfig, parts: AppendParts) -> None:
         self._config = config
         self._parts = parts
+        self._slice_limit = max(1, min(_LARGEST_SLICE, config.buffer_memory // 4))
 
-    def slice_limit(self, partitions: int = 1) -> int:
-        """The most bytes that are encoded at once, unless one record is larger: with many partitions some for each."""
-        return max(1, min(max(_LARGEST_SLICE, partitions * _SLICE_PER_PARTITION), self._config.buffer_memory // 4))
+    @property
+    def slice_limit(self) -> int:
+        """The most bytes that are encoded at once, unless one record is larger."""
+        return self._slice_limit
 
     def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
         """Rows of one topic; blocks for metadata and memory up to max.block.ms each time it must wait.
@@ -127,33 +159,42 @@ class ColumnarAppender:
         self._check_sizes(lengths)
         snapshot = self._await_topic(topic, explicit)
         limit = self._parts.accumulator.batch_limit(topic)
-        timestamps = self._timestamps(columns)
-        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
-        for start, end in _slices(sizes, self.slice_limit(len(snapshot.topics[topic].leaders))):
+        times = self._timestamps(columns)
+        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
+        rows = _Rows(columns, lengths, sizes, explicit, times)
+        partitioned = self._slices_are_thin(sizes, len(snapshot.topics[topic].leaders) * limit)
+        if partitioned:
+            chosen = self._partitions(snapshot, topic, rows)
+            rows = replace(rows, explicit=chosen).take(np.argsort(chosen, kind="stable"))
+        for start, end in _slices(rows.sizes, self._slice_limit):
             if receipt.error is not None:
                 raise receipt.error
-            rows, of_rows = columns, lengths
-            if end - start < len(columns):
-                rows, of_rows = columns.slice(start, end - start), lengths.slice(start, end)
-            chosen = None if explicit is None else explicit[start:end]
-            partitions = self._partitions(snapshot, topic, rows, chosen, sizes[start:end])
-            order, row_sizes = _grouped(partitions, sizes[start:end], limit, timestamps.slice(start, end))
-            grouped = _GroupedRows(topic, rows, of_rows, order, row_sizes)
-            self._publish(grouped, receipt, self._reserve(row_sizes), self._parts.clock.now())
+            part = rows.slice(start, end)
+            partitions = part.explicit if partitioned else None
+            if partitions is None:
+                partitions = self._partitions(snapshot, topic, part)
+            grouped = _grouped(topic, part, partitions, limit)
+            self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
+
+    def _slices_are_thin(self, sizes: Int64Array, full: int) -> bool:
+        """Whether slices by partition, instead of as the rows come, make larger batches.
+
+        ``full`` bytes are a batch for each partition: less than that in a slice is spread over all of them.
+        """
+        return self._slice_limit < full and self._slice_limit < int(sizes.sum())
 
     def append_staged(self, stage: StagedColumns, listeners: BatchListeners) -> None:
         """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
         limit = self._parts.accumulator.batch_limit(stage.topic)
-        timestamps = self._timestamps(stage.columns)
+        times = self._timestamps(stage.columns)
         try:
             lengths = FieldLengths.of(stage.columns)
-            sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamps.bound_bytes)
-            partitions = self._partitions(stage.snapshot, stage.topic, stage.columns, stage.explicit, sizes)
-            order, row_sizes = _grouped(partitions, sizes, limit, timestamps)
+            sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
+            rows = _Rows(stage.columns, lengths, sizes, stage.explicit, times)
+            grouped = _grouped(stage.topic, rows, self._partitions(stage.snapshot, stage.topic, rows), limit)
         except BaseException:
             self._parts.accumulator.pool.adjust(stage.reserved, 0)
             raise
-        grouped = _GroupedRows(stage.topic, stage.columns, lengths, order, row_sizes)
         self._publish(grouped, listeners, stage.reserved, stage.created)
 
     def _publish(self, rows: _GroupedRows, listeners: BatchListeners, reserved: int, created: float) -> None:
@@ -213,19 +254,12 @@ class ColumnarAppender:
             columns.timestamps, earliest, latest, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
         )
 
-    def _partitions(
-        self,
-        snapshot: ClusterSnapshot,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Partitions | None,
-        sizes: Int64Array,
-    ) -> Partitions:
+    def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows) -> Partitions:
         leaders = snapshot.topics[topic].leaders
         unavailable = self._parts.accumulator.nodes.unavailable
         available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
         load = PartitionLoad(available, tuple(self._parts.accumulator.queue_lengths(topic, available)))
-        return self._parts.partitioner.partition(topic, columns, explicit, sizes, len(leaders), load)
+        return self._parts.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, len(leaders), load)
 
 
 def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
@@ -238,14 +272,11 @@ def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
         start, before = end, int(cumulative[end - 1])
 
 
-def _grouped(
-    partitions: Partitions, sizes: Int64Array, limit: int, times: _Timestamps
-) -> tuple[npt.NDArray[np.intp] | None, RowSizes]:
-    """The order of partitions, and the sizes of the rows in it."""
+def _grouped(topic: str, rows: _Rows, partitions: Partitions, limit: int) -> _GroupedRows:
     runs, order = group_by_partition(partitions)
-    times = times.sorted_by(order)
-    cumulative = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes if order is None else sizes[order], out=cumulative[1:])
+    times = rows.times.sorted_by(order)
+    cumulative = np.zeros(len(rows.sizes) + 1, np.int64)
+    np.cumsum(rows.sizes if order is None else rows.sizes[order], out=cumulative[1:])
     row_sizes = RowSizes(
         runs=runs,
         cumulative=cumulative.data,
@@ -255,7 +286,7 @@ def _grouped(
         latest=times.latest,
         max_timestamp_delta=times.max_delta,
     )
-    return order, row_sizes
+    return _GroupedRows(topic, rows.columns, rows.lengths, order, row_sizes)
 
 
 def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:

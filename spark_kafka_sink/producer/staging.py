@@ -101,7 +101,7 @@ class TopicStages:
         self._topic = topic
         self._config = config
         self._parts = parts
-        self._limit = min(_LARGEST_STAGE, parts.appender.slice_limit())
+        self._limit = min(_LARGEST_STAGE, parts.appender.slice_limit)
         self._comfortable_size = config.max_request_size - 2 * RECORD_OVERHEAD
         self._lock = threading.Lock()
         self._encoded = threading.Condition(self._lock)

@@ -74,7 +74,7 @@ def write_exactly_once(
     unit = plan.unit or _micro_batch(context)
     name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
-        worth = AppendSize()
+        worth = AppendSize(options.producer)
         for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
             send(task.append, rows)
             worth.meet(rows.topic, task.partitions_for)

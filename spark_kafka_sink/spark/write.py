@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.commit.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
@@ -29,25 +30,24 @@ PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
 Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
 
-_ROWS_PER_PARTITION = 64
-_MOST_BYTES = 8 << 20
-
 
 class AppendSize:
-    """How many rows are worth an append: some for each partition of the topics that a task has met.
+    """How many bytes are worth an append: a batch for each partition of the topics that a task has met.
 
-    Whatever is done for each partition of an append, and for each batch that linger.ms closes, is paid for by its rows:
-    10,000 rows, as many as Spark hands over at once, are 10 for each of 1,000 partitions.
+    Whatever is done for a partition is paid for by its rows, by the broker's side most of all: 10,000 rows, as many as
+    Spark hands over at once, are 10 for each of 1,000 partitions. No more than half of buffer.memory is held for it.
     """
 
-    def __init__(self) -> None:
-        self.rows = 0
+    def __init__(self, config: ProducerConfig) -> None:
+        self.bytes = 0
+        self._batch_size = config.batch_size
+        self._most = config.buffer_memory // 2
         self._topics: set[str] = set()
 
     def meet(self, topic: str, partitions_for: Callable[[str], int]) -> None:
         if topic not in self._topics:
             self._topics.add(topic)
-            self.rows += _ROWS_PER_PARTITION * partitions_for(topic)
+            self.bytes = min(self.bytes + self._batch_size * partitions_for(topic), self._most)
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:
@@ -61,7 +61,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
     began_at = 0
     with ExitStack() as stack:
         producer: KafkaProducer | None = None
-        worth = AppendSize()
+        worth = AppendSize(options.producer)
         for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
             if producer is None:
                 began_at = clock.epoch_ms()
@@ -95,16 +95,15 @@ def _send_receipts(producer: KafkaProducer, receipts: tuple[WriteReceipt, ...], 
 
 
 def gathered(batches: Iterator[pa.RecordBatch], worth: AppendSize) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches that are worth an append or hold some 8 MiB."""
+    """The same rows, in batches that are worth an append."""
     held: list[pa.RecordBatch] = []
-    rows = size = 0
+    size = 0
     for batch in batches:
         held.append(batch)
-        rows += batch.num_rows
         size += batch.nbytes
-        if rows >= worth.rows or size >= _MOST_BYTES:
+        if size >= worth.bytes:
             yield _one_batch(held)
-            held, rows, size = [], 0, 0
+            held, size = [], 0
     if held:
         yield _one_batch(held)
 

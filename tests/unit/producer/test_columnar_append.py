@@ -208,3 +208,40 @@ def test_a_partition_that_is_sent_promptly_is_not_copied():
     payloads = [segment for queue in queues for batch in queue.batches if batch.payload for segment in batch.payload]
     assert len(payloads) > 100
     assert all(isinstance(segment, memoryview) for segment in payloads)
+
+
+def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
+    """Cut as the rows come, each slice had a little of every partition: batches of a few rows."""
+    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
+    engine.connect()
+    rows = 900
+    columns = RecordColumns(
+        column(*(b"%d" % row for row in range(rows))),
+        column(*(b"%03d" % row * 20 for row in range(rows))),
+        timestamps=np.arange(rows) + 5,
+    )
+    claim = engine.parts.accumulator.claim
+    runs: list[int] = []
+    monkeypatch.setattr(
+        engine.parts.accumulator,
+        "claim",
+        lambda topic, sizes, now: runs.append(len(sizes.runs)) or claim(topic, sizes, now),
+    )
+    receipt = append(engine, columns)
+    assert len(runs) > 1
+    assert sum(runs) < 40 + len(runs)
+    engine.settle()
+    receipt.wait(0)
+    written = [[int(value[:3]) for value in engine.values(partition)] for partition in range(40)]
+    assert sorted(chain(*written)) == list(range(rows))
+    assert all(each == sorted(each) for each in written)
+
+
+def test_more_than_a_slice_keeps_the_partitions_that_rows_name():
+    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
+    engine.connect()
+    named = [row * 7 % 40 for row in range(900)]
+    append(engine, RecordColumns(value=column(*(b"%03d" % row * 20 for row in range(900)))), named)
+    engine.settle()
+    for partition in range(40):
+        assert {named[int(value[:3])] for value in engine.values(partition)} == {partition}

@@ -146,28 +146,28 @@ def batches_of(*lengths):
 
 
 def met(*partitions):
-    worth = module.AppendSize()
+    worth = module.AppendSize(OPTIONS.producer)
     for number, count in enumerate(partitions):
         worth.meet(f"topic-{number}", lambda topic, count=count: count)
     return worth
 
 
-def test_batches_of_few_rows_for_each_partition_are_gathered():
-    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 10)), met(100))
-    assert [batch.num_rows for batch in gathered] == [8000, 4010]
+def test_batches_of_few_bytes_for_each_partition_are_gathered():
+    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 4000, 10)), met(50))
+    assert [batch.num_rows for batch in gathered] == [8000, 8000, 10]
 
 
-def test_batches_of_enough_rows_go_as_they_are():
-    batches = batches_of(300, 300, 1)
+def test_a_batch_for_each_partition_goes_as_it_is():
+    batches = batches_of(700, 700, 1)
     assert list(module.gathered(iter(batches), met(4))) == batches
 
 
-def test_what_is_gathered_stays_under_some_mib():
-    batches = (pa.record_batch({"value": pa.array([bytes(1 << 20)])}) for _ in range(20))
-    assert [batch.num_rows for batch in module.gathered(batches, met(1000))] == [8, 8, 4]
+def test_no_more_than_half_of_buffer_memory_is_gathered():
+    batches = (pa.record_batch({"value": pa.array([bytes(1 << 20)])}) for _ in range(40))
+    assert [batch.num_rows for batch in module.gathered(batches, met(5000))] == [16, 16, 8]
 
 
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
     worth = met(100, 20)
     worth.meet("topic-0", lambda topic: pytest.fail("asked again"))
-    assert worth.rows == 120 * 64
+    assert worth.bytes == 120 * 16_384
