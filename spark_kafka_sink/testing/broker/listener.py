@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import socket
+from contextlib import suppress
 from typing import Final
 
 from spark_kafka_sink.testing.broker.connection import Connection
@@ -12,6 +14,11 @@ from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
 
 LOOPBACK: Final = "127.0.0.1"
 _READ_LIMIT: Final = 1 << 20
+
+
+# Below what systems give to whoever asks for any port: nobody takes a killed node's port before it is started again.
+_PORTS: Final = range(10_000, 15_000)
+_ATTEMPTS: Final = 1_000
 
 
 class Listener:
@@ -30,7 +37,7 @@ class Listener:
         self._running.set()
 
     def open(self) -> None:
-        self._socket = socket.create_server((LOOPBACK, self.port), backlog=128)
+        self._socket = _listening(self.port) if self.port else _listening_anywhere()
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
         self._accepting = asyncio.get_running_loop().create_task(self._accept(self._socket))
@@ -77,3 +84,14 @@ class Listener:
         finally:
             connection.abort()
             del self._connections[connection]
+
+
+def _listening(port: int) -> socket.socket:
+    return socket.create_server((LOOPBACK, port), backlog=128)
+
+
+def _listening_anywhere() -> socket.socket:
+    for _ in range(_ATTEMPTS):
+        with suppress(OSError):
+            return _listening(random.choice(_PORTS))
+    raise OSError(f"no free port among {_PORTS.start} to {_PORTS.stop - 1} on {LOOPBACK}")
