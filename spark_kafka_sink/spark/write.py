@@ -31,11 +31,16 @@ PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
 
 
+_BYTES_PER_TOPIC = 256 << 10
+
+
 class AppendSize:
-    """How many bytes are worth an append: a batch for each partition of the topics that a task has met.
+    """How many bytes are worth an append: a batch for each partition of the topics that a task has met, and some for
+    each topic.
 
     Whatever is done for a partition is paid for by its rows, by the broker's side most of all: 10,000 rows, as many as
-    Spark hands over at once, are 10 for each of 1,000 partitions. No more than half of buffer.memory is held for it.
+    Spark hands over at once, are 10 for each of 1,000 partitions; and each topic is an append of its own. No more than
+    half of buffer.memory is held for it.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -47,7 +52,8 @@ class AppendSize:
     def meet(self, topic: str, partitions_for: Callable[[str], int]) -> None:
         if topic not in self._topics:
             self._topics.add(topic)
-            self.bytes = min(self.bytes + self._batch_size * partitions_for(topic), self._most)
+            full = max(self._batch_size * partitions_for(topic), _BYTES_PER_TOPIC)
+            self.bytes = min(self.bytes + full, self._most)
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:

@@ -158,8 +158,13 @@ def test_batches_of_few_bytes_for_each_partition_are_gathered():
 
 
 def test_a_batch_for_each_partition_goes_as_it_is():
-    batches = batches_of(700, 700, 1)
+    batches = batches_of(2700, 2700, 1)
     assert list(module.gathered(iter(batches), met(4))) == batches
+
+
+def test_batches_of_many_topics_are_gathered():
+    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 10)), met(1, 1, 1))
+    assert [batch.num_rows for batch in gathered] == [8000, 4010]
 
 
 def test_no_more_than_half_of_buffer_memory_is_gathered():
