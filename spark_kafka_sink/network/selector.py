@@ -66,7 +66,7 @@ class _Link:
         self.reasons: dict[str, None] = {}
         self.socket: socket.socket | None = None
         self.channel: Channel | None = None
-        self.outgoing: deque[memoryview] = deque()
+        self.outgoing: deque[Bytes] = deque()
         self.watches_write = False
 
 
@@ -108,16 +108,8 @@ class Selector:
         link = self._links.get(connection_id)
         if link is None:
             return True
-        first = link.channel is not None and not link.outgoing and len(buffers) <= _MAX_BUFFERS_PER_WRITE
-        written = self._write(link, buffers) if first else 0
-        if written is None or written == sum(map(len, buffers)):
-            return True
-        link.outgoing.extend(view for buffer in buffers if (view := memoryview(buffer)))
-        _forget(link.outgoing, written)
-        if first:
-            self._watch_write(link, True)
-            return False
-        return self._flush(link) if link.channel is not None else False
+        link.outgoing.extend(filter(len, buffers))
+        return self._flush(link) if link.channel is not None else not link.outgoing
 
     def close(self, connection_id: int) -> None:
         link = self._links.pop(connection_id, None)
@@ -226,28 +218,22 @@ class Selector:
 
     def _flush(self, link: _Link) -> bool:
         """Writes until the socket takes no more; True when nothing is left."""
-        outgoing = link.outgoing
+        channel, outgoing = link.channel, link.outgoing
+        assert channel is not None
         while outgoing:
             buffers = list(islice(outgoing, _MAX_BUFFERS_PER_WRITE))
-            written = self._write(link, buffers)
-            if written is None:
+            try:
+                written = channel.write(buffers)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._end(link, _reason(error))
                 return True
             _forget(outgoing, written)
             if written < sum(map(len, buffers)):
                 break
         self._watch_write(link, bool(outgoing))
         return not outgoing
-
-    def _write(self, link: _Link, buffers: Sequence[Bytes]) -> int | None:
-        """Number of bytes that the socket took; None when it ended."""
-        assert link.channel is not None
-        try:
-            return link.channel.write(buffers)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            self._end(link, _reason(error))
-            return None
 
     def _watch_write(self, link: _Link, wanted: bool) -> None:
         if link.watches_write is not wanted and link.socket is not None:
@@ -276,11 +262,11 @@ class Selector:
             return
 
 
-def _forget(outgoing: deque[memoryview], written: int) -> None:
+def _forget(outgoing: deque[Bytes], written: int) -> None:
     while written:
         head = outgoing[0]
         if written < len(head):
-            outgoing[0] = head[written:]
+            outgoing[0] = memoryview(head)[written:]
             return
         written -= len(head)
         outgoing.popleft()
