@@ -91,7 +91,7 @@ class RecordAccumulator:
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
-            claim = Claim(topic, now, now - self._config.linger_ms - _LAG_MS)
+            claim = Claim(now, now - self._config.linger_ms - _LAG_MS)
             for run in rows.runs:
                 claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows)
             self._incomplete.update(claim.opened)
@@ -113,8 +113,7 @@ class RecordAccumulator:
                     self._lingering.pop(batch, None)
                 elif not batch.due:
                     self._lingering[batch] = queue
-                if not queue.listed:
-                    self._list_if_over(queue, batch)
+                self._list_if_over(queue, batch)
             return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> None:

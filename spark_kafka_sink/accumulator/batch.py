@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.batch import HEADER_SIZE, BatchHeader, stamp_header
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -161,10 +161,21 @@ class ProducerBatch:
         self.size = HEADER_SIZE + sum(map(len, payload))
         self.plain_size = HEADER_SIZE + plain_size
 
-    def stamp(self, identity: ProducerIdentity, base_sequence: int, header: bytes) -> None:
+    def stamp(self, identity: ProducerIdentity, base_sequence: int, flags: int = 0) -> None:
+        """Give a sealed batch its header; ``flags``: attribute bits besides the codec's."""
+        assert self.payload is not None
         self.identity = identity
         self.base_sequence = base_sequence
-        self.header = header
+        header = BatchHeader(
+            self.codec | flags,
+            self.count,
+            self.base_timestamp,
+            self.max_timestamp,
+            identity.producer_id,
+            identity.epoch,
+            base_sequence,
+        )
+        self.header = stamp_header(header, self.payload)
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
         """On the sender thread, once. Whoever still waits for it must not keep its records."""

@@ -65,10 +65,9 @@ class Claim:
     ``lagging`` partitions, one of whose batches was created before ``lag_since``, will not be sent soon.
     """
 
-    __slots__ = ("_now", "_tails", "before", "filled", "lag_since", "lagging", "opened", "segments", "topic")
+    __slots__ = ("_now", "_tails", "before", "filled", "lag_since", "lagging", "opened", "segments")
 
-    def __init__(self, topic: str, now: float, lag_since: float) -> None:
-        self.topic = topic
+    def __init__(self, now: float, lag_since: float) -> None:
         self.lag_since = lag_since
         self.segments: list[Segment] = []
         self.filled: list[ProducerBatch] = []

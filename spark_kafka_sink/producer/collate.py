@@ -17,7 +17,6 @@ from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, Pa
 from spark_kafka_sink.producer.record import Headers
 from spark_kafka_sink.producer.stage import encode_headers
 from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.records.encode import encode_records
@@ -102,7 +101,7 @@ def batch_of(partition: TopicPartition, messages: Sequence[Message], codec: str,
     batch.count = len(messages)
     batch.max_timestamp = latest
     batch.seal(CODEC_IDS[codec], payload, len(records))
-    batch.stamp(NO_IDENTITY, NO_SEQUENCE, stamp_header(BatchHeader(batch.codec, batch.count, base, latest), payload))
+    batch.stamp(NO_IDENTITY, NO_SEQUENCE)
     return batch
 
 

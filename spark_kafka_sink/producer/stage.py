@@ -15,14 +15,12 @@ from spark_kafka_sink.producer.stage_outcome import StageOutcome
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
-from spark_kafka_sink.records.encode import header_section
+from spark_kafka_sink.records.encode import NO_HEADERS, header_section
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 from spark_kafka_sink.records.varints import varint_size
 
 RECORD_OVERHEAD = 40
 """More bytes than a record without headers ever takes besides its key and value."""
-
-_NO_HEADERS = b"\0"
 
 
 SHARED = 0
@@ -138,7 +136,7 @@ class Stage:
         headers = timestamps = None
         if self.headers:
             given = self.headers
-            sections = [encode_headers(given[row]) if row in given else _NO_HEADERS for row in range(rows)]
+            sections = [encode_headers(given[row]) if row in given else NO_HEADERS for row in range(rows)]
             headers = bytes_column(sections)
         if self.timestamps:
             timestamps = _filled(self.timestamps, rows, self.outcome.default_timestamp, np.int64)

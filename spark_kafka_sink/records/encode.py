@@ -12,9 +12,9 @@ from spark_kafka_sink.records.row_join import EncodedRecords, Order, RowJoin
 from spark_kafka_sink.records.sizes import FieldLengths
 from spark_kafka_sink.records.varints import Int64Array, encode_varint, varint_sizes
 
-_NO_ATTRIBUTES = b"\0"
-_NULL = encode_varint(-1)
-_NO_HEADERS = encode_varint(0)
+NO_ATTRIBUTES = b"\0"
+NULL = encode_varint(-1)
+NO_HEADERS = encode_varint(0)
 
 
 def encode_records(
@@ -35,25 +35,25 @@ def encode_records(
     lengths = lengths or FieldLengths.of(columns)
     if order is not None:
         lengths = lengths.take(order)
-    bodies = lengths.payload + varint_sizes(offsets) + len(_NO_ATTRIBUTES)
+    bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
     join = RowJoin(len(offsets))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
         join.varints(bodies + len(timestamp))
-        join.fixed(_NO_ATTRIBUTES + timestamp)
+        join.fixed(NO_ATTRIBUTES + timestamp)
     else:
         join.varints(bodies + varint_sizes(timestamp_deltas))
-        join.fixed(_NO_ATTRIBUTES)
+        join.fixed(NO_ATTRIBUTES)
         join.varints(timestamp_deltas)
     join.varints(offsets)
     for each, column in ((lengths.key, columns.key), (lengths.value, columns.value)):
         if column is None or each is None:
-            join.fixed(_NULL)
+            join.fixed(NULL)
         else:
             join.varints(each)
             join.column(column, order)
     if columns.headers is None:
-        join.fixed(_NO_HEADERS)
+        join.fixed(NO_HEADERS)
     else:
         join.column(columns.headers, order)
     return join.finish()

@@ -10,11 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 
+from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.varints import encode_varint, varint_size
-
-_NO_ATTRIBUTES = b"\0"
-_NO_HEADERS = b"\0"
-_NULL_KEY = b"\x01"
 
 _KEPT_LENGTHS = 1 << 13
 _KEPT_OFFSETS = 1 << 12
@@ -36,8 +33,8 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     else:
         pieces = _pieces(values, lengths, first, encode_varint(timestamp_delta))
     # A record's first piece begins with the end of the record before: set right at both ends.
-    pieces[0] = pieces[0][len(_NO_HEADERS) :]
-    pieces.append(_NO_HEADERS)
+    pieces[0] = pieces[0][len(NO_HEADERS) :]
+    pieces.append(NO_HEADERS)
     return b"".join(pieces)
 
 
@@ -78,7 +75,7 @@ class _Heads(dict[int, bytes]):
         self._fixed = fixed
 
     def __missing__(self, length: int) -> bytes:
-        head = _NO_HEADERS + encode_varint(self._fixed + varint_size(length) + length)
+        head = NO_HEADERS + encode_varint(self._fixed + varint_size(length) + length)
         return self.setdefault(length, head) if length < _KEPT_LENGTHS else head
 
 
@@ -94,7 +91,7 @@ _VALUE_LENGTHS = _ValueLengths()
 @cache
 def _heads(deltas: int) -> _Heads:
     """For records whose timestamp and offset deltas take ``deltas`` bytes: of 2 to 15 there is a table each."""
-    return _Heads(len(_NO_ATTRIBUTES) + deltas + len(_NULL_KEY) + len(_NO_HEADERS))
+    return _Heads(len(NO_ATTRIBUTES) + deltas + len(NULL) + len(NO_HEADERS))
 
 
 def _look_up(table: Mapping[int, bytes], lengths: Sequence[int]) -> Sequence[bytes]:
@@ -120,4 +117,4 @@ def _kept_offsets() -> list[bytes]:
 
 
 def _offset(delta: int) -> bytes:
-    return _NO_ATTRIBUTES + b"\0" + encode_varint(delta) + _NULL_KEY
+    return NO_ATTRIBUTES + b"\0" + encode_varint(delta) + NULL

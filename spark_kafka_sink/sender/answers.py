@@ -24,15 +24,13 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
-from spark_kafka_sink.sender.produce_answer import PartitionAnswer, ProduceAnswer
+from spark_kafka_sink.sender.produce_answer import NO_ERROR, PartitionAnswer, ProduceAnswer
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.transactions.calls import SOON_MS
 from spark_kafka_sink.sender.transactions.manager import TransactionManager
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-
-_NO_ERROR = ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,8 @@ class Answers:
     def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
         self._metrics.request_ended(response.node_id)
-        states = [self._sequences.answered(batch) for batch in batches]
+        for batch in batches:
+            self._sequences.answered(batch)
         if response.error is not None:
             self._failed_request(batches, response.error, response.completed_at)
         elif isinstance(response.body, ProduceAnswer):
@@ -86,9 +85,8 @@ class Answers:
         else:
             for batch in batches:
                 self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        for batch, state in zip(batches, states, strict=True):
-            if self._policy.one_at_a_time or not state.in_step:
-                self.settle(batch.partition, response.completed_at)
+        for batch in batches:
+            self.settle(batch.partition, response.completed_at)
         self.flush_finished()
 
     def give_up(self, batch: ProducerBatch, error: Exception) -> None:
@@ -145,7 +143,7 @@ class Answers:
             return
         for batch, of_batch in zip(batches, answers, strict=True):
             assert of_batch is not None
-            if of_batch.error_code is _NO_ERROR:
+            if of_batch.error_code is NO_ERROR:
                 self._succeed(batch, of_batch.base_offset, of_batch.log_append_time)
             else:
                 self._failed(batch, of_batch, response.completed_at)

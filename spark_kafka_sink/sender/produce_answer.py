@@ -16,7 +16,8 @@ from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import decode_response, response_type
 
-_NO_ERROR = ErrorCode.none
+NO_ERROR = ErrorCode.none
+"""Looked up once: each batch's answer is compared with it."""
 
 
 class PartitionAnswer(NamedTuple):
@@ -26,7 +27,7 @@ class PartitionAnswer(NamedTuple):
 
     base_offset: int
     log_append_time: int = NO_TIMESTAMP
-    error_code: ErrorCode = _NO_ERROR
+    error_code: ErrorCode = NO_ERROR
     error_message: str | None = None
     leader: Node | None = None
     leader_epoch: int = -1

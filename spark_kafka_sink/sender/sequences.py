@@ -24,7 +24,7 @@ from spark_kafka_sink.accumulator.batch import (
     ProducerIdentity,
 )
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -62,7 +62,7 @@ class Sequences:
     def __init__(self, idempotent: bool, transactional: bool = False) -> None:
         self.idempotent = idempotent
         self.transactional = transactional
-        self._attributes = TRANSACTIONAL if transactional else 0
+        self._flags = TRANSACTIONAL if transactional else 0
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
 
@@ -122,18 +122,15 @@ class Sequences:
         state.alone = self.idempotent and not state.known
         return state.alone
 
-    def answered(self, batch: ProducerBatch) -> PartitionSequence:
-        """Its partition's state, in which it is not in flight any more."""
-        state = self.partition(batch.partition)
-        state.in_flight -= 1
-        return state
+    def answered(self, batch: ProducerBatch) -> None:
+        self.partition(batch.partition).in_flight -= 1
 
     def succeeded(self, batch: ProducerBatch) -> None:
         state = self.partition(batch.partition)
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
             state.known = True
-            state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
+            state.acked_until = next_sequence(batch.base_sequence, batch.count)
 
     def forgotten(self, batch: ProducerBatch) -> None:
         """The partition is not there. Made again, it knows no producer."""
@@ -158,7 +155,7 @@ class Sequences:
         place = state.outstanding.index(batch)
         sequence = batch.base_sequence
         for part in parts:
-            self._stamp_at(part, batch.identity, sequence)
+            part.stamp(batch.identity, sequence, self._flags)
             if self.idempotent:
                 sequence = next_sequence(sequence, part.count)
         state.outstanding[place : place + 1] = parts
@@ -192,14 +189,7 @@ class Sequences:
         if self.idempotent:
             sequence = state.next
             state.next = next_sequence(sequence, batch.count)
-        self._stamp_at(batch, state.identity, sequence)
-
-    def _stamp_at(self, batch: ProducerBatch, identity: ProducerIdentity, sequence: int) -> None:
-        assert batch.payload is not None
-        attributes = batch.codec | self._attributes
-        times = batch.base_timestamp, batch.max_timestamp
-        header = BatchHeader(attributes, batch.count, *times, identity.producer_id, identity.epoch, sequence)
-        batch.stamp(identity, sequence, stamp_header(header, batch.payload))
+        batch.stamp(state.identity, sequence, self._flags)
 
     def _start_epoch(self, state: PartitionSequence) -> bool:
         """A new epoch for this partition alone: brokers check (id, epoch, sequence) per partition (KIP-360)."""
