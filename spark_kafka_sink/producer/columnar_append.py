@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.batch import BatchListener, Hold, Share
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.grouping import group_by_partition
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.grouping import group_by_partition, order_by_partition, runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
 from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.records.row_join import EncodedRecords
-from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, record_size_bounds
-from spark_kafka_sink.records.varints import varint_size
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 
 Int64Array = npt.NDArray[np.int64]
 Partitions = npt.NDArray[np.int32]
 
 _LARGEST_SLICE = 4 << 20
-_SMALLEST_RECORD = 7
-_WIDEST_TIMESTAMP_DELTA = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +37,6 @@ class AppendConfig:
     buffer_memory: int
     max_block_ms: float
     linger_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Timestamps:
-    """The record timestamps of some rows: one for all, or one each; and how far from a batch's first they may lie."""
-
-    values: Int64Array | int
-    earliest: int
-    latest: int
-    bound_bytes: int
-
-    @property
-    def max_delta(self) -> int:
-        """The largest delta whose zigzag varint takes ``bound_bytes``."""
-        return (1 << (7 * self.bound_bytes - 1)) - 1
-
-    def sorted_by(self, order: npt.NDArray[np.intp] | None) -> _Timestamps:
-        if isinstance(self.values, int) or order is None:
-            return self
-        return _Timestamps(self.values[order], self.earliest, self.latest, self.bound_bytes)
-
-    def slice(self, start: int, end: int) -> _Timestamps:
-        values = self.values if isinstance(self.values, int) else self.values[start:end]
-        return _Timestamps(values, self.earliest, self.latest, self.bound_bytes)
 
 
 class BatchListeners(Protocol):
@@ -100,7 +74,7 @@ class _Rows:
     lengths: FieldLengths
     sizes: Int64Array
     explicit: Partitions | None
-    times: _Timestamps
+    times: RowTimes
 
     def slice(self, start: int, end: int) -> _Rows:
         if end - start == len(self.sizes):
@@ -159,22 +133,24 @@ class ColumnarAppender:
         self._check_sizes(lengths)
         snapshot = self._await_topic(topic, explicit)
         limit = self._parts.accumulator.batch_limit(topic)
-        times = self._timestamps(columns)
-        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
-        rows = _Rows(columns, lengths, sizes, explicit, times)
-        partitioned = self._slices_are_thin(sizes, len(snapshot.topics[topic].leaders) * limit)
-        if partitioned:
-            chosen = self._partitions(snapshot, topic, rows)
-            rows = replace(rows, explicit=chosen).take(np.argsort(chosen, kind="stable"))
-        for start, end in _slices(rows.sizes, self._slice_limit):
+        rows = self._rows(columns, lengths, explicit, limit)
+        thin = self._slices_are_thin(rows.sizes, len(snapshot.topics[topic].leaders) * limit)
+        for grouped in (self._by_partition if thin else self._as_they_come)(snapshot, topic, rows, limit):
             if receipt.error is not None:
                 raise receipt.error
-            part = rows.slice(start, end)
-            partitions = part.explicit if partitioned else None
-            if partitions is None:
-                partitions = self._partitions(snapshot, topic, part)
-            grouped = _grouped(topic, part, partitions, limit)
             self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
+
+    def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
+        for start, end in _slices(rows.sizes, self._slice_limit):
+            part = rows.slice(start, end)
+            yield _grouped(topic, part, *group_by_partition(self._partitions(snapshot, topic, part)), limit)
+
+    def _by_partition(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
+        partitions = self._partitions(snapshot, topic, rows)
+        order = order_by_partition(partitions)
+        rows, partitions = rows.take(order), partitions[order]
+        for start, end in _slices(rows.sizes, self._slice_limit):
+            yield _grouped(topic, rows.slice(start, end), runs_as_given(partitions[start:end]), None, limit)
 
     def _slices_are_thin(self, sizes: Int64Array, full: int) -> bool:
         """Whether slices by partition, instead of as the rows come, make larger batches.
@@ -186,12 +162,10 @@ class ColumnarAppender:
     def append_staged(self, stage: StagedColumns, listeners: BatchListeners) -> None:
         """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
         limit = self._parts.accumulator.batch_limit(stage.topic)
-        times = self._timestamps(stage.columns)
         try:
-            lengths = FieldLengths.of(stage.columns)
-            sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
-            rows = _Rows(stage.columns, lengths, sizes, stage.explicit, times)
-            grouped = _grouped(stage.topic, rows, self._partitions(stage.snapshot, stage.topic, rows), limit)
+            rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit)
+            partitions = self._partitions(stage.snapshot, stage.topic, rows)
+            grouped = _grouped(stage.topic, rows, *group_by_partition(partitions), limit)
         except BaseException:
             self._parts.accumulator.pool.adjust(stage.reserved, 0)
             raise
@@ -244,22 +218,16 @@ class ColumnarAppender:
             topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
         )
 
-    def _timestamps(self, columns: RecordColumns) -> _Timestamps:
+    def _rows(self, columns: RecordColumns, lengths: FieldLengths, explicit: Partitions | None, limit: int) -> _Rows:
         if columns.timestamps is None:
-            now = self._parts.clock.epoch_ms()
-            # Twice the linger: what a batch waits for is rarely more, and every byte of the bound is lost to batches.
-            return _Timestamps(now, now, now, varint_size(int(2 * self._config.linger_ms) + 50))
-        earliest, latest = int(columns.timestamps.min()), int(columns.timestamps.max())
-        return _Timestamps(
-            columns.timestamps, earliest, latest, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
-        )
+            times = RowTimes.one_for_all(self._parts.clock.epoch_ms(), self._config.linger_ms)
+        else:
+            times = RowTimes.one_each(columns.timestamps)
+        return _Rows(columns, lengths, size_bounds(lengths, times, limit), explicit, times)
 
     def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows) -> Partitions:
-        leaders = snapshot.topics[topic].leaders
-        unavailable = self._parts.accumulator.nodes.unavailable
-        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
-        load = PartitionLoad(available, tuple(self._parts.accumulator.queue_lengths(topic, available)))
-        return self._parts.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, len(leaders), load)
+        count, load = len(snapshot.topics[topic].leaders), self._parts.load(snapshot, topic)
+        return self._parts.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, count, load)
 
 
 def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
@@ -272,21 +240,12 @@ def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
         start, before = end, int(cumulative[end - 1])
 
 
-def _grouped(topic: str, rows: _Rows, partitions: Partitions, limit: int) -> _GroupedRows:
-    runs, order = group_by_partition(partitions)
-    times = rows.times.sorted_by(order)
-    cumulative = np.zeros(len(rows.sizes) + 1, np.int64)
-    np.cumsum(rows.sizes if order is None else rows.sizes[order], out=cumulative[1:])
-    row_sizes = RowSizes(
-        runs=runs,
-        cumulative=cumulative.data,
-        limit=limit,
-        timestamps=times.values if isinstance(times.values, int) else times.values.data,
-        earliest=times.earliest,
-        latest=times.latest,
-        max_timestamp_delta=times.max_delta,
-    )
-    return _GroupedRows(topic, rows.columns, rows.lengths, order, row_sizes)
+def _grouped(
+    topic: str, rows: _Rows, runs: Sequence[Run], order: npt.NDArray[np.intp] | None, limit: int
+) -> _GroupedRows:
+    sizes = rows.sizes if order is None else rows.sizes[order]
+    in_order = row_sizes(runs, sizes, limit, rows.times.sorted_by(order))
+    return _GroupedRows(topic, rows.columns, rows.lengths, order, in_order)
 
 
 def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:

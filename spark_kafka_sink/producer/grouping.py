@@ -18,11 +18,15 @@ def group_by_partition(partitions: npt.NDArray[np.int32]) -> tuple[list[Run], np
     starts = _run_starts(partitions)
     if len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1:
         return _runs(partitions, starts), None
+    order = order_by_partition(partitions)
+    return runs_as_given(partitions[order]), order
+
+
+def order_by_partition(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+    """Stable."""
     # numpy sorts 16-bit integers by radix, wider ones several times slower
     narrow = partitions.astype(np.uint16) if int(partitions.max()) < 1 << 16 else partitions
-    order = np.argsort(narrow, kind="stable")
-    grouped = partitions[order]
-    return _runs(grouped, _run_starts(grouped)), order
+    return np.argsort(narrow, kind="stable")
 
 
 def runs_as_given(partitions: npt.NDArray[np.int32]) -> list[Run]:

@@ -12,8 +12,9 @@ from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.partitioning.partitioner import Partitioner
+from spark_kafka_sink.partitioning.partitioner import Partitioner, PartitionLoad
 
 Encoded = TypeVar("Encoded")
 
@@ -26,6 +27,13 @@ class AppendParts:
     partitioner: Partitioner
     clock: Clock
     wake_sender: Callable[[], None]
+
+    def load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
+        """The partitions whose leaders take what waits for them, and how much waits in each."""
+        unavailable = self.accumulator.nodes.unavailable
+        leaders = snapshot.topics[topic].leaders
+        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
+        return PartitionLoad(available, tuple(self.accumulator.queue_lengths(topic, available)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,13 @@ from spark_kafka_sink.accumulator.batch import Share
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import Int32Array, Int64Array, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import Int32Array, Int64Array
 from spark_kafka_sink.producer.columnar_append import BatchListeners
 from spark_kafka_sink.producer.grouping import runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
+from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.encode_values import encode_values
-from spark_kafka_sink.records.sizes import field_sizes
-from spark_kafka_sink.records.varints import varint_size, varint_sizes
-
-_SMALLEST_RECORD = 7
-_ATTRIBUTES_NULL_KEY_NO_HEADERS = 3
+from spark_kafka_sink.records.sizes import FieldLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,7 @@ class ValueAppender:
 
     def __init__(self, parts: AppendParts, linger_ms: float) -> None:
         self._parts = parts
-        # Twice the linger: what a batch waits for is rarely more, and every byte of the bound is lost to batches.
-        self._timestamp_bound_bytes = varint_size(int(2 * linger_ms) + 50)
+        self._linger_ms = linger_ms
 
     @property
     def applicable(self) -> bool:
@@ -71,30 +67,15 @@ class ValueAppender:
 
     def _row_sizes(self, staged: StagedValues) -> RowSizes:
         limit = self._parts.accumulator.batch_limit(staged.topic)
-        lengths = np.array(staged.lengths, np.int64)
-        known = _ATTRIBUTES_NULL_KEY_NO_HEADERS + self._timestamp_bound_bytes + varint_size(limit // _SMALLEST_RECORD)
-        bodies = field_sizes(lengths) + known
-        sizes = bodies + varint_sizes(bodies)
-        cumulative = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes, out=cumulative[1:])
-        return RowSizes(
-            runs=runs_as_given(self._partitions(staged, sizes)),
-            cumulative=cumulative.data,
-            limit=limit,
-            timestamps=staged.timestamp,
-            earliest=staged.timestamp,
-            latest=staged.timestamp,
-            max_timestamp_delta=(1 << (7 * self._timestamp_bound_bytes - 1)) - 1,
-        )
+        times = RowTimes.one_for_all(staged.timestamp, self._linger_ms)
+        sizes = size_bounds(FieldLengths.of_values(np.array(staged.lengths, np.int32)), times, limit)
+        return row_sizes(runs_as_given(self._partitions(staged, sizes)), sizes, limit, times)
 
     def _partitions(self, staged: StagedValues, sizes: Int64Array) -> Int32Array:
-        accumulator, partitioner = self._parts.accumulator, self._parts.partitioner
+        partitioner = self._parts.partitioner
         assert isinstance(partitioner, BuiltInPartitioner)
-        leaders = staged.snapshot.topics[staged.topic].leaders
-        unavailable = accumulator.nodes.unavailable
-        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
-        load = PartitionLoad(available, tuple(accumulator.queue_lengths(staged.topic, available)))
-        return partitioner.assign(staged.topic, sizes, len(leaders), load)
+        load = self._parts.load(staged.snapshot, staged.topic)
+        return partitioner.assign(staged.topic, sizes, len(staged.snapshot.topics[staged.topic].leaders), load)
 
 
 def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:

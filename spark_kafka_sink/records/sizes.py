@@ -42,6 +42,12 @@ class FieldLengths:
             payload += slot_lengths(columns.headers)
         return cls(key, value, payload)
 
+    @classmethod
+    def of_values(cls, lengths: npt.NDArray[np.int32]) -> FieldLengths:
+        """Of rows that have nothing but values of these lengths."""
+        null_key_and_no_headers = 2
+        return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
+
     def slice(self, start: int, end: int) -> FieldLengths:
         """Rows ``start`` to ``end - 1``."""
         key, value = (None if each is None else each[start:end] for each in (self.key, self.value))

@@ -30,7 +30,6 @@ PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
 Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
 
-
 _BYTES_PER_TOPIC = 256 << 10
 
 
