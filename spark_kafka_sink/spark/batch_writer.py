@@ -11,6 +11,7 @@ from spark_kafka_sink.spark.commit_message import aborted, announce, committed, 
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.worker_heap import exempt_imports
+from spark_kafka_sink.spark.worker_socket import acknowledge_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        acknowledge_at_once()
         if self.plan is not None:
             from spark_kafka_sink.spark.exactly_once import write_exactly_once
 
