@@ -77,7 +77,7 @@ def test_other_sockets_stay_open_and_as_they_were():
 
 
 def test_a_default_timeout_does_not_make_the_workers_socket_non_blocking():
-    with connection() as (jvm, worker):
+    with connection() as (_jvm, worker):
         worker.setblocking(True)
         socket.setdefaulttimeout(1.0)
         try:
