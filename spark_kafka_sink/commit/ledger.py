@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.commit.cluster import Cluster, CodeAt, Question
@@ -29,7 +30,7 @@ from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.sender.transactions.values import END_TXN_V2, Fence, PreparedTransaction
 
-_EARLIEST, _LATEST = -2, -1
+_EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 << 20
 _PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
 _CODEC: Final = "gzip"
@@ -52,15 +53,20 @@ class Ledger:
         """Up to the end as it is now. A log that was cut or made anew is read from its start."""
         info = self._cluster.topic(self.place.topic, deadline)
         topic_id = None if info is None else info.topic_id
-        end = self._offset(_LATEST, deadline)
-        if self._next_offset is None or self._next_offset > end or topic_id != self._topic_id:
-            self._next_offset = self._offset(_EARLIEST, deadline)
+        if self._next_offset is None or topic_id != self._topic_id:
+            self._start_anew(deadline)
             self._topic_id = topic_id
-            self.view = LedgerView(self.view.prefix)
-        while self._next_offset < end:
+        end: int | None = None
+        while True:
+            answer = self._fetch(deadline)
+            if answer.error_code is ErrorCode.offset_out_of_range:
+                self._start_anew(deadline)
+                end = None
+            else:
+                end = answer.high_watermark if end is None else end
+                if self._take(answer, end) >= end:
+                    return self.view
             self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")
-            self._fetch(self._next_offset, end, deadline)
-        return self.view
 
     def await_decided(self, undecided: Callable[[LedgerView], bool], deadline: float) -> LedgerView:
         """Read until the control records of what is ``undecided`` are in the log; a few milliseconds as a rule."""
@@ -92,9 +98,9 @@ class Ledger:
         versions = _PRODUCE_V2 if fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
         self._cluster.ask_leader(self._partition, Question("produce", versions, make, codes), deadline)
 
-    def _offset(self, timestamp: int, deadline: float) -> int:
+    def _start_anew(self, deadline: float) -> None:
         def make(module: ModuleType, version: int) -> Any:
-            asked = module.request.ListOffsetsPartition(partition_index=self._partition.partition, timestamp=timestamp)
+            asked = module.request.ListOffsetsPartition(partition_index=self._partition.partition, timestamp=_EARLIEST)
             topic = module.request.ListOffsetsTopic(name=self._partition.topic, partitions=(asked,))
             return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
 
@@ -102,33 +108,47 @@ class Ledger:
             return [CodeAt(f"ListOffsets of {self._partition}", each.error_code) for each in _partitions(body.topics)]
 
         body = self._cluster.ask_leader(self._partition, Question("list_offsets", (5, 7), make, codes), deadline)
-        return int(_partitions(body.topics)[0].offset)
+        self._next_offset = int(_partitions(body.topics)[0].offset)
+        self.view = LedgerView(self.view.prefix)
 
-    def _fetch(self, offset: int, end: int, deadline: float) -> None:
+    def _fetch(self, deadline: float) -> Any:
+        """What is there from the next offset on, without waiting for more."""
+
         def make(module: ModuleType, version: int) -> Any:
             request = module.request
             asked = request.FetchPartition(
-                partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+                partition=self._partition.partition, fetch_offset=self._next_offset, partition_max_bytes=_FETCH_BYTES
             )
             return module.FetchRequest(
-                max_wait=timedelta(milliseconds=100),
-                min_bytes=1,
+                max_wait=timedelta(0),
+                min_bytes=0,
                 topics=(request.FetchTopic(topic=self._partition.topic, partitions=(asked,)),),
                 forgotten_topics_data=(),
             )
 
         def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"Fetch of {self._partition}", each.error_code) for each in _partitions(body.responses)]
+            return [
+                CodeAt(f"Fetch of {self._partition}", each.error_code)
+                for each in _partitions(body.responses)
+                if each.error_code is not ErrorCode.offset_out_of_range
+            ]
 
         body = self._cluster.ask_leader(self._partition, Question("fetch", (11, 12), make, codes), deadline)
-        answer = _partitions(body.responses)[0]
+        return _partitions(body.responses)[0]
+
+    def _take(self, answer: Any, end: int) -> int:
+        """The records of an answer into the view; says which offset is the next."""
+        offset = self._next_offset
+        assert offset is not None
         batches = decode_batches(answer.records or b"", partial_tail=True)
         fresh = [batch for batch in batches if batch.header.last_offset >= offset]
         self.view.apply(fresh)
         if fresh:
-            self._next_offset = fresh[-1].header.last_offset + 1
+            offset = fresh[-1].header.last_offset + 1
         elif answer.high_watermark >= end:
-            self._next_offset = end  # compaction left nothing of the last offsets
+            offset = end  # compaction left nothing of the last offsets
+        self._next_offset = offset
+        return offset
 
 
 def record_decision(
