@@ -27,19 +27,26 @@ WARM_UP_ROWS = 1_000_000
 
 def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """Every side once to warm up, with fewer rows and not reported, then ``rounds`` times in turn."""
+    with batch_bench(part, harness) as bench:
+        for number, side in rounds_of(part, rounds):
+            count = rows_of(side, part.rows)
+            yield Run(side.name, number, count, bench.write(side, count))
+
+
+@contextlib.contextmanager
+def batch_bench(part: Part, harness: Harness) -> Iterator[BatchBench]:
+    """All sides warmed up."""
     with contextlib.ExitStack() as stack:
         slow = part.broker_bytes_per_s
         kafka = harness.kafka if slow is None else stack.enter_context(slow_kafka(slow))
         warm_up = 0 if part.fresh_workers else min(part.rows, WARM_UP_ROWS)
         counts = {rows_of(side, each) for side in part.sides for each in (warm_up, part.rows)}
         frames = stack.enter_context(_frames(part, counts, harness))
-        bench = _BatchBench(part, harness, kafka, frames)
+        bench = BatchBench(part, harness, kafka, frames)
         if warm_up:
             for side in part.sides:
                 bench.write(side, rows_of(side, warm_up))
-        for number, side in rounds_of(part, rounds):
-            count = rows_of(side, part.rows)
-            yield Run(side.name, number, count, bench.write(side, count))
+        yield bench
 
 
 @contextlib.contextmanager
@@ -53,7 +60,9 @@ def _frames(part: Part, counts: Iterable[int], harness: Harness) -> Iterator[Map
     harness.spark.catalog.clearCache()
 
 
-class _BatchBench:
+class BatchBench:
+    """Writes one part's frames, each time into new topics."""
+
     def __init__(self, part: Part, harness: Harness, kafka: LocalKafka, frames: Mapping[int, DataFrame]) -> None:
         self._part = part
         self._harness = harness

@@ -102,6 +102,7 @@ def _runners() -> Mapping[Kind, Runner]:
     from benchmarks.commit_part import run_commits
     from benchmarks.import_part import run_imports
     from benchmarks.producer_part import run_producers
+    from benchmarks.profile_part import run_profiles
     from benchmarks.stream_part import run_streams
 
     return {
@@ -111,6 +112,7 @@ def _runners() -> Mapping[Kind, Runner]:
         "send": run_producers,
         "latency": run_producers,
         "import": run_imports,
+        "profile": run_profiles,
     }
 
 

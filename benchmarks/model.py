@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["batch", "stream", "commit", "send", "latency", "import"]
+Kind = Literal["batch", "stream", "commit", "send", "latency", "import", "profile"]
 Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
 
 

@@ -35,6 +35,19 @@ def _codec(name: str, ratio: float) -> Part:
     )
 
 
+def _profile(name: str, frame: str, rows: int, what: str) -> Part:
+    large = {"batch.size": "262144", "linger.ms": "5"}
+    return Part(
+        name,
+        f"where the CPU of a Python worker goes, µs per row: {what} with keys into 4 partitions",
+        "profile",
+        rows=rows,
+        frame=frame,
+        sides=(Side("pykafka, default options", "pykafka"), Side("pykafka, large batches", "pykafka", large)),
+        most_rounds=1,
+    )
+
+
 PARTS: tuple[Part, ...] = (
     Part(
         "default",
@@ -155,7 +168,7 @@ PARTS: tuple[Part, ...] = (
         "stream",
         rows=1000,
         tasks=10,
-        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING),
+        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING, Side(THEIRS, "jvm")),
         targets=(Target(ONCE, "trigger_ms", "at most +", 40, OURS),),
     ),
     Part(
@@ -226,6 +239,9 @@ PARTS: tuple[Part, ...] = (
         ),
         targets=(Target("KafkaProducer.send", "p99_ms", "at most ×", 2.0, "confluent-kafka"),),
     ),
+    _profile("profile", "keyed", 8 * M, "100-byte values"),
+    _profile("profile-1k", "keyed-1k", M, "1,000-byte values"),
+    _profile("profile-10k", "keyed-10k", M // 10, "10,000-byte values"),
     Part(
         "import",
         "what a Python worker that writes imports, on top of what PySpark's worker has imported",
@@ -247,5 +263,6 @@ GROUPS = {
     "headline": HEADLINE,
     "spark": tuple(part.name for part in PARTS if part.kind in ("batch", "stream")),
     "exactly-once": tuple(name for name in BY_NAME if name.startswith("exactly-once")),
+    "profiles": tuple(part.name for part in PARTS if part.kind == "profile"),
     "producer": tuple(part.name for part in PARTS if part.kind in ("send", "latency")),
 }

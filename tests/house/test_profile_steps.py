@@ -1,0 +1,26 @@
+"""The profile of a worker counts each sample once, for the step whose code it was taken in."""
+
+from benchmarks.measures import MEASURES
+from benchmarks.profile_part import STEPS, steps
+
+CALLER = "thread (0x1): MainThread;main (pyspark/worker.py:1)"
+SENDER = "thread (0x2): pykafka-sender-producer-1;Thread.run (threading.py:982)"
+
+
+def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():
+    sink = "spark_kafka_sink"
+    assert steps(
+        [
+            f"{CALLER};read (pyspark/serializers.py:5) 2",
+            f"{CALLER};gathered ({sink}/spark/write.py:70);__next__ (pyspark/serializers.py:5) 1",
+            f"{CALLER};append ({sink}/producer/append.py:9);encode ({sink}/records/encode.py:3);take (pyarrow/compute.py:9) 4",
+            f"{CALLER};append ({sink}/producer/append.py:9);argsort (numpy/core.py:5) 64",
+            f"{SENDER};run_once ({sink}/sender/loop.py:9);drain ({sink}/accumulator/accumulator.py:3) 8",
+            f"{SENDER};run_once ({sink}/sender/loop.py:9);write ({sink}/network/selector.py:41) 16",
+            f"{SENDER};seal ({sink}/accumulator/seal.py:9);stamp_header ({sink}/records/batch.py:62) 32",
+        ]
+    ) == {"reading_us": 3, "append_us": 64, "encode_us": 4, "sender_us": 8, "syscall_us": 16, "crc_us": 32}
+
+
+def test_every_step_has_a_column():
+    assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()
