@@ -25,7 +25,10 @@ SLACK_S = 3.0
 """For a machine that does other things too."""
 
 WAIT_MS = 1_500
-NOT_THERE = f"Topic t not present in metadata after {WAIT_MS} ms."
+BRIEFLY_MS = 300
+"""Where nothing is resolved and no Kafka has to answer."""
+
+NOT_THERE = "Topic t not present in metadata after {} ms."
 ROWS = pa.record_batch({"value": ["a", "b", "c"]})
 
 
@@ -112,15 +115,15 @@ def failure(*arguments, **options):
 )
 def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(producers, server, text):
     with server() as address:
-        said = fails_within(WAIT_MS, address, max_block_ms=WAIT_MS)
-    assert NOT_THERE in said
+        said = fails_within(BRIEFLY_MS, address, max_block_ms=BRIEFLY_MS)
+    assert NOT_THERE.format(BRIEFLY_MS) in said
     assert f"bootstrap.servers={address}" in said
     assert text in said
 
 
 def test_a_host_that_does_not_exist_is_named(producers):
     said = fails_within(WAIT_MS, "no.such.host.invalid:9092", max_block_ms=WAIT_MS)
-    assert NOT_THERE in said
+    assert NOT_THERE.format(WAIT_MS) in said
     assert "bootstrap.servers=no.such.host.invalid:9092" in said
     assert "the host name cannot be resolved" in said
 
@@ -156,7 +159,7 @@ def test_one_good_server_among_bad_ones_is_enough(producers, kafka):
 @pytest.mark.jvm
 def test_a_topic_that_the_broker_does_not_create_is_named_after_max_block_ms(producers, kafka):
     said = fails_within(WAIT_MS, kafka.bootstrap_servers, max_block_ms=WAIT_MS)
-    assert NOT_THERE in said
+    assert NOT_THERE.format(WAIT_MS) in said
     assert "did not create it" in said
 
 

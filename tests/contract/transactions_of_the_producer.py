@@ -77,7 +77,7 @@ def committed(cluster: Cluster, topic: str, partitions: int = 1) -> dict[int, li
     deadline = time.monotonic() + DEADLINE_S
     while open_partitions:
         assert time.monotonic() < deadline, f"{topic}: {open_partitions} did not come to their end: {values}"
-        for message in consumer.consume(1000, 0.2):
+        for message in consumer.consume(1000, 0.02):
             assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
             if message.value() == END:
                 open_partitions.discard(message.partition())

@@ -24,6 +24,7 @@ from tests.faults.settings import Guarantee
 TOPIC = "t"
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 200
+IMPATIENT_MS = 100
 
 Write = Callable[[], None]
 Strike = Callable[[TestBroker, Write], None]
@@ -76,15 +77,15 @@ def answers(error: str, times: int = 2) -> Strike:
     return scripted(lambda faults: faults.answer("Produce", error, topic=TOPIC, times=times))
 
 
-def outlast_the_timeout() -> None:
-    time.sleep(1.2 * SHORT_TIMEOUT_MS / 1000)
+def outlast(timeout_ms: int) -> None:
+    time.sleep(1.2 * timeout_ms / 1000)
 
 
 def longer_than_the_timeout(add: Callable[[Faults], Fault]) -> Strike:
     def strike(broker: TestBroker, write: Write) -> None:
         fault = add(broker.faults)
         write()
-        outlast_the_timeout()
+        outlast(SHORT_TIMEOUT_MS)
         fault.remove()
 
     return strike
@@ -145,7 +146,7 @@ def leader_hangs(broker: TestBroker, write: Write) -> None:
     hanging = leader(broker)
     broker.pause(hanging)
     write()
-    outlast_the_timeout()
+    outlast(IMPATIENT_MS)
     other_nodes = [node for node in broker.node_ids if node != hanging]
     for partition in range(PARTITIONS):
         if broker.leader(TOPIC, partition) == hanging:
@@ -239,8 +240,9 @@ RETRIABLE = (
     "OUT_OF_ORDER_SEQUENCE_NUMBER",
 )
 FINAL = ("TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD")
-IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}
-EXPIRES = {**IMPATIENT, "delivery.timeout.ms": SHORT_TIMEOUT_MS + 1}
+IMPATIENT = {"request.timeout.ms": IMPATIENT_MS}
+# Rows end with it, so that it also has to be long enough for those that nothing keeps.
+EXPIRES = {"request.timeout.ms": SHORT_TIMEOUT_MS, "delivery.timeout.ms": SHORT_TIMEOUT_MS + 1}
 
 BROKER_FAULTS = (
     #            fault, idempotent, one in flight, five in flight, acks=0

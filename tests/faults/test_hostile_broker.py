@@ -19,9 +19,9 @@ from tests.faults.leaks import nothing_leaks
 
 Change = Callable[[bytes], bytes]
 
-MAX_BLOCK_MS = 500
-REQUEST_TIMEOUT_MS = 200
-DELIVERY_TIMEOUT_MS = 500
+MAX_BLOCK_MS = 300
+REQUEST_TIMEOUT_MS = 100
+DELIVERY_TIMEOUT_MS = 300
 PATIENCE_S = 3.0
 
 CONFIG = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -24,10 +26,17 @@ def write(broker: TestBroker, topic: str, count: int = RECORDS, **config: object
 
 def consume(broker: TestBroker, topic: str, **config: object) -> list[StoredRecord]:
     """Everything from the beginning to the end at the time of the call."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=300, **config)
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, **config)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
     consumer.seek_to_beginning()
-    records = [
+    end = consumer.end_offsets([partition])[partition]
+    polled = []
+    deadline = time.monotonic() + DEADLINE_S
+    while consumer.position(partition) < end and time.monotonic() < deadline:
+        polled += consumer.poll(100).get(partition, ())
+    consumer.close()
+    return [
         StoredRecord(
             each.partition,
             each.offset,
@@ -36,10 +45,8 @@ def consume(broker: TestBroker, topic: str, **config: object) -> list[StoredReco
             each.value,
             tuple((name.encode(), value) for name, value in each.headers),
         )
-        for each in consumer
+        for each in polled
     ]
-    consumer.close()
-    return records
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])

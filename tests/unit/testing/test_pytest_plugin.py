@@ -15,7 +15,7 @@ TEST = """
 
 def names(pytester: pytest.Pytester, *options: str) -> set[str]:
     pytester.makepyfile(TEST)
-    result = pytester.runpytest_subprocess("--collect-only", "-q", *options)
+    result = pytester.runpytest_inprocess("--collect-only", "-q", *options)
     return {line.split("::")[1] for line in result.outlines if "::" in line}
 
 
