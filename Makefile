@@ -27,8 +27,8 @@ demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port
 test: $(READY) ## all tests but the slow ones (20 minutes on 2 cores)
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-fast: $(READY) ## what needs no JVM (a minute)
-	@$(BIN)/python -m pytest -m "not jvm and not slow" $(ARGS)
+test-fast: $(READY) ## what needs no JVM (a minute on 2 cores)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not jvm and not slow" $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)

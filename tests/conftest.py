@@ -32,6 +32,19 @@ def java_home(request: pytest.FixtureRequest) -> None:
         os.environ.update(java_environment())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def ports_of_its_own() -> None:
+    """With xdist: no process gives its brokers a port that one of another process has left only for a while."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return
+    from spark_kafka_sink.testing.broker import listener
+
+    part = len(listener._PORTS) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    first = int(worker.removeprefix("gw")) * part
+    listener._PORTS = listener._PORTS[first : first + part]
+
+
 @pytest.fixture(scope="session")
 def spark():
     from pyspark.sql import SparkSession  # takes a second, which tests without Spark need not pay
