@@ -35,6 +35,8 @@ STEPS: Final = (
 """A sample belongs to the innermost frame of the sink's own, by the first of these that its file matches."""
 
 _FRAME: Final = re.compile(r"\((?P<file>[^()]*spark_kafka_sink/[^()]*)\)$")
+_READING: Final = re.compile(r"\((pyspark/.*|serializers\.py):")
+"""PySpark's generators run inside of the frame that asks for the next rows."""
 _SENDER: Final = "pykafka-sender"
 
 
@@ -90,7 +92,7 @@ def steps(stacks: Iterable[str]) -> Counter[str]:
 
 def _step(frames: list[str]) -> str:
     own = [(at, match["file"]) for at, frame in enumerate(frames) if (match := _FRAME.search(frame)) is not None]
-    if not own or any("(pyspark/" in frame for frame in frames[own[-1][0] :]):
+    if not own or any(map(_READING.search, frames[own[-1][0] :])):
         return "reading_us"
     step = next((name for pattern, name in STEPS if re.search(pattern, own[-1][1])), "append_us")
     return "sender_us" if step == "append_us" and _SENDER in frames[0] else step
