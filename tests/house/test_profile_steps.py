@@ -13,7 +13,7 @@ def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():
         [
             f"{CALLER};read (pyspark/serializers.py:5) 2",
             f"{CALLER};gathered ({sink}/spark/write.py:70);load_stream (serializers.py:5) 1",
-            f"{CALLER};append ({sink}/producer/append.py:9);encode ({sink}/records/encode.py:3);take (pyarrow/compute.py:9) 4",
+            f"{CALLER};append ({sink}/producer/append.py:9);encode ({sink}/records/encode.py:3);take (compute.py:9) 4",
             f"{CALLER};append ({sink}/producer/append.py:9);argsort (numpy/core.py:5) 64",
             f"{SENDER};run_once ({sink}/sender/loop.py:9);drain ({sink}/accumulator/accumulator.py:3) 8",
             f"{SENDER};run_once ({sink}/sender/loop.py:9);write ({sink}/network/selector.py:41) 16",
