@@ -51,7 +51,7 @@ def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
     broker: TestBroker, producer: KafkaProducer
 ) -> None:
     send(producer, b"a")
-    slow = broker.faults.delay("EndTxn", 500)
+    slow = broker.faults.delay("EndTxn", 300)
     with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) has no answer after 100 ms; call it again"):
         producer.commit_transaction(100)
     with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not been answered yet"):
@@ -78,7 +78,7 @@ def test_a_commit_that_finished_after_its_time_is_told_when_called_again(
 
 def test_a_preparation_whose_time_is_up_may_be_aborted(broker: TestBroker, producer: KafkaProducer) -> None:
     producer.flush()
-    slow = broker.faults.delay("Produce", 400)
+    slow = broker.faults.delay("Produce", 250)
     send(producer, b"a")
     with pytest.raises(KafkaTimeoutError, match=r"prepare_transaction\(\) has no answer"):
         producer.prepare_transaction(50)
@@ -201,7 +201,7 @@ def test_an_error_in_the_with_block_aborts_what_is_open(broker: TestBroker) -> N
 
 
 def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: TestBroker) -> None:
-    times = {"request.timeout.ms": 300, "linger.ms": 0, "delivery.timeout.ms": 600}
+    times = {"request.timeout.ms": 200, "linger.ms": 0, "delivery.timeout.ms": 400}
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "alone", **times})
     producer.init_transactions()
     producer.begin_transaction()

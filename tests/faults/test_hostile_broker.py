@@ -30,6 +30,7 @@ CONFIG = {
     "request.timeout.ms": REQUEST_TIMEOUT_MS,
     "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
     "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
 }
