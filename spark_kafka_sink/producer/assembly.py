@@ -74,13 +74,15 @@ def assemble(
     metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
-    append_parts = AppendParts(accumulator, sealer, metadata, partitioner, clock, transport.wakeup)
+    client_id = config.client_id or f"producer-{next(_numbers)}"
+    sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
+    append_parts = AppendParts(
+        accumulator, sealer, metadata, partitioner, clock, transport.wakeup, sender_thread.wakeup
+    )
     appender = ColumnarAppender(append_config, append_parts)
     identity = _identity(config, append_parts, transport, random)
     staging = _staging(config, appender, append_parts, identity.transactions, stand_back)
     sender = _sender(config, append_parts, staging, identity)
-    client_id = config.client_id or f"producer-{next(_numbers)}"
-    sender_thread = SenderThread(sender, transport, clock, f"pykafka-sender-{client_id}")
     transactions = None
     if identity.transactions is not None:
         transactions = ProducerTransactions(identity.transactions, sender_thread, staging.flush, config.max_block_ms)
@@ -124,6 +126,7 @@ def _staging(
         pool=parts.accumulator.pool,
         clock=parts.clock,
         wake_sender=parts.wake_sender,
+        call_sender=parts.call_sender,
         lost=transactions.records_lost if transactions is not None else None,
         stand_back=stand_back,
     )

@@ -185,7 +185,7 @@ class ColumnarAppender:
         copies = min(encoded, len(sizes.runs) * sizes.limit)
         pool = self._parts.accumulator.pool
         size = max(encoded, min(encoded + copies, pool.total))
-        pool.reserve(size, self._config.max_block_ms, self._parts.wake_sender)
+        pool.reserve(size, self._config.max_block_ms, self._parts.call_sender)
         return size
 
     def _check_sizes(self, lengths: FieldLengths) -> None:
@@ -215,7 +215,7 @@ class ColumnarAppender:
         partition = None if highest is None or highest == NOT_GIVEN else highest
         parts = self._parts
         return parts.metadata.wait_for_topic(
-            topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
+            topic, partition, self._config.max_block_ms, parts.clock, parts.call_sender
         )
 
     def _rows(self, columns: RecordColumns, lengths: FieldLengths, explicit: Partitions | None, limit: int) -> _Rows:

@@ -54,14 +54,15 @@ class KafkaProducer(TransactionalProducer):
         watched = self._transactions or self._interceptors or key_serializer or value_serializer
         # Topics that `send` may append to without looking at anything else; none once the producer is closed.
         self._unwatched: Mapping[str, TopicStages] = {} if watched else self._parts.staging.topics
-        self._parts.sender_thread.start()
+        self._parts.sender_thread.start(self._parts.sender)
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
-        ``callback(metadata, error)`` runs on the sender thread, one of the two being None; it must not block, and what
-        it raises is logged. Waits for metadata and memory, each up to max.block.ms. Raises ``KafkaTimeoutError``,
-        ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer raises, before the record is taken.
+        ``callback(metadata, error)`` runs on the sender thread (or that of a caller of ``send_columns``, who may stand
+        in for it), one of the two being None; it must not block, and what it raises is logged. Waits for metadata and
+        memory, each up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError``
+        or what a serializer raises, before the record is taken.
         """
         stages = self._unwatched.get(record.topic)
         future = self._send_watched(record) if stages is None else stages.append(record, record.key, record.value)
@@ -106,7 +107,8 @@ class KafkaProducer(TransactionalProducer):
         """
         self._check_may_append()
         try:
-            self._parts.appender.append(topic, columns, partitions, receipt)
+            with self._parts.sender_thread.steered():
+                self._parts.appender.append(topic, columns, partitions, receipt)
         except KafkaError as error:
             self._records_lost(error)
             raise

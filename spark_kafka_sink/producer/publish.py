@@ -21,12 +21,15 @@ Encoded = TypeVar("Encoded")
 
 @dataclass(frozen=True, slots=True)
 class AppendParts:
+    """``wake_sender``: there is something to send. ``call_sender``: and the caller is about to wait for it."""
+
     accumulator: RecordAccumulator
     sealer: Sealer
     metadata: Metadata
     partitioner: Partitioner
     clock: Clock
     wake_sender: Callable[[], None]
+    call_sender: Callable[[], None]
 
     def load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The partitions whose leaders take what waits for them, and how much waits in each."""

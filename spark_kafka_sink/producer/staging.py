@@ -52,6 +52,7 @@ class StagingParts:
     pool: BufferPool
     clock: Clock
     wake_sender: Callable[[], None]
+    call_sender: Callable[[], None]
     lost: Callable[[Exception], None] | None = None
     """Told when records cannot be encoded or appended: their transaction must not be committed."""
     stand_back: Callable[[], None] | None = None
@@ -252,13 +253,13 @@ class TopicStages:
             return
         parts = self._parts
         snapshot = parts.metadata.wait_for_topic(
-            self._topic, partition, self._config.max_block_ms, parts.clock, parts.wake_sender
+            self._topic, partition, self._config.max_block_ms, parts.clock, parts.call_sender
         )
         # Twice the size: some of the encoded rows are copied. One that takes more than half the memory goes alone.
         memory = self._config.buffer_memory
         at_once = max(_RESERVED_AT_LEAST, self._expected, stage.reserved)
         reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
-        parts.pool.reserve(reserved, self._config.max_block_ms, parts.wake_sender)
+        parts.pool.reserve(reserved, self._config.max_block_ms, parts.call_sender)
         with self._lock:
             aborted_by = self._aborted_by
             if aborted_by is None and self._open is CLOSED_STAGE:

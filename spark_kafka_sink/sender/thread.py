@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError, ProducerClosedError
@@ -14,17 +16,27 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 
 
 class SenderThread:
-    """Turns the loop until it is told to close. Any thread may call its methods."""
+    """Turns the loop until it is told to close. Any thread may call its methods.
 
-    def __init__(self, sender: Sender, transport: Transport, clock: Clock, name: str) -> None:
-        self._sender = sender
+    A caller in full swing turns it itself (``steered``), and the thread rests: the interpreter runs one of the two at a
+    time anyway, and each hand-over costs both a context switch. Whoever turns holds ``_turning``.
+    """
+
+    def __init__(self, transport: Transport, clock: Clock, name: str) -> None:
         self._transport = transport
         self._clock = clock
+        self._turning = threading.Lock()
+        self._turner: int | None = None
+        self._rest_until = self._swing_until = 0.0
+        self._resume = threading.Event()
+        self._failure: BaseException | None = None
         self._closing = threading.Event()
         self._drain_until = float("inf")
+        self._sender: Sender | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
+    def start(self, sender: Sender) -> None:
+        self._sender = sender
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -32,11 +44,30 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs on the sender thread: a callback, which must not wait for it."""
-        return threading.current_thread() is self._thread
+        """Whether the caller runs in a turn of the loop: a callback, which must not wait for it."""
+        return threading.get_ident() in (self._turner, self._thread.ident)
 
     def wakeup(self) -> None:
+        """The thread has something to do, at once: somebody is going to wait for it."""
+        self._rest_until = 0.0
+        self._resume.set()
         self._transport.wakeup()
+
+    @contextmanager
+    def steered(self) -> Iterator[None]:
+        """Around a caller's work that the loop has to send.
+
+        Work that follows other work within ``_REST_MS`` is a caller in full swing: what is ready is then sent, and what
+        has come is taken in, on the caller's thread at the end of the block.
+        """
+        now = self._clock.now()
+        steers = now < self._swing_until and not self.is_current
+        if steers:
+            self._rest_until = now + _REST_MS
+        yield
+        if steers:
+            self._turn_here()
+        self._swing_until = self._clock.now() + _REST_MS
 
     def close(self, timeout_ms: float) -> bool:
         """Send what is left for up to ``timeout_ms``, fail the rest, end. False when the thread did not end in time."""
@@ -47,36 +78,84 @@ class SenderThread:
             self._thread.join(min(timeout_ms + _GRACE_MS, _LONGEST_JOIN_MS) / 1000.0)
         return not self._thread.is_alive()
 
+    def _turn_here(self) -> None:
+        """Turn until the network has nothing more to say. The thread rests for a while after that."""
+        if not self._turning.acquire(blocking=False):
+            self._transport.wakeup()
+            if not self._turning.acquire(timeout=_REST_MS / 1000.0):
+                return  # in a callback that takes its time
+        try:
+            self._turner = threading.get_ident()
+            while not self._closing.is_set() and self._failure is None:
+                events = self._transport.poll(0.0)
+                self._rest_until = self._clock.now() + _REST_MS
+                self._loop.run_once(self._clock.now(), events)
+                if not events:
+                    break
+        except BaseException as error:
+            self._failure = error
+            self.wakeup()
+            raise
+        finally:
+            self._turner = None
+            self._turning.release()
+
+    @property
+    def _loop(self) -> Sender:
+        assert self._sender is not None, "not started"
+        return self._sender
+
     def _run(self) -> None:
         error: KafkaError = ProducerClosedError("The producer was closed before these records were delivered")
         try:
             self._turn_until_closed()
-        except Exception as cause:
+        except BaseException as cause:
+            self._failure = cause
             _log.exception("The sender thread of %s died", self._thread.name)
             error = ProducerClosedError(f"The sender thread died: {cause!r}. Open a new producer.")
             error.__cause__ = cause
         finally:
-            self._sender.abort(error)
-            self._sender.close()
-            self._transport.shutdown()
+            with self._turning:
+                self._loop.abort(error)
+                self._loop.close()
+                self._transport.shutdown()
 
     def _turn_until_closed(self) -> None:
         wake_at = 0.0
         closing = False
         while True:
-            events = self._transport.poll(max(0.0, wake_at - self._clock.now()))
-            now = self._clock.now()
-            if self._closing.is_set() and now >= self._drain_until:
-                return
-            if self._closing.is_set() and not closing:
-                closing = True
-                self._drain_until = min(self._drain_until, self._sender.begin_close(now))
-            if closing and not self._sender.has_work:
-                return
-            wake_at = self._sender.run_once(now, events)
-            if self._closing.is_set():
-                wake_at = min(wake_at, self._drain_until) if self._sender.has_work else now
+            if self._rest():
+                wake_at = 0.0
+            with self._turning:
+                if self._clock.now() < self._rest_until:
+                    continue
+                if self._failure is not None:
+                    raise self._failure
+                events = self._transport.poll(max(0.0, wake_at - self._clock.now()))
+                now = self._clock.now()
+                if self._closing.is_set() and now >= self._drain_until:
+                    return
+                if self._closing.is_set() and not closing:
+                    closing = True
+                    self._drain_until = min(self._drain_until, self._loop.begin_close(now))
+                if closing and not self._loop.has_work:
+                    return
+                wake_at = self._loop.run_once(now, events)
+                if self._closing.is_set():
+                    wake_at = min(wake_at, self._drain_until) if self._loop.has_work else now
 
+    def _rest(self) -> bool:
+        """Leave the loop to the caller who steers; says whether there was one."""
+        rested = False
+        while (left := self._rest_until - self._clock.now()) > 0 and not self._closing.is_set():
+            self._resume.wait(left / 1000.0)
+            self._resume.clear()
+            rested = True
+        return rested
+
+
+_REST_MS = 5.0
+"""How long the thread rests after a caller's last turn: what comes in then waits as long."""
 
 _GRACE_MS = 2_000.0
 """How much longer than it was granted the thread may take to end: one turn, not one request."""

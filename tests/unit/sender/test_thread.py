@@ -1,0 +1,186 @@
+"""Who turns the loop: the sender thread, or a caller in full swing."""
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.sender.thread import SenderThread
+
+DEADLINE_S = 5.0
+SENDER = "sender-under-test"
+
+
+class Loop:
+    """Stands for the sender: notes who turns it, and does what the test wants in a turn."""
+
+    def __init__(self):
+        self.turned_by = []
+        self.in_turn = lambda: None
+        self.turning = threading.Lock()
+        self.aborted_with = None
+        self.has_work = False
+
+    def run_once(self, now, events):
+        assert self.turning.acquire(blocking=False), "two threads in the loop"
+        try:
+            self.turned_by.append(threading.current_thread().name)
+            self.in_turn()
+        finally:
+            self.turning.release()
+        return now + 60_000
+
+    def begin_close(self, now):
+        return now
+
+    def abort(self, error):
+        self.aborted_with = error
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.fixture
+def thread(loop):
+    with started(loop) as thread:
+        yield thread
+
+
+@contextmanager
+def started(loop):
+    thread = SenderThread(Selector(), SystemClock(), SENDER)
+    thread.start(loop)
+    eventually(lambda: loop.turned_by)
+    try:
+        yield thread
+    finally:
+        assert thread.close(1_000)
+
+
+def eventually(condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def swing(thread, loop):
+    """A first piece of work, and what it leads to."""
+    with thread.steered():
+        pass
+    loop.turned_by.clear()
+
+
+def test_a_single_piece_of_work_is_the_threads(thread, loop):
+    loop.turned_by.clear()
+    with thread.steered():
+        thread.wakeup()
+    eventually(lambda: loop.turned_by)
+    assert set(loop.turned_by) == {SENDER}
+
+
+def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thread, loop):
+    swing(thread, loop)
+    for _ in range(20):
+        with thread.steered():
+            pass
+    assert loop.turned_by.count(threading.current_thread().name) >= 20
+    assert loop.turned_by.count(SENDER) <= 2  # the turn that it was in
+
+
+def test_the_thread_goes_on_when_the_caller_does_not_come_back(thread, loop):
+    swing(thread, loop)
+    with thread.steered():
+        pass
+    eventually(lambda: SENDER in loop.turned_by)
+
+
+def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.thread._REST_MS", 60_000.0)
+    swing(thread, loop)
+    with thread.steered():
+        pass
+    loop.turned_by.clear()
+    thread.wakeup()
+    eventually(lambda: SENDER in loop.turned_by)
+
+
+def test_a_callback_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
+    swing(thread, loop)
+    seen = []
+
+    def callback():
+        seen.append(thread.is_current)
+        with thread.steered():
+            pass
+
+    loop.in_turn = callback
+    with thread.steered():
+        assert not thread.is_current
+    assert seen
+    assert all(seen)
+    assert not thread.is_current
+
+
+def test_a_callback_that_takes_its_time_does_not_hold_a_caller_up(thread, loop):
+    swing(thread, loop)
+    entered, leave = threading.Event(), threading.Event()
+
+    def callback():
+        entered.set()
+        leave.wait(DEADLINE_S)
+
+    loop.in_turn = callback
+    thread.wakeup()
+    assert entered.wait(DEADLINE_S)
+    swing(thread, loop)
+    began = time.monotonic()
+    with thread.steered():
+        pass
+    leave.set()
+    assert time.monotonic() - began < DEADLINE_S / 2
+
+
+def test_what_fails_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
+    def fail():
+        if threading.current_thread().name != SENDER:
+            raise ArithmeticError("a bug")
+
+    with started(loop) as thread:
+        swing(thread, loop)
+        loop.in_turn = fail
+        with pytest.raises(ArithmeticError, match="a bug"), thread.steered():
+            pass
+        eventually(lambda: not thread.is_alive())
+    assert isinstance(loop.aborted_with, ProducerClosedError)
+    assert isinstance(loop.aborted_with.__cause__, ArithmeticError)
+
+
+def test_work_that_fails_is_not_sent(thread, loop):
+    swing(thread, loop)
+    with pytest.raises(KeyError), thread.steered():
+        raise KeyError
+    assert threading.current_thread().name not in loop.turned_by
+
+
+def test_a_caller_does_not_turn_for_a_thread_that_has_died(loop):
+    with started(loop) as thread:
+        swing(thread, loop)
+        loop.in_turn = lambda: 1 / 0
+        thread.wakeup()
+        eventually(lambda: not thread.is_alive())
+        loop.turned_by.clear()
+        swing(thread, loop)
+        with thread.steered():
+            pass
+    assert not loop.turned_by
+    assert isinstance(loop.aborted_with, ProducerClosedError)
