@@ -5,6 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # The Sparks of `make test-spark`, next to the one in the locked environment.
 SPARK := 4.1 4.3
+# Python compiles each file once, not in every process, also where it is told to leave no bytecode next to the sources.
+COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # What there is of the folders that hold Python next to the package.
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -28,7 +30,7 @@ test: $(READY) ## all tests but the slow ones (20 minutes on 2 cores)
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 test-fast: $(READY) ## what needs no JVM (a minute on 2 cores)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not jvm and not slow" $(ARGS)
+	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)
