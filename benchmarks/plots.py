@@ -19,13 +19,23 @@ _PROCESSES = {
     "workers_us": ("Python workers", "#e4572e"),
     "broker_us": ("broker", "#3d5a80"),
 }
+_STEPS = {
+    "reading_us": ("PySpark's reading", "#d9dee3"),
+    "append_us": ("checks, sizes, batches", "#f2a65a"),
+    "partition_us": ("partitioner", "#eec643"),
+    "encode_us": ("encoding", "#e4572e"),
+    "compress_us": ("compression", "#a4303f"),
+    "crc_us": ("header and CRC", "#7d8597"),
+    "sender_us": ("sender", "#3d5a80"),
+    "syscall_us": ("system calls", "#1b263b"),
+}
 # Else two runs with the same figures would differ in ids and date.
 _SETTINGS: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size": 9}
 _METADATA = {"Date": None, "Creator": None}
 
 
 def plot(folder: Path, results: Mapping[str, Result]) -> None:
-    """``benchmark-rows.svg``, ``benchmark-cpu.svg`` and ``benchmark-producers.svg``, as far as there are results."""
+    """``benchmark-rows.svg``, ``-cpu.svg``, ``-profile.svg`` and ``-producers.svg``, as far as there are results."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,6 +45,8 @@ def plot(folder: Path, results: Mapping[str, Result]) -> None:
         if pairs:
             _rows(folder / "benchmark-rows.svg", pairs, results)
             _cpu(folder / "benchmark-cpu.svg", pairs, results)
+        if profiles := [part for part in PARTS if part.name in results and part.kind == "profile"]:
+            _profiles(folder / "benchmark-profile.svg", profiles, results)
         if "send" in results:
             _producers(folder / "benchmark-producers.svg", results["send"])
 
@@ -62,6 +74,23 @@ def _cpu(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> No
                     left += width
                 axes.text(left, place, f" {side}", va="center", fontsize=7)
         _label_rows(axes, [part.name for part in parts], "microseconds of CPU per row")
+
+
+def _profiles(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> None:
+    """Shares of a worker's CPU."""
+    bars = [(part, side.name) for part in parts for side in part.sides]
+    with _Figure(file, len(bars) * 0.35 + 1.2) as axes:
+        for row, (part, side) in enumerate(bars):
+            runs = results[part.name].runs
+            total = median(runs, side, "workers_us") or 1.0
+            left = 0.0
+            for measure, (name, colour) in _STEPS.items():
+                share = 100 * (median(runs, side, measure) or 0.0) / total
+                axes.barh(row, share, 0.7, left=left, color=colour, label=name if row == 0 else None)
+                left += share
+            axes.text(left, row, f" {total:.2f} µs a row", va="center", fontsize=7)
+        _label_rows(axes, [f"{part.name}, {side.removeprefix('pykafka, ')}" for part, side in bars], "% of its CPU")
+        axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7)
 
 
 def _producers(file: Path, result: Result) -> None:
