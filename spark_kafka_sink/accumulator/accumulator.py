@@ -106,14 +106,19 @@ class RecordAccumulator:
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
+            newest = next(reversed(self._lingering)).created if self._lingering else 0.0
+            in_order = True
             for batch in claim.batches():
                 batch.claimed = False
                 queue = self._queues[batch.partition]
                 if batch.payload is not None:
                     self._lingering.pop(batch, None)
-                elif not batch.due:
+                elif not batch.due and batch not in self._lingering:
                     self._lingering[batch] = queue
+                    in_order = in_order and batch.created >= newest
                 self._list_if_over(queue, batch)
+            if not in_order:
+                self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
             return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> None:
@@ -363,7 +368,7 @@ class RecordAccumulator:
                 self._list(queue)
 
     def _end_linger(self, now: float) -> None:
-        """Open batches come due in the order they were opened: linger.ms is the same for all."""
+        """Open batches come due in the order they were opened, not published: linger.ms is the same for all."""
         send_all = self._send_all()
         while self._lingering:
             batch, queue = next(iter(self._lingering.items()))

@@ -166,6 +166,28 @@ def test_an_open_batch_behind_an_undone_claim_lingers_all_the_same(desk):
     assert desk.drained_counts() == [2]
 
 
+def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that(desk):
+    older = desk.claim(3)
+    desk.clock.advance(6)
+    desk.append(2, partition=2)
+    desk.publish(older)
+    assert desk.ready().next_check == desk.clock.now() + 4
+    desk.clock.advance(4)
+    assert desk.drained_counts() == [3]
+    assert desk.drained_counts() == []
+    desk.clock.advance(6)
+    assert desk.drained_counts() == [2]
+
+
+def test_a_batch_that_gets_more_rows_keeps_its_place_among_those_that_linger(desk):
+    desk.append(3)
+    desk.clock.advance(6)
+    desk.append(2, partition=2)
+    desk.append(1)
+    desk.clock.advance(4)
+    assert desk.drained_counts() == [4]
+
+
 def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(desk):
     """It was no longer known to linger, so it waited for delivery.timeout.ms."""
     desk.append(2, partition=1)

@@ -61,9 +61,9 @@ def test_incident_a_task_waited_40_ms_for_its_first_row():
 
 
 def test_without_it_the_rows_wait_for_the_acknowledgement():
-    """So that the test above can fail."""
+    """So that the test above can fail. On a busy machine not each time: the second write may come too late."""
     with connection() as (jvm, worker):
-        assert min(wait_for_rows(jvm, worker, acknowledge=False) for _ in range(5)) > _DELAYED_S
+        assert max(wait_for_rows(jvm, worker, acknowledge=False) for _ in range(5)) > _DELAYED_S
 
 
 def test_other_sockets_stay_open_and_as_they_were():
