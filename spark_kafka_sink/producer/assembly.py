@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
 
@@ -63,12 +64,8 @@ def assemble(
     transport: Transport,
     clock: Clock,
     random: Random,
-    stand_back: Callable[[], None] | None = None,
 ) -> ProducerParts:
-    """All parts of a producer, its sender thread not started yet.
-
-    ``stand_back`` is called by a caller of ``send`` who has just woken the sender with plenty to do.
-    """
+    """All parts of a producer, its sender thread not started yet."""
     accumulator = _accumulator(config, clock)
     sealer = Sealer(config.compression_type, compression_level(config), accumulator)
     metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
@@ -81,7 +78,7 @@ def assemble(
     )
     appender = ColumnarAppender(append_config, append_parts)
     identity = _identity(config, append_parts, transport, random)
-    staging = _staging(config, appender, append_parts, identity.transactions, stand_back)
+    staging = _staging(config, appender, append_parts, identity.transactions, sender_thread.steered)
     sender = _sender(config, append_parts, staging, identity)
     transactions = None
     if identity.transactions is not None:
@@ -110,7 +107,7 @@ def _staging(
     appender: ColumnarAppender,
     parts: AppendParts,
     transactions: TransactionManager | None,
-    stand_back: Callable[[], None] | None,
+    steered: Callable[[], AbstractContextManager[None]],
 ) -> Staging:
     staging_config = StagingConfig(
         batch_size=config.batch_size,
@@ -128,7 +125,7 @@ def _staging(
         wake_sender=parts.wake_sender,
         call_sender=parts.call_sender,
         lost=transactions.records_lost if transactions is not None else None,
-        stand_back=stand_back,
+        steered=steered,
     )
     return Staging(staging_config, staging_parts)
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerClosedError
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
 from spark_kafka_sink.producer.given_columns import Column, GivenColumns, record_columns
@@ -20,7 +21,6 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
 from spark_kafka_sink.producer.staging import TopicStages
 from spark_kafka_sink.producer.transactions import TransactionalProducer
-from spark_kafka_sink.producer.turns import TurnTakingSelector
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
@@ -47,8 +47,8 @@ class KafkaProducer(TransactionalProducer):
         self._serialize_key = None if key_serializer is None else key_serializer.serialize
         self._serialize_value = None if value_serializer is None else value_serializer.serialize
         self._configure_serializers()
-        selector = TurnTakingSelector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
-        self._parts = assemble(self.config, selector, SystemClock(), Random(), selector.stand_back)
+        selector = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
+        self._parts = assemble(self.config, selector, SystemClock(), Random())
         self._closed = False
         self._transactions = self._parts.transactions
         watched = self._transactions or self._interceptors or key_serializer or value_serializer
@@ -59,10 +59,10 @@ class KafkaProducer(TransactionalProducer):
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
-        ``callback(metadata, error)`` runs on the sender thread (or that of a caller of ``send_columns``, who may stand
-        in for it), one of the two being None; it must not block, and what it raises is logged. Waits for metadata and
-        memory, each up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError``
-        or what a serializer raises, before the record is taken.
+        ``callback(metadata, error)`` runs on the sender thread, or on that of a caller who stands in for it, one of the
+        two being None; it must not block, and what it raises is logged. Waits for metadata and memory, each up to
+        max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer
+        raises, before the record is taken.
         """
         stages = self._unwatched.get(record.topic)
         future = self._send_watched(record) if stages is None else stages.append(record, record.key, record.value)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
@@ -29,8 +30,6 @@ from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
 _NEVER_WAKE = sys.maxsize
-_SENDER_KEEPS_UP = 0.75
-"""The part of buffer.memory that is free as long as the sender gets done what callers give it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,8 @@ class StagingParts:
     call_sender: Callable[[], None]
     lost: Callable[[Exception], None] | None = None
     """Told when records cannot be encoded or appended: their transaction must not be committed."""
-    stand_back: Callable[[], None] | None = None
-    """Lets the sender have a turn; called by whoever has filled a stage, as he is likely to go on."""
+    steered: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Around the work of a caller who is likely to go on: ``SenderThread.steered``."""
 
 
 class Staging:
@@ -246,10 +245,8 @@ class TopicStages:
             with self._lock:
                 self._shared = self._shared or strange
                 self._hand_over(stage)
-            self._encode_waiting()
-            pool = self._parts.pool
-            if self._parts.stand_back is not None and pool.available < _SENDER_KEEPS_UP * pool.total:
-                self._parts.stand_back()
+            with self._parts.steered():
+                self._encode_waiting()
             return
         parts = self._parts
         snapshot = parts.metadata.wait_for_topic(

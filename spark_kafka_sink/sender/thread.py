@@ -19,7 +19,8 @@ class SenderThread:
     """Turns the loop until it is told to close. Any thread may call its methods.
 
     A caller in full swing turns it itself (``steered``), and the thread rests: the interpreter runs one of the two at a
-    time anyway, and each hand-over costs both a context switch. Whoever turns holds ``_turning``.
+    time anyway, and each hand-over costs both a context switch. Whoever turns holds ``_turning``, the lock of the loop,
+    the transport and ``_wake_at``.
     """
 
     def __init__(self, transport: Transport, clock: Clock, name: str) -> None:
@@ -27,6 +28,7 @@ class SenderThread:
         self._clock = clock
         self._turning = threading.Lock()
         self._turner: int | None = None
+        self._wake_at = 0.0
         self._rest_until = self._swing_until = 0.0
         self._resume = threading.Event()
         self._failure: BaseException | None = None
@@ -61,7 +63,7 @@ class SenderThread:
         has come is taken in, on the caller's thread at the end of the block.
         """
         now = self._clock.now()
-        steers = now < self._swing_until and not self.is_current
+        steers = now < self._swing_until and not self.is_current and self.is_alive()
         if steers:
             self._rest_until = now + _REST_MS
         yield
@@ -89,7 +91,7 @@ class SenderThread:
             while not self._closing.is_set() and self._failure is None:
                 events = self._transport.poll(0.0)
                 self._rest_until = self._clock.now() + _REST_MS
-                self._loop.run_once(self._clock.now(), events)
+                self._wake_at = self._loop.run_once(self._clock.now(), events)
                 if not events:
                     break
         except BaseException as error:
@@ -121,17 +123,15 @@ class SenderThread:
                 self._transport.shutdown()
 
     def _turn_until_closed(self) -> None:
-        wake_at = 0.0
         closing = False
         while True:
-            if self._rest():
-                wake_at = 0.0
+            self._rest()
             with self._turning:
                 if self._clock.now() < self._rest_until:
                     continue
                 if self._failure is not None:
                     raise self._failure
-                events = self._transport.poll(max(0.0, wake_at - self._clock.now()))
+                events = self._transport.poll(max(0.0, self._wake_at - self._clock.now()))
                 now = self._clock.now()
                 if self._closing.is_set() and now >= self._drain_until:
                     return
@@ -140,18 +140,15 @@ class SenderThread:
                     self._drain_until = min(self._drain_until, self._loop.begin_close(now))
                 if closing and not self._loop.has_work:
                     return
-                wake_at = self._loop.run_once(now, events)
+                self._wake_at = self._loop.run_once(now, events)
                 if self._closing.is_set():
-                    wake_at = min(wake_at, self._drain_until) if self._loop.has_work else now
+                    self._wake_at = min(self._wake_at, self._drain_until) if self._loop.has_work else now
 
-    def _rest(self) -> bool:
-        """Leave the loop to the caller who steers; says whether there was one."""
-        rested = False
+    def _rest(self) -> None:
+        """Leave the loop to the caller who steers."""
         while (left := self._rest_until - self._clock.now()) > 0 and not self._closing.is_set():
             self._resume.wait(left / 1000.0)
             self._resume.clear()
-            rested = True
-        return rested
 
 
 _REST_MS = 5.0

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer import KafkaProducer, producer
-from spark_kafka_sink.producer.turns import TurnTakingSelector
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Address, Proxy, redirected
 from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site, await_that
@@ -65,7 +65,7 @@ def test_what_is_in_the_log(
     site = Site(three_nodes, next(_topics), proxies)
     three_nodes.create_topic(site.topic, PARTITIONS, fault.topic_config)
     to = {at: proxy.address for at, proxy in proxies.items()}
-    monkeypatch.setattr(producer, "TurnTakingSelector", redirected(to, TurnTakingSelector))
+    monkeypatch.setattr(producer, "Selector", redirected(to, Selector))
     with nothing_leaks(files=False):
         run(site, fault, setting, promise)
 

@@ -24,6 +24,7 @@ class Loop:
         self.turning = threading.Lock()
         self.aborted_with = None
         self.has_work = False
+        self.comes_due = 60_000
 
     def run_once(self, now, events):
         assert self.turning.acquire(blocking=False), "two threads in the loop"
@@ -32,7 +33,7 @@ class Loop:
             self.in_turn()
         finally:
             self.turning.release()
-        return now + 60_000
+        return now + self.comes_due
 
     def begin_close(self, now):
         return now
@@ -102,6 +103,17 @@ def test_the_thread_goes_on_when_the_caller_does_not_come_back(thread, loop):
     with thread.steered():
         pass
     eventually(lambda: SENDER in loop.turned_by)
+
+
+def test_what_comes_due_after_a_callers_last_turn_is_the_threads(thread, loop):
+    swing(thread, loop)
+    loop.comes_due = 30
+    with thread.steered():
+        pass
+    loop.comes_due = 60_000
+    loop.turned_by.clear()
+    eventually(lambda: loop.turned_by)
+    assert set(loop.turned_by) == {SENDER}
 
 
 def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
