@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 _PERIOD_S = 0.02
-_BUSY_TICKS = 20
+_BUSY_TICKS = 5
 """A worker that used less than this many hundredths of a second is not the one that writes."""
 
 
