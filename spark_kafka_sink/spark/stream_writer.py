@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from spark_kafka_sink.spark.commit_message import aborted, announce, committed, keep_receipts
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.task import write_task
 from spark_kafka_sink.spark.worker_heap import exempt_imports
-from spark_kafka_sink.spark.worker_socket import acknowledge_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,17 +41,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        acknowledge_at_once()
-        if self.plan is not None:
-            from spark_kafka_sink.spark.exactly_once import write_exactly_once
-
-            message = write_exactly_once(iterator, self.layout, self.options, self.plan)
-        else:
-            from spark_kafka_sink.spark.write import write_rows
-
-            message = write_rows(iterator, self.layout, self.options)
-        exempt_imports()
-        return message
+        return write_task(iterator, self.layout, self.options, self.plan)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         if self.options.exactly_once is not None:

@@ -269,11 +269,11 @@ class _Line:
         return data
 
 
-def redirected(proxies: Mapping[Address, Address], kind: type[Selector] = Selector) -> type[Selector]:
-    """A ``kind`` of ``Selector`` that connects to the proxy of an address instead of to that address."""
+def redirected(proxies: Mapping[Address, Address]) -> type[Selector]:
+    """A ``Selector`` that connects to the proxy of an address instead of to that address."""
     to = MappingProxyType(dict(proxies))
 
-    class RedirectedSelector(kind):  # type: ignore[misc, valid-type]
+    class RedirectedSelector(Selector):
         def connect(self, connection_id: int, host: str, port: int) -> None:
             super().connect(connection_id, *to.get((host, port), (host, port)))
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer import KafkaProducer, producer
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Address, Proxy, redirected
@@ -64,8 +63,7 @@ def test_what_is_in_the_log(
 ) -> None:
     site = Site(three_nodes, next(_topics), proxies)
     three_nodes.create_topic(site.topic, PARTITIONS, fault.topic_config)
-    to = {at: proxy.address for at, proxy in proxies.items()}
-    monkeypatch.setattr(producer, "Selector", redirected(to, Selector))
+    monkeypatch.setattr(producer, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
     with nothing_leaks(files=False):
         run(site, fault, setting, promise)
 
