@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measures import median
+from benchmarks.measures import MEASURES, median
 from benchmarks.model import Part, Result
 from benchmarks.parts import BY_NAME, FLOOR, OURS, PARTS, THEIRS
 
@@ -19,15 +19,15 @@ _PROCESSES = {
     "workers_us": ("Python workers", "#e4572e"),
     "broker_us": ("broker", "#3d5a80"),
 }
-_STEPS = {
-    "reading_us": ("PySpark's reading", "#d9dee3"),
-    "append_us": ("checks, sizes, batches", "#f2a65a"),
-    "partition_us": ("partitioner", "#eec643"),
-    "encode_us": ("encoding", "#e4572e"),
-    "compress_us": ("compression", "#a4303f"),
-    "crc_us": ("header and CRC", "#7d8597"),
-    "sender_us": ("sender", "#3d5a80"),
-    "syscall_us": ("system calls", "#1b263b"),
+_STEP_COLOURS = {
+    "reading_us": "#d9dee3",
+    "append_us": "#f2a65a",
+    "partition_us": "#eec643",
+    "encode_us": "#e4572e",
+    "compress_us": "#a4303f",
+    "crc_us": "#7d8597",
+    "sender_us": "#3d5a80",
+    "syscall_us": "#1b263b",
 }
 # Else two runs with the same figures would differ in ids and date.
 _SETTINGS: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none", "font.size": 9}
@@ -84,9 +84,10 @@ def _profiles(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) 
             runs = results[part.name].runs
             total = median(runs, side, "workers_us") or 1.0
             left = 0.0
-            for measure, (name, colour) in _STEPS.items():
+            for measure, colour in _STEP_COLOURS.items():
                 share = 100 * (median(runs, side, measure) or 0.0) / total
-                axes.barh(row, share, 0.7, left=left, color=colour, label=name if row == 0 else None)
+                name = MEASURES[measure].heading if row == 0 else None
+                axes.barh(row, share, 0.7, left=left, color=colour, label=name)
                 left += share
             axes.text(left, row, f" {total:.2f} µs a row", va="center", fontsize=7)
         _label_rows(axes, [f"{part.name}, {side.removeprefix('pykafka, ')}" for part, side in bars], "% of its CPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,6 @@ STEPS: Final = (
 _FRAME: Final = re.compile(r"\((?P<file>[^()]*spark_kafka_sink/[^()]*)\)$")
 _READING: Final = re.compile(r"\((pyspark/.*|serializers\.py):")
 """PySpark's generators run inside of the frame that asks for the next rows."""
-_SENDER: Final = "pykafka-sender"
 
 
 def run_profiles(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
@@ -62,7 +62,7 @@ def _profiled(bench: BatchBench, side: Side, rows: int, harness: Harness) -> dic
 @contextlib.contextmanager
 def _sampled(workers: Iterable[int], folder: Path) -> Iterator[None]:
     """``py-spy record`` beside each worker, for as long as the block takes."""
-    program = [str(Path(sys.executable).with_name("py-spy")), "record", "--nonblocking", "--threads"]
+    program = [str(Path(sys.executable).with_name("py-spy")), "record", "--nonblocking"]
     program += ["--format", "raw", "--rate", str(SAMPLES_PER_S)]
     spies = [
         subprocess.Popen(
@@ -72,9 +72,11 @@ def _sampled(workers: Iterable[int], folder: Path) -> Iterator[None]:
         )
         for worker in workers
     ]
-    yield
-    for spy in spies:
-        spy.send_signal(2)  # Ctrl-C ends a recording
+    try:
+        yield
+    finally:
+        for spy in spies:
+            spy.send_signal(signal.SIGINT)  # ends a recording
     for spy in spies:
         _, said = spy.communicate(timeout=END_DEADLINE_S)
         if spy.returncode:
@@ -95,4 +97,5 @@ def _step(frames: list[str]) -> str:
     if not own or any(map(_READING.search, frames[own[-1][0] :])):
         return "reading_us"
     step = next((name for pattern, name in STEPS if re.search(pattern, own[-1][1])), "append_us")
-    return "sender_us" if step == "append_us" and _SENDER in frames[0] else step
+    # The accumulator serves both sides, and either may be on any thread: a caller turns the sender's loop, too.
+    return "sender_us" if step == "append_us" and any("/sender/" in file for _, file in own) else step
