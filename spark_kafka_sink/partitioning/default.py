@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -66,33 +68,39 @@ class BuiltInPartitioner:
         return partitions
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
-        """Partitions for unkeyed rows of these sizes in bytes: runs that fill one batch each.
+        """Partitions for unkeyed rows of these sizes in bytes: the ``runs`` of them, row by row."""
+        cumulative = np.concatenate(([0], np.cumsum(sizes)))
+        runs = self.runs(topic, cumulative.data, count, load)
+        return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
-        A run ends before the row that would overflow ``batch.size``. Java ends it behind that row, but then goes on to
-        the end of a full batch, which comes to the same. The run under way goes on in the topic's next call, unless its
-        partition is no longer available.
+    def runs(
+        self, topic: str, cumulative: Sequence[int], count: int, load: PartitionLoad
+    ) -> list[tuple[int, int, int]]:
+        """Partition, first row and end of runs of unkeyed rows that fill one batch each.
+
+        ``cumulative[i]`` are the bytes of rows ``0 .. i - 1`` (n + 1 entries). A run ends before the row that would
+        overflow ``batch.size``. Java ends it behind that row, but then goes on to the end of a full batch, which comes
+        to the same. The run under way goes on in the topic's next call, unless its partition is no longer available.
         """
         choice = _Choice(load, count, self._adaptive, self._random)
         sticky = self._sticky.get(topic)
         if sticky is None or not choice.offers(sticky.partition):
             sticky = self._sticky[topic] = _Sticky(choice.next())
-        ends = np.cumsum(sizes)
-        partitions: list[int] = []
-        lengths: list[int] = []
-        start = done = 0
-        while start < len(sizes):
-            end = int(ends.searchsorted(done + self._room - sticky.bytes, side="right"))
+        runs: list[tuple[int, int, int]] = []
+        rows = len(cumulative) - 1
+        start = 0
+        while start < rows:
+            before = cumulative[start]
+            end = bisect_right(cumulative, before + self._room - sticky.bytes, start + 1, rows + 1) - 1
             if end == start and sticky.bytes == 0:
                 end += 1
             if end > start:
-                taken = int(ends[end - 1]) - done
-                partitions.append(sticky.partition)
-                lengths.append(end - start)
-                sticky.bytes += taken
-                start, done = end, done + taken
-            if start < len(sizes):
-                sticky = self._sticky[topic] = _Sticky(choice.next())
-        return np.repeat(np.array(partitions, np.int32), lengths)
+                runs.append((sticky.partition, start, end))
+                sticky.bytes += cumulative[end] - before
+                start = end
+            if start < rows:
+                sticky.partition, sticky.bytes = choice.next(), 0
+        return runs
 
 
 class _Choice:
@@ -117,7 +125,7 @@ class _Choice:
 
     def next(self) -> int:
         while True:
-            place = self._random.randrange(len(self._available))
+            place = int(self._random.random() * len(self._available))
             if not self._lengths:
                 return self._available[place]
             most = self._longest + 1 - self._shortest

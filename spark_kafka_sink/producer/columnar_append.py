@@ -17,7 +17,7 @@ from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.grouping import group_by_partition, order_by_partition, runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
+from spark_kafka_sink.producer.row_sizes import RowTimes, cumulated, row_sizes, size_bounds
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.records.row_join import EncodedRecords
@@ -244,7 +244,7 @@ def _grouped(
     topic: str, rows: _Rows, runs: Sequence[Run], order: npt.NDArray[np.intp] | None, limit: int
 ) -> _GroupedRows:
     sizes = rows.sizes if order is None else rows.sizes[order]
-    in_order = row_sizes(runs, sizes, limit, rows.times.sorted_by(order))
+    in_order = row_sizes(runs, cumulated(sizes), limit, rows.times.sorted_by(order))
     return _GroupedRows(topic, rows.columns, rows.lengths, order, in_order)
 
 

@@ -55,16 +55,21 @@ def size_bounds(lengths: FieldLengths, times: RowTimes, limit: int) -> Int64Arra
     return record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
 
 
-def row_sizes(runs: Sequence[Run], sizes: Int64Array, limit: int, times: RowTimes) -> RowSizes:
-    """``sizes`` and ``times`` in the order of ``runs``."""
-    cumulative = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=cumulative[1:])
+def row_sizes(runs: Sequence[Run], cumulative: Sequence[int], limit: int, times: RowTimes) -> RowSizes:
+    """``cumulative`` and ``times`` in the order of ``runs``."""
     return RowSizes(
         runs=runs,
-        cumulative=cumulative.data,
+        cumulative=cumulative,
         limit=limit,
         timestamps=times.values if isinstance(times.values, int) else times.values.data,
         earliest=times.earliest,
         latest=times.latest,
         max_timestamp_delta=times.max_delta,
     )
+
+
+def cumulated(sizes: Int64Array) -> Sequence[int]:
+    """What the first 0, 1, … n rows take together."""
+    cumulative = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=cumulative[1:])
+    return cumulative.data

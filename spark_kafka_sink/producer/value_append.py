@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_kafka_sink.accumulator.batch import Share
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import Int32Array, Int64Array
+from spark_kafka_sink.partitioning.partitioner import Int64Array
 from spark_kafka_sink.producer.columnar_append import BatchListeners
-from spark_kafka_sink.producer.grouping import runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
-from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
+from spark_kafka_sink.producer.row_sizes import RowTimes, cumulated, row_sizes, size_bounds
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.sizes import FieldLengths
 
@@ -66,16 +65,24 @@ class ValueAppender:
         )
 
     def _row_sizes(self, staged: StagedValues) -> RowSizes:
-        limit = self._parts.accumulator.batch_limit(staged.topic)
+        parts, topic, lengths = self._parts, staged.topic, staged.lengths
+        limit = parts.accumulator.batch_limit(topic)
         times = RowTimes.one_for_all(staged.timestamp, self._linger_ms)
-        sizes = size_bounds(FieldLengths.of_values(np.array(staged.lengths, np.int32)), times, limit)
-        return row_sizes(runs_as_given(self._partitions(staged, sizes)), sizes, limit, times)
-
-    def _partitions(self, staged: StagedValues, sizes: Int64Array) -> Int32Array:
-        partitioner = self._parts.partitioner
+        rows = len(lengths)
+        if lengths.count(lengths[0]) == rows:
+            (size,) = _size_bounds(lengths[:1], times, limit).tolist()
+            cumulative: Sequence[int] = range(0, (rows + 1) * size, size)
+        else:
+            cumulative = cumulated(_size_bounds(lengths, times, limit))
+        partitioner = parts.partitioner
         assert isinstance(partitioner, BuiltInPartitioner)
-        load = self._parts.load(staged.snapshot, staged.topic)
-        return partitioner.assign(staged.topic, sizes, len(staged.snapshot.topics[staged.topic].leaders), load)
+        count = len(staged.snapshot.topics[topic].leaders)
+        runs = partitioner.runs(topic, cumulative, count, parts.load(staged.snapshot, topic))
+        return row_sizes([Run(*run) for run in runs], cumulative, limit, times)
+
+
+def _size_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Int64Array:
+    return size_bounds(FieldLengths.of_values(np.array(lengths, np.int32)), times, limit)
 
 
 def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:
