@@ -355,7 +355,7 @@ class RecordAccumulator:
 
     def _list_if_over(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch that left a caller's hands may have been due, full or overtaken while it was there."""
-        if batch.payload is not None or batch.due or len(queue.batches) > 1:
+        if not queue.listed and (batch.payload is not None or batch.due or len(queue.batches) > 1):
             self._list(queue)
 
     def _follow_leaders(self, snapshot: ClusterSnapshot) -> None:

@@ -24,32 +24,20 @@ UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
 
 
-class BatchOutcome(NamedTuple):
-    """What became of one listener's rows of a batch.
-
-    ``base_offset`` is the offset of the batch's first record, ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the
-    broker no longer remembers; ``rows`` of the listener's are its records ``first`` and following, ``size`` bytes
-    before compression. ``skipped`` of the listener's rows come before these, in other parts of a batch that was split.
-    ``log_append_time`` is the broker's time (epoch ms) on topics with LogAppendTime, else ``NO_TIMESTAMP``.
-    """
-
-    partition: TopicPartition
-    base_offset: int
-    log_append_time: int
-    first: int
-    rows: int
-    size: int
-    skipped: int
-    error: Exception | None
-
-
 class BatchListener(Protocol):
-    def batch_completed(self, outcome: BatchOutcome) -> None:
-        """Called on the sender thread, once for each part of a share; must not block."""
+    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+        """What became of ``share`` of ``batch``, which is done. Called on the sender thread, once; must not block.
+
+        Of a batch that was split each part that has some of the share's rows tells of these.
+        """
 
 
 class Share(NamedTuple):
-    """The rows of one append within a batch, and who wants to know what became of them."""
+    """The rows of one append within a batch, and who wants to know what became of them.
+
+    They are ``rows`` records of the batch from record ``first`` on, ``size`` bytes before compression. ``skipped`` of
+    the listener's rows come before these, in other parts of a batch that was split.
+    """
 
     listener: BatchListener
     first: int
@@ -101,11 +89,15 @@ class ProducerBatch:
     - ``shares``: whose rows these are; ``own`` and ``hold``: what it keeps of ``buffer.memory`` until it is done, bytes
       of its own and its part of an encoded slice;
     - ``attempts``: how many times it was sent; ``last_error``: what the latest came to;
-    - ``parts``: what it was split into. A batch that is split never completes itself: its parts do.
+    - ``parts``: what it was split into. A batch that is split never completes itself: its parts do;
+    - ``base_offset``, ``log_append_time`` and ``error`` are there once it is done: the offset of its first record,
+      ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the broker no longer remembers; the broker's time (epoch ms) on
+      topics with LogAppendTime, else ``NO_TIMESTAMP``; why it was not delivered, None when it was.
     """
 
     __slots__ = (
         "attempts",
+        "base_offset",
         "base_sequence",
         "base_timestamp",
         "claimed",
@@ -114,12 +106,14 @@ class ProducerBatch:
         "created",
         "done",
         "due",
+        "error",
         "filled",
         "header",
         "hold",
         "identity",
         "last_error",
         "limit",
+        "log_append_time",
         "max_timestamp",
         "own",
         "partition",
@@ -130,6 +124,10 @@ class ProducerBatch:
         "shares",
         "size",
     )
+
+    base_offset: int
+    log_append_time: int
+    error: Exception | None
 
     def __init__(self, partition: TopicPartition, created: float, limit: int, base_timestamp: int) -> None:
         self.partition = partition
@@ -158,8 +156,8 @@ class ProducerBatch:
         """These are its records now; ``plain_size``: their bytes before compression."""
         self.codec = codec
         self.payload = payload
-        self.size = HEADER_SIZE + sum(map(len, payload))
         self.plain_size = HEADER_SIZE + plain_size
+        self.size = HEADER_SIZE + sum(map(len, payload)) if codec else self.plain_size
 
     def stamp(self, identity: ProducerIdentity, base_sequence: int, flags: int = 0) -> None:
         """Give a sealed batch its header; ``flags``: attribute bits besides the codec's."""
@@ -179,10 +177,11 @@ class ProducerBatch:
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
         """On the sender thread, once. Whoever still waits for it must not keep its records."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.error = error
         self.done = True
         self.segments = []
         self.payload = ()
-        for listener, first, rows, size, skipped in self.shares:
-            listener.batch_completed(
-                BatchOutcome(self.partition, base_offset, log_append_time, first, rows, size, skipped, error)
-            )
+        for share in self.shares:
+            share.listener.batch_completed(self, share)

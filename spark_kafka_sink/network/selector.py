@@ -229,9 +229,11 @@ class Selector:
             except OSError as error:
                 self._end(link, _reason(error))
                 return True
-            _forget(outgoing, written)
             if written < sum(map(len, buffers)):
+                _forget(outgoing, written)
                 break
+            for _ in buffers:
+                outgoing.popleft()
         self._watch_write(link, bool(outgoing))
         return not outgoing
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, BatchOutcome
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, Share
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 
@@ -42,14 +42,6 @@ class _Sum:
         self.first = UNKNOWN_OFFSET
         self.last = UNKNOWN_OFFSET
 
-    def add(self, outcome: BatchOutcome) -> None:
-        self.count += outcome.rows
-        self.size += outcome.size
-        if outcome.base_offset != UNKNOWN_OFFSET:
-            first = outcome.base_offset + outcome.first
-            self.first = first if self.first == UNKNOWN_OFFSET else min(self.first, first)
-            self.last = max(self.last, first + outcome.rows - 1)
-
 
 class SendReceipt:
     """Collects the outcomes of everything that was appended with it. May be read from any thread.
@@ -74,12 +66,21 @@ class SendReceipt:
             self._appended += rows
         return [self] * len(starts)
 
-    def batch_completed(self, outcome: BatchOutcome) -> None:
-        if outcome.error is not None:
-            self.error = self.error or outcome.error
-        else:
-            self._sums[outcome.partition].add(outcome)
-        self._completed += outcome.rows
+    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+        if batch.error is None:
+            delivered = self._sums[batch.partition]
+            delivered.count += share.rows
+            delivered.size += share.size
+            if batch.base_offset != UNKNOWN_OFFSET:
+                first = batch.base_offset + share.first
+                last = first + share.rows - 1
+                if last > delivered.last:
+                    delivered.last = last
+                if first < delivered.first or delivered.first == UNKNOWN_OFFSET:
+                    delivered.first = first
+        elif self.error is None:
+            self.error = batch.error
+        self._completed += share.rows
         # Rows are counted before they can complete: whoever waits for the last of them looks again under the lock.
         if self._completed >= self._appended or self.error is not None:
             with self._changed:

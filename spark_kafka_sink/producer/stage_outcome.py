@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, BatchOutcome
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, ProducerBatch, Share
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.record import RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -24,11 +25,17 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
 class Piece(NamedTuple):
-    """Rows ``start .. end - 1`` of a stage, counted as they were encoded, that shared one fate."""
+    """Rows ``start .. end - 1`` of a stage, counted as they were encoded, that shared one fate.
+
+    ``offset`` is that of row ``start``; the rest as in ``ProducerBatch``.
+    """
 
     start: int
     end: int
-    outcome: BatchOutcome
+    partition: TopicPartition
+    offset: int
+    log_append_time: int
+    error: Exception | None
 
 
 _start = itemgetter(0)
@@ -93,15 +100,16 @@ class StageOutcome:
             self._wake_waiters()
         _run(watchers, error)
 
-    def complete(self, start: int, outcome: BatchOutcome) -> None:
-        """The fate of the rows from rank ``start`` on."""
-        piece = Piece(start, start + outcome.rows, outcome)
+    def complete(self, start: int, batch: ProducerBatch, share: Share) -> None:
+        """The fate of the rows from rank ``start`` on: they are ``share`` of ``batch``."""
+        offset = UNKNOWN_OFFSET if batch.base_offset == UNKNOWN_OFFSET else batch.base_offset + share.first
+        piece = Piece(start, start + share.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
             insort(self._pieces, piece, key=_start)
             watchers = self._take_watchers(piece) if self._watched else ()
             self._wake_waiters()
         if watchers:
-            _run(watchers, outcome.error or piece)
+            _run(watchers, piece.error or piece)
 
     def watch(self, index: int, call: Call) -> None:
         """Have ``call`` run once record ``index`` is settled: on the sender thread, or here if it is already."""
@@ -143,12 +151,11 @@ class StageOutcome:
 
     def place(self, index: int, piece: Piece) -> tuple[int, int]:
         """Offset and timestamp of record ``index``, which is in ``piece``."""
-        outcome = piece.outcome
-        offset = UNKNOWN_OFFSET
-        if outcome.base_offset != UNKNOWN_OFFSET:
-            offset = outcome.base_offset + outcome.first + self.rank(index) - piece.start
-        if outcome.log_append_time != NO_TIMESTAMP:
-            return offset, outcome.log_append_time
+        offset = piece.offset
+        if offset != UNKNOWN_OFFSET:
+            offset += self.rank(index) - piece.start
+        if piece.log_append_time != NO_TIMESTAMP:
+            return offset, piece.log_append_time
         return offset, self.default_timestamp if self.timestamps is None else self.timestamps[index]
 
     def future(self, index: int) -> RecordFuture:
@@ -173,12 +180,13 @@ class StageOutcome:
         if place < 0 or rank >= self._pieces[place].end:
             return None
         piece = self._pieces[place]
-        return piece if piece.outcome.error is None else piece.outcome.error
+        return piece.error or piece
 
     def _take_watchers(self, piece: Piece) -> list[Call]:
         """The watchers of one piece's records, in the order of these."""
-        start, end, _ = piece
-        rows = range(start, end) if self._order is None else self._order[start:end].tolist()
+        rows = range(piece.start, piece.end)
+        if self._order is not None:
+            rows = self._order[piece.start : piece.end].tolist()
         return [call for index in rows if index in self._watched for call in self._watched.pop(index)]
 
 
@@ -191,8 +199,8 @@ class _Segment:
         self._stage = stage
         self._start = start
 
-    def batch_completed(self, outcome: BatchOutcome) -> None:
-        self._stage.complete(self._start + outcome.skipped, outcome)
+    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+        self._stage.complete(self._start + share.skipped, batch, share)
 
 
 class RecordFuture:
@@ -298,7 +306,7 @@ class RecordFuture:
 
     def _metadata(self, piece: Piece) -> RecordMetadata:
         offset, timestamp = self._stage.place(self._index, piece)
-        topic, partition = piece.outcome.partition
+        topic, partition = piece.partition
         return RecordMetadata(topic, partition, offset, timestamp, *self._stage.serialized_sizes(self._index))
 
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
 from spark_kafka_sink.sender.produce_answer import NO_ERROR, PartitionAnswer, ProduceAnswer
-from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.sender.sequences import PartitionSequence, Sequences
 from spark_kafka_sink.sender.transactions.calls import SOON_MS
 from spark_kafka_sink.sender.transactions.manager import TransactionManager
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
@@ -74,19 +74,17 @@ class Answers:
     def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
         self._metrics.request_ended(response.node_id)
-        for batch in batches:
-            self._sequences.answered(batch)
+        states = [self._sequences.answered(batch) for batch in batches]
         if response.error is not None:
             self._failed_request(batches, response.error, response.completed_at)
         elif isinstance(response.body, ProduceAnswer):
-            throttle_ms = throttle_time_ms(response.body)
-            self._metrics.answered(response.node_id, response.latency_ms, throttle_ms)
+            self._metrics.answered(response.node_id, response.latency_ms, throttle_time_ms(response.body))
             self._judge(batches, response.body, response)
         else:
             for batch in batches:
                 self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        for batch in batches:
-            self.settle(batch.partition, response.completed_at)
+        for batch, state in zip(batches, states, strict=True):
+            self._settle(batch.partition, state, response.completed_at)
         self.flush_finished()
 
     def give_up(self, batch: ProducerBatch, error: Exception) -> None:
@@ -95,18 +93,20 @@ class Answers:
             self._sequences.gave_up(batch)
         if self._transactions is not None:
             self._transactions.batch_failed(error)
-        self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+        self._lose(batch, error)
 
     def abandon(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
         """Fail batches of a producer that is at its end, whatever stage they are in."""
         for batch in batches:
             if not batch.done:
-                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+                self._lose(batch, error)
         self.flush_finished()
 
     def settle(self, partition: TopicPartition, now: float) -> None:
         """Bring a partition that is out of step back, once nothing of it is in flight."""
-        state = self._sequences.partition(partition)
+        self._settle(partition, self._sequences.partition(partition), now)
+
+    def _settle(self, partition: TopicPartition, state: PartitionSequence, now: float) -> None:
         if state.in_step and not self._policy.one_at_a_time:
             return
         if state.in_flight:
@@ -211,12 +211,12 @@ class Answers:
     def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if not batch.done:
             self._sequences.succeeded(batch)
-            self._complete(batch, base_offset, log_append_time, None)
+            batch.complete(base_offset, log_append_time, None)
+            self._finished.append(batch)
 
-    def _complete(self, batch: ProducerBatch, offset: int, log_append_time: int, error: Exception | None) -> None:
-        if error is not None:
-            self._metrics.topic(batch.partition.topic).errors += batch.count
-        batch.complete(offset, log_append_time, error)
+    def _lose(self, batch: ProducerBatch, error: Exception) -> None:
+        self._metrics.topic(batch.partition.topic).errors += batch.count
+        batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self._finished.append(batch)
 
 

@@ -53,6 +53,7 @@ def produce_request(
     )
 
 
+@lru_cache(4096)
 def compact(length: int) -> bytes:
     """The length prefix of flexible versions: an unsigned varint of length + 1."""
     value = length + 1

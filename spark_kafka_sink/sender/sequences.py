@@ -28,11 +28,7 @@ from spark_kafka_sink.records.batch import TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
 _SEQUENCE_MASK = 0x7FFFFFFF
-
-
-def next_sequence(sequence: int, count: int) -> int:
-    """Sequences wrap from 2³¹ - 1 to 0 (Kafka: ``DefaultRecordBatch.incrementSequence``)."""
-    return (sequence + count) & _SEQUENCE_MASK
+"""Sequences wrap from 2³¹ - 1 to 0 (Kafka: ``DefaultRecordBatch.incrementSequence``)."""
 
 
 @dataclass(slots=True)
@@ -122,15 +118,18 @@ class Sequences:
         state.alone = self.idempotent and not state.known
         return state.alone
 
-    def answered(self, batch: ProducerBatch) -> None:
-        self.partition(batch.partition).in_flight -= 1
+    def answered(self, batch: ProducerBatch) -> PartitionSequence:
+        """One that was sent; gives its partition's state."""
+        state = self._partitions[batch.partition]
+        state.in_flight -= 1
+        return state
 
     def succeeded(self, batch: ProducerBatch) -> None:
-        state = self.partition(batch.partition)
+        state = self._partitions[batch.partition]
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
             state.known = True
-            state.acked_until = next_sequence(batch.base_sequence, batch.count)
+            state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
 
     def forgotten(self, batch: ProducerBatch) -> None:
         """The partition is not there. Made again, it knows no producer."""
@@ -157,7 +156,7 @@ class Sequences:
         for part in parts:
             part.stamp(batch.identity, sequence, self._flags)
             if self.idempotent:
-                sequence = next_sequence(sequence, part.count)
+                sequence = (sequence + part.count) & _SEQUENCE_MASK
         state.outstanding[place : place + 1] = parts
         state.returned = True
 
@@ -188,7 +187,7 @@ class Sequences:
         sequence = NO_SEQUENCE
         if self.idempotent:
             sequence = state.next
-            state.next = next_sequence(sequence, batch.count)
+            state.next = (sequence + batch.count) & _SEQUENCE_MASK
         batch.stamp(state.identity, sequence, self._flags)
 
     def _start_epoch(self, state: PartitionSequence) -> bool:

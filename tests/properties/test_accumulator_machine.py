@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_kafka_sink.accumulator.batch import BatchOutcome, ProducerBatch
+from spark_kafka_sink.accumulator.batch import ProducerBatch, Share
 from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
@@ -68,11 +68,11 @@ class Segment:
     machine: AccumulatorMachine
     numbers: Sequence[int]
 
-    def batch_completed(self, outcome: BatchOutcome) -> None:
-        numbers = set(self.numbers[outcome.skipped : outcome.skipped + outcome.rows])
+    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+        numbers = set(self.numbers[share.skipped : share.skipped + share.rows])
         assert not numbers & self.machine.settled, "settled twice"
         self.machine.settled |= numbers
-        if outcome.error is None:
+        if batch.error is None:
             assert numbers <= self.machine.sent
 
 

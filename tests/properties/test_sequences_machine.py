@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchOutcome
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, ProducerBatch, Share
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import TOPIC
@@ -55,9 +55,9 @@ class Segment:
     append: Rows
     first: int
 
-    def batch_completed(self, outcome: BatchOutcome) -> None:
-        first = self.first + outcome.skipped
-        self.append.machine.settled(self.append.partition, range(first, first + outcome.rows), outcome)
+    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+        first = self.first + share.skipped
+        self.append.machine.settled(self.append.partition, range(first, first + share.rows), batch, share)
 
 
 class SequencesMachine(RuleBasedStateMachine):
@@ -134,12 +134,12 @@ class SequencesMachine(RuleBasedStateMachine):
         self.cluster.models[partition].producers.clear()
         self.cluster.models[partition].refuses_unknown = True
 
-    def settled(self, partition: int, rows: range, outcome: BatchOutcome) -> None:
+    def settled(self, partition: int, rows: range, batch: ProducerBatch, share: Share) -> None:
         assert not (self.delivered[partition] | self.failed[partition]).intersection(rows), "settled twice"
-        (self.delivered if outcome.error is None else self.failed)[partition].update(rows)
-        if outcome.error is None and outcome.base_offset != UNKNOWN_OFFSET:
-            offset = outcome.base_offset + outcome.first
-            assert self.cluster.models[partition].rows[offset : offset + outcome.rows] == list(rows)
+        (self.delivered if batch.error is None else self.failed)[partition].update(rows)
+        if batch.error is None and batch.base_offset != UNKNOWN_OFFSET:
+            offset = batch.base_offset + share.first
+            assert self.cluster.models[partition].rows[offset : offset + share.rows] == list(rows)
 
     @invariant()
     def nothing_is_lost_or_doubled_or_overtaken(self) -> None:

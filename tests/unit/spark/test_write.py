@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.accumulator.batch import BatchOutcome
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, ProducerBatch, Share
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.spark import write as module
@@ -40,18 +40,9 @@ class FakeProducer:
         for topic, values, listener in self.appended:
             first = self.next_offsets.get(topic, 0)
             self.next_offsets[topic] = first + len(values)
-            listener.batch_completed(
-                BatchOutcome(
-                    partition=TopicPartition(topic, 0),
-                    base_offset=first,
-                    log_append_time=-1,
-                    first=0,
-                    rows=len(values),
-                    size=sum(map(len, values)),
-                    skipped=0,
-                    error=self.delivery_error,
-                )
-            )
+            batch = ProducerBatch(TopicPartition(topic, 0), 0.0, 16384, 0)
+            batch.shares.append(Share(listener, 0, len(values), sum(map(len, values))))
+            batch.complete(first, NO_TIMESTAMP, self.delivery_error)
         self.appended = []
 
     def is_alive(self):
