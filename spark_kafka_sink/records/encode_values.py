@@ -14,7 +14,7 @@ from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.varints import encode_varint, varint_size
 
 _KEPT_LENGTHS = 1 << 13
-_KEPT_OFFSETS = 1 << 12
+_KEPT_OFFSETS = 1 << 16
 _PIECES = 4
 
 
@@ -38,7 +38,7 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     return b"".join(pieces)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _prefixes(length: int, bits: int) -> list[bytes]:
     """All that stands before values of one length, up to an offset delta of so many bits."""
     rows = 1 << bits
@@ -54,28 +54,29 @@ def _pieces(values: Sequence[bytes], lengths: Sequence[int], first: int, timesta
     while start < rows:
         size, limit = _same_size(first + start)
         end = min(rows, limit - first)
-        heads = _heads(len(timestamp) + size)
+        heads = _heads(timestamp, size)
         pieces[_PIECES * start : _PIECES * end : _PIECES] = _look_up(heads, lengths[start:end])
         start = end
-    offsets = _offsets(first, rows)
-    pieces[1::_PIECES] = offsets if timestamp == b"\0" else [b"\0" + timestamp + piece[2:] for piece in offsets]
+    pieces[1::_PIECES] = _offsets(first, rows)
     pieces[2::_PIECES] = _look_up(_VALUE_LENGTHS, lengths)
     pieces[3::_PIECES] = values
     return pieces
 
 
 class _Heads(dict[int, bytes]):
-    """By a value's length: the end of the record before and the length of this one, of which ``fixed`` bytes are known.
+    """By a value's length: the end of the record before, the length of this one, attributes and timestamp delta.
 
-    A table that fills itself; what is rare in practice is not kept.
+    ``sized``: how many bytes of the record there are besides the value with its length. A table that fills itself; what
+    is rare in practice is not kept.
     """
 
-    def __init__(self, fixed: int) -> None:
+    def __init__(self, sized: int, timestamp: bytes) -> None:
         super().__init__()
-        self._fixed = fixed
+        self._sized = sized
+        self._end = NO_ATTRIBUTES + timestamp
 
     def __missing__(self, length: int) -> bytes:
-        head = NO_HEADERS + encode_varint(self._fixed + varint_size(length) + length)
+        head = NO_HEADERS + encode_varint(self._sized + varint_size(length) + length) + self._end
         return self.setdefault(length, head) if length < _KEPT_LENGTHS else head
 
 
@@ -88,14 +89,18 @@ class _ValueLengths(dict[int, bytes]):
 _VALUE_LENGTHS = _ValueLengths()
 
 
-@cache
-def _heads(deltas: int) -> _Heads:
-    """For records whose timestamp and offset deltas take ``deltas`` bytes: of 2 to 15 there is a table each."""
-    return _Heads(len(NO_ATTRIBUTES) + deltas + len(NULL) + len(NO_HEADERS))
+@lru_cache(maxsize=64)
+def _heads(timestamp: bytes, offset_size: int) -> _Heads:
+    """For records with this timestamp delta, whose offset deltas take so many bytes."""
+    return _Heads(len(NO_ATTRIBUTES) + len(timestamp) + offset_size + len(NULL) + len(NO_HEADERS), timestamp)
 
 
 def _look_up(table: Mapping[int, bytes], lengths: Sequence[int]) -> Sequence[bytes]:
-    return itemgetter(*lengths)(table) if len(lengths) > 1 else [table[length] for length in lengths]
+    length = lengths[0]
+    if lengths.count(length) == len(lengths):
+        return [table[length]] * len(lengths)
+    found: tuple[bytes, ...] = itemgetter(*lengths)(table)
+    return found
 
 
 def _same_size(delta: int) -> tuple[int, int]:
@@ -105,16 +110,16 @@ def _same_size(delta: int) -> tuple[int, int]:
 
 
 def _offsets(first: int, rows: int) -> Sequence[bytes]:
-    """Attributes, a timestamp delta of 0, the offset delta and a null key of so many records from ``first`` on."""
+    """The offset delta and a null key of so many records from ``first`` on."""
     if first + rows <= _KEPT_OFFSETS:
-        return _kept_offsets()[first : first + rows]
+        return _kept_offsets((first + rows - 1).bit_length())[first : first + rows]
     return [_offset(delta) for delta in range(first, first + rows)]
 
 
-@lru_cache(maxsize=1)
-def _kept_offsets() -> list[bytes]:
-    return [_offset(delta) for delta in range(_KEPT_OFFSETS)]
+@cache
+def _kept_offsets(bits: int) -> list[bytes]:
+    return [_offset(delta) for delta in range(1 << bits)]
 
 
 def _offset(delta: int) -> bytes:
-    return NO_ATTRIBUTES + b"\0" + encode_varint(delta) + NULL
+    return encode_varint(delta) + NULL

@@ -17,7 +17,7 @@ def both(values: list[bytes], first: int, timestamp_delta: int) -> tuple[bytes, 
     return encode_values(values, list(map(len, values)), first, timestamp_delta), bytes(data)
 
 
-@pytest.mark.parametrize("first", [0, 1, 62, 63, 64, 8190, 8191, 8192, 1_048_570])
+@pytest.mark.parametrize("first", [0, 1, 62, 63, 64, 8190, 8191, 8192, 65_500, 65_535, 65_536, 1_048_570])
 @pytest.mark.parametrize("rows", [1, 2, 3, 130])
 def test_offset_deltas_of_every_size(first, rows):
     ours, theirs = both([b"%d" % row for row in range(rows)], first, 0)
@@ -37,7 +37,13 @@ def test_lengths_around_every_size_of_a_varint():
 
 
 def test_a_batch_from_its_first_record_beyond_the_table_of_offsets():
-    ours, theirs = both([b"x"] * 10_000, 0, 5)
+    ours, theirs = both([b"x"] * 70_000, 0, 5)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("timestamp_delta", [0, 7, 700])
+def test_values_of_one_length_across_offset_deltas_of_three_sizes(timestamp_delta):
+    ours, theirs = both([b"x" * 100] * 10_000, 3, timestamp_delta)
     assert ours == theirs
 
 
