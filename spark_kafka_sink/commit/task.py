@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -83,6 +83,11 @@ class TaskTransaction:
         if self.action in (Action.WRITE, Action.REWRITE):
             self._open().append_columns(topic, columns, partitions, self.receipt)
             reach("task in mid-write", self._task)
+
+    def expect(self, topics: Sequence[str]) -> None:
+        """Rows of these topics are to follow."""
+        if self._producer is not None:
+            self._producer.expect(topics)
 
     def partitions_for(self, topic: str) -> int:
         """Of a topic that rows were appended to; 0 where the batch is not written again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
@@ -123,6 +123,14 @@ class Metadata:
                 self._want(topic)
             wake()
             seen = self._await_round(seen, deadline - now)
+
+    def expect(self, topics: Iterable[str], now: float) -> None:
+        """The next request asks for all of these, so that whoever waits for one after the other waits once."""
+        with self._changed:
+            for topic in topics:
+                self._last_used[topic] = now
+                if topic not in self.snapshot.topics:
+                    self._want(topic)
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
         with self._changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from random import Random
 from types import TracebackType
@@ -125,6 +125,11 @@ class KafkaProducer(TransactionalProducer):
         begun = self._parts.accumulator.begin_flush()
         self._parts.sender_thread.wakeup()
         self._parts.accumulator.await_flush(begun, timeout_ms)
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Ask the cluster for all of these topics at once, before rows are sent to one after the other."""
+        self._parts.metadata.expect(topics, self._parts.clock.now())
+        self._parts.sender_thread.wakeup()
 
     def partitions_for(self, topic: str) -> int:
         """Number of partitions of ``topic``, asking the cluster if need be (max.block.ms)."""

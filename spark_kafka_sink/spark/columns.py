@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,14 @@ class TopicRows:
     """Rows of one topic out of one Arrow batch, in their order.
 
     ``partitions``: int32, -1 = the producer chooses; None when it chooses for all. ``rows``: each row's number in its
-    task, counted from 0.
+    task, counted from 0. ``topics``: all topics of that batch.
     """
 
     topic: str
     columns: RecordColumns
     partitions: npt.NDArray[np.int32] | None
     rows: range | npt.NDArray[np.int64]
+    topics: Sequence[str]
 
 
 def topic_rows(
@@ -54,7 +55,7 @@ def topic_rows(
     partitions = None if layout.partition is None else _partitions(batch.column(layout.partition), first_row)
     columns = _columns(batch, layout, first_row, now_ms)
     if topic is not None:
-        yield TopicRows(topic, columns, partitions, range(first_row, first_row + batch.num_rows))
+        yield TopicRows(topic, columns, partitions, range(first_row, first_row + batch.num_rows), (topic,))
     elif layout.topic is not None:
         yield from _by_topic(batch.column(layout.topic), columns, partitions, first_row)
 
@@ -101,7 +102,7 @@ def _by_topic(
     encoded = pc.dictionary_encode(column)
     topics = encoded.dictionary.to_pylist()
     if len(topics) == 1:
-        yield TopicRows(topics[0], columns, partitions, range(first_row, first_row + len(column)))
+        yield TopicRows(topics[0], columns, partitions, range(first_row, first_row + len(column)), topics)
         return
     codes = raw_numbers(encoded.indices, np.int32)
     counts = np.bincount(codes, minlength=len(topics)).tolist()
@@ -116,5 +117,6 @@ def _by_topic(
             columns.slice(start, count),
             None if partitions is None else partitions[of_topic],
             of_topic + first_row,
+            topics,
         )
         start += count

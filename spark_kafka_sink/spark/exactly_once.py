@@ -77,7 +77,7 @@ def write_exactly_once(
         worth = AppendSize(options.producer)
         for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
             send(task.append, rows)
-            worth.meet(rows.topic, task.partitions_for)
+            worth.meet(rows.topics, task)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
             receipts = task.receipts()

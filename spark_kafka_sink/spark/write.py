@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,14 @@ Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
 _BYTES_PER_TOPIC = 256 << 10
 
 
+class Cluster(Protocol):
+    """What a producer knows of the cluster, or asks it."""
+
+    def expect(self, topics: Sequence[str]) -> None: ...
+
+    def partitions_for(self, topic: str) -> int: ...
+
+
 class AppendSize:
     """How many bytes are worth an append: a batch for each partition of the topics that a task has met, and some for
     each topic.
@@ -48,10 +57,13 @@ class AppendSize:
         self._most = config.buffer_memory // 2
         self._topics: set[str] = set()
 
-    def meet(self, topic: str, partitions_for: Callable[[str], int]) -> None:
-        if topic not in self._topics:
+    def meet(self, topics: Iterable[str], cluster: Cluster) -> None:
+        new = [topic for topic in topics if topic not in self._topics]
+        if new:
+            cluster.expect(new)
+        for topic in new:
             self._topics.add(topic)
-            full = max(self._batch_size * partitions_for(topic), _BYTES_PER_TOPIC)
+            full = max(self._batch_size * cluster.partitions_for(topic), _BYTES_PER_TOPIC)
             self.bytes = min(self.bytes + full, self._most)
 
 
@@ -72,7 +84,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
                 began_at = clock.epoch_ms()
                 producer = stack.enter_context(PRODUCERS.leased(options.producer))
             send(partial(producer.append_columns, receipt=receipt), rows)
-            worth.meet(rows.topic, producer.partitions_for)
+            worth.meet(rows.topics, producer)
         if producer is not None:
             producer.flush()
             receipt.wait(options.producer.delivery_timeout_ms)

@@ -272,6 +272,16 @@ def test_a_requested_update_waits_for_the_backoff():
     assert each.request_for(500) == ("t",)
 
 
+def test_expected_topics_are_asked_for_together_and_known_ones_not_again():
+    each = known(topic("a"))
+    each.expect(("a", "b", "c"), now=1.0)
+    assert each.next_update(1.0) == 1.0
+    assert set(each.request_for(1.0)) == {"b", "c"}
+    each.updated(answer(topic("b"), topic("c")), 2.0)
+    snapshot = each.wait_for_topic("c", None, 0, SystemClockAt(2.0), lambda: pytest.fail("asked again"))
+    assert set(snapshot.topics) == {"a", "b", "c"}
+
+
 def test_a_new_topic_is_asked_for_alone_and_at_once():
     each = known(topic("old"))
     waiter = Waiter(each, "new")
