@@ -58,6 +58,8 @@ class BuiltInPartitioner:
     ) -> Int32Array:
         """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
         keys = None if self._ignore_keys else columns.key
+        if keys is None and explicit is None:
+            return self.assign(topic, sizes, count, load)
         hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else self._key_partitions(keys, count)
         if keys is not None and keys.null_count:
             hashed[null_mask(keys)] = NOT_GIVEN
