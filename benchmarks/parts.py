@@ -134,11 +134,11 @@ PARTS: tuple[Part, ...] = (
         "python-clients",
         "what people write by hand: a Python client in foreachPartition",
         "batch",
-        rows=2 * M,
+        rows=4 * M,
         sides=(
             Side(OURS, "pykafka"),
             Side("confluent-kafka", "confluent", share=0.2),
-            Side("kafka-python", "kafka-python", share=0.03),
+            Side("kafka-python", "kafka-python", share=0.02),
         ),
         targets=(faster(7.5, "confluent-kafka"),),
     ),
@@ -225,6 +225,22 @@ PARTS: tuple[Part, ...] = (
         targets=(
             faster(1.0, "confluent-kafka", "KafkaProducer.send"),
             faster(10.0, "kafka-python", "KafkaProducer.send"),
+        ),
+    ),
+    Part(
+        "send-batches",
+        "the same with one batch.size for both: send's own is 16 KiB (Kafka's default), confluent-kafka's is 1 MB",
+        "send",
+        rows=M,
+        sides=(
+            Side("KafkaProducer.send, 16 KiB", "ours", {"batch.size": "16384"}),
+            Side("confluent-kafka, 16 KiB", "confluent", {"batch.size": "16384"}),
+            Side("KafkaProducer.send, 1 MB", "ours", {"batch.size": "1000000"}),
+            Side("confluent-kafka, 1 MB", "confluent", {"batch.size": "1000000"}),
+        ),
+        targets=(
+            faster(1.0, "confluent-kafka, 16 KiB", "KafkaProducer.send, 16 KiB"),
+            faster(1.0, "confluent-kafka, 1 MB", "KafkaProducer.send, 1 MB"),
         ),
     ),
     Part(

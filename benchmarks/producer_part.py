@@ -46,7 +46,7 @@ def _run(side: Side, work: Work, harness: Harness) -> tuple[dict[str, float], in
         return _performance(work, harness.kafka.version), 0
     program = [sys.executable, "-m", "benchmarks.clients", side.writer, json.dumps(asdict(work))]
     measures: dict[str, float] = json.loads(_output(program))
-    return measures, 1
+    return measures, work.first_rows
 
 
 def _performance(work: Work, kafka_version: str) -> dict[str, float]:
