@@ -223,7 +223,7 @@ class ColumnarAppender:
             times = RowTimes.one_for_all(self._parts.clock.epoch_ms(), self._config.linger_ms)
         else:
             times = RowTimes.one_each(columns.timestamps)
-        return _Rows(columns, lengths, size_bounds(lengths, times, limit), explicit, times)
+        return _Rows(columns, lengths, size_bounds(lengths, times.bound_bytes, limit), explicit, times)
 
     def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows) -> Partitions:
         count, load = len(snapshot.topics[topic].leaders), self._parts.load(snapshot, topic)

@@ -18,7 +18,10 @@ _WIDEST_TIMESTAMP_DELTA = 10
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """The record timestamps of some rows: one for all, or one each; and how far from a batch's first they may lie."""
+    """The record timestamps of some rows: one for all, or one each.
+
+    ``bound_bytes``: what a record's delta to its batch's first timestamp may take.
+    """
 
     values: Int64Array | int
     earliest: int
@@ -50,9 +53,9 @@ class RowTimes:
         return RowTimes(values, self.earliest, self.latest, self.bound_bytes)
 
 
-def size_bounds(lengths: FieldLengths, times: RowTimes, limit: int) -> Int64Array:
-    """Bytes that each record may take in a batch of ``limit`` bytes."""
-    return record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.bound_bytes)
+def size_bounds(lengths: FieldLengths, timestamp_bytes: int, limit: int) -> Int64Array:
+    """Bytes that each record may take in a batch of ``limit`` bytes; ``timestamp_bytes``: see ``RowTimes``."""
+    return record_size_bounds(lengths, limit // _SMALLEST_RECORD, timestamp_bytes)
 
 
 def row_sizes(runs: Sequence[Run], cumulative: Sequence[int], limit: int, times: RowTimes) -> RowSizes:

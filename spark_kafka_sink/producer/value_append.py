@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,10 +71,10 @@ class ValueAppender:
         times = RowTimes.one_for_all(staged.timestamp, self._linger_ms)
         rows = len(lengths)
         if lengths.count(lengths[0]) == rows:
-            (size,) = _size_bounds(lengths[:1], times, limit).tolist()
+            size = _size_bound(lengths[0], times.bound_bytes, limit)
             cumulative: Sequence[int] = range(0, (rows + 1) * size, size)
         else:
-            cumulative = cumulated(_size_bounds(lengths, times, limit))
+            cumulative = cumulated(_size_bounds(lengths, times.bound_bytes, limit))
         partitioner = parts.partitioner
         assert isinstance(partitioner, BuiltInPartitioner)
         count = len(staged.snapshot.topics[topic].leaders)
@@ -81,8 +82,14 @@ class ValueAppender:
         return row_sizes([Run(*run) for run in runs], cumulative, limit, times)
 
 
-def _size_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Int64Array:
-    return size_bounds(FieldLengths.of_values(np.array(lengths, np.int32)), times, limit)
+def _size_bounds(lengths: Sequence[int], timestamp_bytes: int, limit: int) -> Int64Array:
+    return size_bounds(FieldLengths.of_values(np.array(lengths, np.int32)), timestamp_bytes, limit)
+
+
+@lru_cache(maxsize=256)
+def _size_bound(length: int, timestamp_bytes: int, limit: int) -> int:
+    """Of one value; values of one length are the rule, and numpy takes longer for one than Python for all else."""
+    return int(_size_bounds((length,), timestamp_bytes, limit)[0])
 
 
 def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:
