@@ -55,7 +55,8 @@ class BatchListeners(Protocol):
 class StagedColumns:
     """Rows of one topic that were checked when they were sent; ``reserved`` bytes of memory are theirs.
 
-    ``created`` is when the first of them was sent (monotonic ms): their batches linger from then on.
+    ``created`` is when the first of them was sent (monotonic ms): their batches linger from then on. ``timestamp``: the
+    same in epoch ms, for rows without timestamps.
     """
 
     topic: str
@@ -63,6 +64,7 @@ class StagedColumns:
     explicit: Partitions | None
     snapshot: ClusterSnapshot
     created: float
+    timestamp: int
     reserved: int
 
 
@@ -133,7 +135,7 @@ class ColumnarAppender:
         self._check_sizes(lengths)
         snapshot = self._await_topic(topic, explicit)
         limit = self._parts.accumulator.batch_limit(topic)
-        rows = self._rows(columns, lengths, explicit, limit)
+        rows = self._rows(columns, lengths, explicit, limit, self._parts.clock.epoch_ms())
         thin = self._slices_are_thin(rows.sizes, len(snapshot.topics[topic].leaders) * limit)
         for grouped in (self._by_partition if thin else self._as_they_come)(snapshot, topic, rows, limit):
             if receipt.error is not None:
@@ -163,7 +165,7 @@ class ColumnarAppender:
         """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
         limit = self._parts.accumulator.batch_limit(stage.topic)
         try:
-            rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit)
+            rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit, stage.timestamp)
             partitions = self._partitions(stage.snapshot, stage.topic, rows)
             grouped = _grouped(stage.topic, rows, *group_by_partition(partitions), limit)
         except BaseException:
@@ -218,9 +220,11 @@ class ColumnarAppender:
             topic, partition, self._config.max_block_ms, parts.clock, parts.call_sender
         )
 
-    def _rows(self, columns: RecordColumns, lengths: FieldLengths, explicit: Partitions | None, limit: int) -> _Rows:
+    def _rows(
+        self, columns: RecordColumns, lengths: FieldLengths, explicit: Partitions | None, limit: int, timestamp: int
+    ) -> _Rows:
         if columns.timestamps is None:
-            times = RowTimes.one_for_all(self._parts.clock.epoch_ms(), self._config.linger_ms)
+            times = RowTimes.one_for_all(timestamp, self._config.linger_ms)
         else:
             times = RowTimes.one_each(columns.timestamps)
         return _Rows(columns, lengths, size_bounds(lengths, times.bound_bytes, limit), explicit, times)

@@ -325,6 +325,7 @@ class TopicStages:
             explicit=stage.explicit_partitions(),
             snapshot=stage.snapshot,
             created=stage.created,
+            timestamp=stage.outcome.default_timestamp,
             reserved=stage.reserved,
         )
 

@@ -316,16 +316,17 @@ def test_records_with_neither_key_nor_value_are_sent(engine):
     assert [future.result(0).offset for future in futures] == [0, 1]
 
 
-def test_a_future_says_the_timestamp_that_is_in_the_log():
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_future_says_the_timestamp_that_is_in_the_log(key):
     """It said when the stage was opened, the log when it was encoded."""
     engine = Engine(linger_ms=5)
     engine.connect()
     sent: list[bytes] = []
     append = engine.logs[0].append
     engine.logs[0].append = lambda data: (sent.append(data), append(data))[1]
-    first = send(engine, b"first")
+    first = send(engine, b"first", key)
     engine.clock.advance(4)
-    second = send(engine, b"second")
+    second = send(engine, b"second", key)
     engine.settle()
     (batch,) = decode_batches(sent[0])
     assert [record.timestamp for record in batch.records] == [first.result(0).timestamp, second.result(0).timestamp]
