@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 WARM_UP_ROWS = 1_000_000
 """Spark's sink and the broker need about as many until their JVMs have compiled what they run."""
 
+_NO_ROW = "rand() < 0"
+"""Not known before the tasks run: a write of nothing, so that there are workers. Spark ends those idle for a minute."""
+
 
 def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """Every side once to warm up, with fewer rows and not reported, then ``rounds`` times in turn."""
@@ -74,10 +77,13 @@ class BatchBench:
         with new_topics(self._kafka, part.topics, side.partitions or part.partitions) as topics:
             rows = self._frames[count]
             prefix = topics[0].removesuffix("0") if TOPIC_NUMBER in rows.columns else topics[0]
+            destination = Destination(servers, prefix, side.options, side.exactly_once)
             self._harness.settle(part.fresh_workers)
+            if not part.fresh_workers:
+                WRITERS[side.writer](rows.filter(_NO_ROW), destination)
             with self._harness.processes.measured() as usage:
                 started = time.perf_counter()
-                WRITERS[side.writer](rows, Destination(servers, prefix, side.options, side.exactly_once))
+                WRITERS[side.writer](rows, destination)
                 seconds = time.perf_counter() - started
             if side.writer not in WRITES_NOTHING:
                 check_rows(servers, topics, count, transactions=side.exactly_once)
