@@ -17,8 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from benchmarks.processes import peak_rss_mib
+
+if TYPE_CHECKING:
+    from spark_kafka_sink import KafkaProducer
 
 VALUES = 10_000
 VALUE_BYTES = 100
@@ -98,14 +102,10 @@ def ours(work: Work) -> dict[str, float]:
     from spark_kafka_sink import KafkaProducer, ProducerRecord, RecordMetadata
 
     with KafkaProducer({"bootstrap.servers": work.servers, **work.options}) as producer:
-        for value in work.first_values():
-            producer.send(ProducerRecord(work.topic, value))
-        producer.flush()
+        _send(producer, work.topic, work.first_values())
         if work.rate is None:
             with Stopwatch() as watch:
-                for value in work.values():
-                    producer.send(ProducerRecord(work.topic, value))
-                producer.flush()
+                _send(producer, work.topic, work.values())
             return watch.measures(work.rows)
         latencies: list[float] = []
         with Stopwatch() as watch:
@@ -121,17 +121,23 @@ def ours(work: Work) -> dict[str, float]:
         return {**percentiles(latencies), "client_us": watch.measures(work.rows)["client_us"]}
 
 
+def _send(producer: KafkaProducer, topic: str, values: Iterator[bytes]) -> None:
+    from spark_kafka_sink import ProducerRecord
+
+    for value in values:
+        producer.send(ProducerRecord(topic, value))
+    producer.flush()
+
+
 def columns(work: Work) -> dict[str, float]:
     import pyarrow as pa
 
-    from spark_kafka_sink import KafkaProducer, ProducerRecord
+    from spark_kafka_sink import KafkaProducer
 
     values = work.values()
     batches = [pa.array(itertools.islice(values, COLUMN_ROWS), pa.binary()) for _ in range(work.rows // COLUMN_ROWS)]
     with KafkaProducer({"bootstrap.servers": work.servers, **work.options}) as producer:
-        for value in work.first_values():
-            producer.send(ProducerRecord(work.topic, value))
-        producer.flush()
+        _send(producer, work.topic, work.first_values())
         with Stopwatch() as watch:
             receipts = [producer.send_columns(work.topic, value=batch) for batch in batches]
             producer.flush()
@@ -144,19 +150,21 @@ def confluent(work: Work) -> dict[str, float]:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": work.servers, "enable.idempotence": "true", **work.options})
-    for value in work.first_values():
-        producer.produce(work.topic, value)
-    producer.flush(FLUSH_S)
+
+    def send(values: Iterator[bytes]) -> None:
+        for value in values:
+            while True:
+                try:
+                    producer.produce(work.topic, value)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        producer.flush(FLUSH_S)
+
+    send(work.first_values())
     if work.rate is None:
         with Stopwatch() as watch:
-            for value in work.values():
-                while True:
-                    try:
-                        producer.produce(work.topic, value)
-                        break
-                    except BufferError:
-                        producer.poll(0.01)
-            producer.flush(FLUSH_S)
+            send(work.values())
         return watch.measures(work.rows)
     latencies: list[float] = []
     sending = threading.Event()
@@ -185,13 +193,15 @@ def kafka_python(work: Work) -> dict[str, float]:
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=work.servers, acks="all", enable_idempotence=True)
-    for value in work.first_values():
-        producer.send(work.topic, value)
-    producer.flush(FLUSH_S)
-    with Stopwatch() as watch:
-        for value in work.values():
+
+    def send(values: Iterator[bytes]) -> None:
+        for value in values:
             producer.send(work.topic, value)
         producer.flush(FLUSH_S)
+
+    send(work.first_values())
+    with Stopwatch() as watch:
+        send(work.values())
     producer.close()
     return watch.measures(work.rows)
 
@@ -204,13 +214,15 @@ def aiokafka(work: Work) -> dict[str, float]:
     async def produce() -> dict[str, float]:
         producer = AIOKafkaProducer(bootstrap_servers=work.servers, acks="all", enable_idempotence=True)
         await producer.start()
-        for value in work.first_values():
-            await producer.send(work.topic, value)
-        await producer.flush()
-        with Stopwatch() as watch:
-            for value in work.values():
+
+        async def send(values: Iterator[bytes]) -> None:
+            for value in values:
                 await producer.send(work.topic, value)
             await producer.flush()
+
+        await send(work.first_values())
+        with Stopwatch() as watch:
+            await send(work.values())
         await producer.stop()
         return watch.measures(work.rows)
 
