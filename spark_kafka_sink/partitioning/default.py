@@ -14,6 +14,7 @@ from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int
 from spark_kafka_sink.records.arrow import null_mask
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.sizes import cumulated
 
 
 @dataclass(slots=True)
@@ -71,8 +72,7 @@ class BuiltInPartitioner:
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
         """Partitions for unkeyed rows of these sizes in bytes: the ``runs`` of them, row by row."""
-        cumulative = np.concatenate(([0], np.cumsum(sizes)))
-        runs = self.runs(topic, cumulative.data, count, load)
+        runs = self.runs(topic, cumulated(sizes), count, load)
         return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
     def runs(

@@ -17,11 +17,11 @@ from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.grouping import group_by_partition, order_by_partition, runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.row_sizes import RowTimes, cumulated, row_sizes, size_bounds
+from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.records.row_join import EncodedRecords
-from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.sizes import FieldLengths, cumulated, java_size_estimate
 
 Int64Array = npt.NDArray[np.int64]
 Partitions = npt.NDArray[np.int32]

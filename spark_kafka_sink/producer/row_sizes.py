@@ -69,10 +69,3 @@ def row_sizes(runs: Sequence[Run], cumulative: Sequence[int], limit: int, times:
         latest=times.latest,
         max_timestamp_delta=times.max_delta,
     )
-
-
-def cumulated(sizes: Int64Array) -> Sequence[int]:
-    """What the first 0, 1, … n rows take together."""
-    cumulative = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=cumulative[1:])
-    return cumulative.data

@@ -18,9 +18,9 @@ from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import Int64Array
 from spark_kafka_sink.producer.columnar_append import BatchListeners
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
-from spark_kafka_sink.producer.row_sizes import RowTimes, cumulated, row_sizes, size_bounds
+from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.encode_values import encode_values
-from spark_kafka_sink.records.sizes import FieldLengths
+from spark_kafka_sink.records.sizes import FieldLengths, cumulated
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.varints import encode_varint, varint_size
 
 _KEPT_LENGTHS = 1 << 13
+_KEPT_PREFIXES = 1 << 12
 _KEPT_OFFSETS = 1 << 16
 _PIECES = 4
 
@@ -26,7 +27,7 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     """
     rows, length = len(values), lengths[0]
     # Of one length: what stands before each value is known. Worth a way of its own, twice as fast as the other.
-    if lengths.count(length) == rows and not timestamp_delta and first + rows <= _KEPT_OFFSETS:
+    if lengths.count(length) == rows and not timestamp_delta and first + rows <= _KEPT_PREFIXES:
         pieces = [b""] * (2 * rows)
         pieces[::2] = _prefixes(length, (first + rows - 1).bit_length())[first : first + rows]
         pieces[1::2] = values
@@ -38,7 +39,7 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     return b"".join(pieces)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _prefixes(length: int, bits: int) -> list[bytes]:
     """All that stands before values of one length, up to an offset delta of so many bits."""
     rows = 1 << bits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,13 @@ class FieldLengths:
         """Row ``i`` of the answer is row ``order[i]``."""
         key, value = (None if each is None else each[order] for each in (self.key, self.value))
         return FieldLengths(key, value, self.payload[order])
+
+
+def cumulated(sizes: Int64Array) -> Sequence[int]:
+    """What the first 0, 1, … n rows take together."""
+    cumulative = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=cumulative[1:])
+    return cumulative.data
 
 
 def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_bytes: int) -> Int64Array:
