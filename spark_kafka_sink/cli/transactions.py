@@ -90,7 +90,8 @@ def _settings(arguments: argparse.Namespace) -> CommitSettings:
             raise ConfigError([f"--command-config {arguments.command_config}: {error.strerror}."]) from error
     options.update(arguments.command_property)
     options["bootstrap.servers"] = arguments.bootstrap_server
-    return CommitSettings(ProducerConfig.parse(options), arguments.prefix, arguments.commit_log_topic)
+    name = arguments.prefix
+    return CommitSettings(ProducerConfig.parse(options), name, name, arguments.commit_log_topic)
 
 
 def _told(found: Survey, now_ms: int) -> str:

@@ -52,7 +52,7 @@ def _decide(session: Session, report: TaskReport, entry: Entry, deadline: float)
         return session.record(report.driver, entry, deadline)
     except KafkaTimeoutError as error:
         raise ExactlyOnceError(
-            f"{report.unit} (prefix {report.prefix}) may be decided or not, no broker says which: {error}. Start the "
+            f"{report.unit} (name {report.name}) may be decided or not, no broker says which: {error}. Start the "
             "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): it reads what "
             "is decided, and commits the batch or writes it anew."
         ) from error
@@ -63,7 +63,7 @@ def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None])
     present = [report for report in reports if report is not None]
     if len(present) != len(reports) or not present:
         raise ExactlyOnceError(
-            f"Commit under the prefix {settings.prefix} has {len(present)} reports of {len(reports)} tasks; nothing is "
+            f"Commit under the name {settings.name} has {len(present)} reports of {len(reports)} tasks; nothing is "
             "committed."
         )
     return present
@@ -72,7 +72,7 @@ def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None])
 def _lost(report: TaskReport, lost: frozenset[int]) -> str:
     tasks = ", ".join(map(str, sorted(lost)))
     return (
-        f"{report.unit} (prefix {report.prefix}) is decided, but the transactions of task {tasks} are gone: they "
+        f"{report.unit} (name {report.name}) is decided, but the transactions of task {tasks} are gone: they "
         "timed out, or a task of an earlier attempt took their ids. The other tasks' rows are committed. Start the "
         "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): the replay writes "
         "the missing rows again, and only those."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -119,6 +119,17 @@ def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
     return Action.REWRITE if task in lost else Action.VERIFY
 
 
+def check_target(unit: Unit, entry: Entry | None) -> None:
+    """A txnAppId writes to one target: the versions of another would count as its own. Raises ``ExactlyOnceError``."""
+    if entry is None or None in (entry.target, unit.target) or entry.target == unit.target:
+        return
+    raise ExactlyOnceError(
+        f"txnAppId {unit.query} writes to {entry.target} (the last version is {entry.number}) and is now to write to "
+        f"{unit.target}: a version written to one would count as written to the other. Use one txnAppId for each, "
+        f"such as txnAppId={unit.query}-{(unit.target and unit.target.topic) or 'topics'}."
+    )
+
+
 def prove(plan: WritePlan, unit: Unit, task: int, rows: RowSum) -> None:
     """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
     tasks = plan.entries[unit.query].tasks
@@ -146,13 +157,13 @@ def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int,
     if actions == {Action.SKIP}:
         _check_replay(reports)
         return CommitOrder(first, None)
-    if len({(report.prefix, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
+    if len({(report.name, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
         raise ExactlyOnceError(
-            f"The tasks of {first.unit} (prefix {first.prefix}) were planned by different drivers: nothing is committed"
+            f"The tasks of {first.unit} (name {first.name}) were planned by different drivers: nothing is committed"
         )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.unit} (prefix {first.prefix}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
+            f"{first.unit} (name {first.name}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
             f"has {len(reports)}. The source is not repeatable."
         )
     shares = tuple(report.share for report in reports)
@@ -160,13 +171,13 @@ def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int,
     age = max((now_ms - report.began_at for report in prepared), default=0)
     if age > timeout_ms - margin_ms:
         raise ExactlyOnceError(
-            f"{first.unit} (prefix {first.prefix}, {len(prepared)} prepared transactions) is not committed: its oldest "
+            f"{first.unit} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
             f"transaction is {age / 1000:.0f} s old, and the broker ends it after kafka.transaction.timeout.ms="
             f"{timeout_ms}. Write less per batch, use more cores, or raise kafka.transaction.timeout.ms (and the "
             "broker's transaction.max.timeout.ms)."
         )
     stage = Stage.INTENT if prepared else Stage.DONE
-    return CommitOrder(first, Entry(first.unit.query, first.unit.number, stage, shares, now_ms))
+    return CommitOrder(first, Entry(first.unit.query, first.unit.number, stage, shares, now_ms, first.unit.target))
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:
@@ -176,7 +187,7 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
     if first.decided is not None and first.decided != rows:
         was = first.decided
         raise ReplayMismatchError(
-            f"{first.unit} (prefix {first.prefix}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
+            f"{first.unit} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
             f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
             "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
             "Or the rows are not repeatable (rand(), uuid(), a source that changes): then ledgerStart=trust-ledger "
@@ -187,7 +198,7 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 def done(entry: Entry) -> Entry:
     """The same entry, carried out: its transactions need no names any more."""
     shares = tuple(TaskShare(share.rows) for share in entry.tasks)
-    return Entry(entry.query, entry.number, Stage.DONE, shares, entry.decided_at)
+    return replace(entry, stage=Stage.DONE, tasks=shares)
 
 
 def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
@@ -195,13 +206,13 @@ def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
     tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
     about = "" if entry is None else f"batch {entry.number} of {query}"
     said = ruling.value.format(entry=about, tasks=tasks)
-    return f"{unit} (prefix {plan.prefix}, ledger {_place(plan)}) {said}"
+    return f"{unit} (name {plan.name}, ledger {_place(plan)}) {said}"
 
 
 def _mismatch(plan: WritePlan, unit: Unit, what: str) -> str:
     lost = ", ".join(map(str, sorted(plan.lost.get(unit.query, ()))))
     return (
-        f"{unit} (prefix {plan.prefix}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
+        f"{unit} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
         f"repaired from its replay, which does not cut its rows as before: {what}. The source is not repeatable. The "
         "other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
         "`spark-kafka-sink transactions abort --force`."

@@ -8,7 +8,7 @@ from spark_kafka_sink.errors import KafkaError
 
 
 class ExactlyOnceError(KafkaError):
-    """The guarantee cannot be kept by going on. The message names batch, partitions, prefix and what to do."""
+    """The guarantee cannot be kept by going on. The message names batch, partitions, name and what to do."""
 
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):

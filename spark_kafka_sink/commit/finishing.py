@@ -26,7 +26,7 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     undecided = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if undecided:
         raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (prefix {session.settings.prefix}) is decided, but "
+            f"Batch {entry.number} of {entry.query} (name {session.settings.name}) is decided, but "
             f"{len(undecided)} of its {len(endings)} transactions could not be committed yet: {undecided[0].error}. "
             "Start the query again: it commits them first. Do so before kafka.transaction.timeout.ms has passed."
         )
@@ -50,7 +50,7 @@ def _stands(view: LedgerView, entry: Entry) -> bool:
     found = view.entries.get(entry.query)
     if found is not None and found.number > entry.number:
         raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (prefix {view.prefix}) was taken over: another driver is at batch "
+            f"Batch {entry.number} of {entry.query} (name {view.name}) was taken over: another driver is at batch "
             f"{found.number}. End the run that is not wanted."
         )
     return found is not None and found.number == entry.number

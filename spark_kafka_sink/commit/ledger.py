@@ -1,4 +1,4 @@
-"""Reading the ledger of one prefix, and writing to it under the driver's fence."""
+"""Reading the ledger of one name, and writing to it under the driver's fence."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _ACK_TIME: Final = timedelta(seconds=30)
 class Ledger:
     """``view`` is what was read so far; ``read`` brings it up to the end of the log."""
 
-    def __init__(self, cluster: Cluster, prefix: str, place: LedgerPlace) -> None:
-        self.view = LedgerView(prefix)
+    def __init__(self, cluster: Cluster, name: str, place: LedgerPlace) -> None:
+        self.view = LedgerView(name)
         self.place = place
         self._cluster = cluster
         self._partition = TopicPartition(place.topic, place.partition)
@@ -109,7 +109,7 @@ class Ledger:
 
         body = self._cluster.ask_leader(self._partition, Question("list_offsets", (5, 7), make, codes), deadline)
         self._next_offset = int(_partitions(body.topics)[0].offset)
-        self.view = LedgerView(self.view.prefix)
+        self.view = LedgerView(self.view.name)
 
     def _fetch(self, deadline: float) -> Any:
         """What is there from the next offset on, without waiting for more."""

@@ -16,7 +16,7 @@ from spark_kafka_sink.commit.values import LedgerPlace
 from spark_kafka_sink.errors import BrokerError
 
 PARTITIONS: Final = 10
-"""A prefix's partition is its hash modulo this, however many more the topic gets."""
+"""A name's partition is its hash modulo this, however many more the topic gets."""
 
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,8 +35,8 @@ _ANSWER_TIME: Final = timedelta(seconds=30)
 _FORBIDDEN: Final = frozenset({int(ErrorCode.topic_authorization_failed), int(ErrorCode.cluster_authorization_failed)})
 
 
-def place_of(prefix: str, topic: str) -> LedgerPlace:
-    return LedgerPlace(topic, zlib.crc32(prefix.encode()) % PARTITIONS)
+def place_of(name: str, topic: str) -> LedgerPlace:
+    return LedgerPlace(topic, zlib.crc32(name.encode()) % PARTITIONS)
 
 
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""What the ledger's log adds up to for one prefix.
+"""What the ledger's log adds up to for one name.
 
 The log is read uncommitted, as others' open transactions would hide what was committed behind them; the control records
 of each producer id say what becomes of its records. No I/O: batches come in as decoded.
@@ -20,8 +20,8 @@ _COMMIT: Final = 1
 class LedgerView:
     """Fed in the order of the log, from its start or from where an earlier reading ended."""
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.entries: dict[str, Entry] = {}
         self._markers: dict[tuple[str, int], Marker] = {}
         self._undecided: dict[int, tuple[int, list[Entry | Marker]]] = {}
@@ -33,7 +33,7 @@ class LedgerView:
             if batch.header.is_control:
                 self._end(producer_id, batch)
             elif batch.header.is_transactional:
-                records = [read_record(self.prefix, each.key, each.value) for each in batch.records]
+                records = [read_record(self.name, each.key, each.value) for each in batch.records]
                 if ours := [record for record in records if record is not None]:
                     self._undecided.setdefault(producer_id, (batch.header.producer_epoch, []))[1].extend(ours)
 

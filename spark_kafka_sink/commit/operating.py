@@ -15,7 +15,7 @@ from spark_kafka_sink.commit.values import Entry, Stage
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """``entries``: query → its last entry under the prefix. ``listed`` None: the brokers cannot list (before 3.0)."""
+    """``entries``: query → its last entry under the name. ``listed`` None: the brokers cannot list (before 3.0)."""
 
     entries: Mapping[str, Entry]
     listed: tuple[Listed, ...] | None
@@ -42,7 +42,7 @@ def survey(session: Session, deadline: float) -> Survey:
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
-    """Carries out every intent that stands; a query that runs under the prefix is fenced. Raises ``LostRowsError`` in
+    """Carries out every intent that stands; a query that runs under the name is fenced. Raises ``LostRowsError`` in
     the end when transactions of some are gone: then only their replay can bring the rows back."""
     driver = session.take_fence(deadline)
     finished: list[Entry] = []
@@ -62,7 +62,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
 
 
 def abort_undecided(session: Session, force: bool, deadline: float) -> int:
-    """Aborts every open transaction of the prefix that no intent names; says how many. A running query is fenced.
+    """Aborts every open transaction of the name that no intent names; says how many. A running query is fenced.
 
     While an intent stands it is refused, unless forced: then what is left of the decided batch is committed, and rows
     of it that are gone are given up: the ledger says done, and a replay skips them.
@@ -73,7 +73,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     standing = [entry for entry in entries.values() if entry.stage is Stage.INTENT]
     if standing and not force:
         raise ExactlyOnceError(
-            f"Under the prefix {session.settings.prefix} {_named(standing)} is decided and not carried out: commit it. "
+            f"Under the name {session.settings.name} {_named(standing)} is decided and not carried out: commit it. "
             "--force commits what is left of it and gives up the rows that are gone."
         )
     for entry in standing:
@@ -90,7 +90,7 @@ def _gone(session: Session, torn: list[tuple[Entry, frozenset[int]]], finished: 
     tasks = "; ".join(f"{_named([entry])}: tasks {', '.join(map(str, sorted(lost)))}" for entry, lost in torn)
     told = f" Committed: {_named(finished)}." if finished else ""
     return (
-        f"Rows are gone from Kafka (prefix {session.settings.prefix}; {tasks}); the other tasks' are committed. Start "
+        f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. Start "
         "the query with its checkpoint, or rerun the job with its txnVersion: it writes the missing rows again. "
         f"`transactions abort --force` gives them up.{told}"
     )

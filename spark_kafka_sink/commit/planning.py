@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.commit.decisions import done
+from spark_kafka_sink.commit.decisions import check_target, done
 from spark_kafka_sink.commit.errors import PlanningError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
@@ -33,7 +33,7 @@ def plan_write(request: PlanningRequest) -> WritePlan:
             return _plan(session, request, session.deadline(request.settings.producer.max_block_ms))
     except KafkaError as error:
         raise PlanningError(
-            f"Exactly-once write under the prefix {request.settings.prefix} cannot start: {error}"
+            f"Exactly-once write under the name {request.settings.name} cannot start: {error}"
         ) from error
 
 
@@ -44,6 +44,8 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         _check_timeout(session, deadline)
         listed = list_open(session, deadline)
     standing = _take_stock(session, deadline)
+    if request.unit is not None:
+        check_target(request.unit, standing.entries.get(request.unit.query))
     if listed is None and not _moved_on(session.planned, standing.entries):
         listed = list_open(session, deadline)
         standing = _take_stock(session, deadline)
@@ -51,8 +53,16 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         sweep(session, listed, standing.driver, standing.entries, deadline)
     session.planned = standing.entries
     reach("planned")
-    place, prefix = session.ledger.place, session.settings.prefix
-    return WritePlan(prefix, place, standing.driver, standing.entries, standing.lost, request.unit, request.trust)
+    return WritePlan(
+        name=session.settings.name,
+        prefix=session.settings.prefix,
+        place=session.ledger.place,
+        driver=standing.driver,
+        entries=standing.entries,
+        lost=standing.lost,
+        unit=request.unit,
+        trust=request.trust,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,15 @@ from spark_kafka_sink.producer.committer import Committer
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """``producer`` as for the rows; ``topic`` is the ledger's. ``per_attempt``: each attempt of a task has a
-    transactional id of its own, as in a batch job that nobody replays."""
+    """``producer`` as for the rows; ``topic`` is the ledger's.
+
+    ``name``: what ledger entry, ledger partition and driver id derive from; the same in every run, and of no other
+    write. ``prefix``: what the tasks' transactional ids begin with. ``per_attempt``: each attempt of a task has an id
+    of its own, as in a batch job that nobody replays.
+    """
 
     producer: ProducerConfig
+    name: str
     prefix: str
     topic: str
     per_attempt: bool = False
@@ -42,7 +47,7 @@ class Session:
         self.clock = clock
         self.committer = Committer(replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS))
         self.cluster = Cluster(settings.producer, clock)
-        self.ledger = Ledger(self.cluster, settings.prefix, place_of(settings.prefix, settings.topic))
+        self.ledger = Ledger(self.cluster, settings.name, place_of(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self._verified = False
 
@@ -60,15 +65,15 @@ class Session:
             self._verified = True
 
     def take_fence(self, deadline: float) -> DriverIdentity:
-        """From here on no other driver of this prefix can decide anything."""
-        name = driver_id(self.settings.prefix)
+        """From here on no other driver of this name can decide anything."""
+        name = driver_id(self.settings.name)
         (outcome,) = self.committer.take_fences({name: NO_IDENTITY}, deadline - self.clock.now())
         if outcome.fence is None:
             raise outcome.error or KafkaError(f"No fence on {name}")
         return DriverIdentity(outcome.fence)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
-        record = entry_record(self.settings.prefix, entry)
+        record = entry_record(self.settings.name, entry)
         return record_decision(self.ledger, self.committer, driver, record, self.clock, deadline)
 
 

@@ -93,7 +93,7 @@ def abort_all(session: Session, prepared: Iterable[PreparedTransaction], deadlin
     failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if failed:
         raise ExactlyOnceError(
-            f"{len(failed)} of {len(endings)} transactions under the prefix {session.settings.prefix} could not be "
+            f"{len(failed)} of {len(endings)} transactions under the name {session.settings.name} could not be "
             f"aborted: {failed[0].error}. The next run does it, or kafka.transaction.timeout.ms."
         )
     return sum(outcome.verdict is EndVerdict.ABORTED for outcome in outcomes)

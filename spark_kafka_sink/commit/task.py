@@ -115,7 +115,7 @@ class TaskTransaction:
         if self._producer is not None:
             place = self._plan.place
             marker = Marker(self._unit.query, self._unit.number, self._task, rows)
-            key, value = marker_record(self._plan.prefix, marker)
+            key, value = marker_record(self._plan.name, marker)
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
             self.append_own(place.topic, columns, np.array([place.partition], np.int32))
             prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
@@ -125,7 +125,7 @@ class TaskTransaction:
         repaired = self.action in (Action.VERIFY, Action.REWRITE)
         compared = self.action is Action.SKIP and self._plan.trust is not Trust.LEDGER
         return TaskReport(
-            prefix=self._plan.prefix,
+            name=self._plan.name,
             place=self._plan.place,
             driver=self._plan.driver,
             unit=self._unit,

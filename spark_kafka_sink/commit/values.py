@@ -38,12 +38,25 @@ class Trust(Enum):
     LEDGER = "trust-ledger"
 
 
+class Target(NamedTuple):
+    """Where the rows of a write go: the option ``topic``, None when each row names its own."""
+
+    topic: str | None
+
+    def __str__(self) -> str:
+        return "the topics that its rows name" if self.topic is None else f"topic {self.topic}"
+
+
 class Unit(NamedTuple):
-    """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job."""
+    """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job.
+
+    ``target``: of a txnAppId, which writes to one alone; else None.
+    """
 
     query: str
     number: int
     guise: Guise
+    target: Target | None = None
 
     def __str__(self) -> str:
         return {
@@ -82,13 +95,17 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the ledger says of a query: the last batch that was decided, and whether all of it is known to be ended."""
+    """What the ledger says of a query: the last batch that was decided, and whether all of it is known to be ended.
+
+    ``target`` None: not recorded, as for a stream.
+    """
 
     query: str
     number: int
     stage: Stage
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
+    target: Target | None = None
 
     @property
     def total(self) -> RowSum:
@@ -108,7 +125,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where the ledger of a prefix is: a topic and a partition of it."""
+    """Where the ledger of a name is: a topic and a partition of it."""
 
     topic: str
     partition: int
@@ -116,7 +133,7 @@ class LedgerPlace:
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """A fence on ``<prefix>-driver``, and the sequence number of the next batch written under it."""
+    """A fence on ``<name>-driver``, and the sequence number of the next batch written under it."""
 
     fence: Fence
     sequence: int = 0
@@ -126,10 +143,12 @@ class DriverIdentity:
 class WritePlan:
     """What planning hands to the tasks, and through their messages to commit.
 
-    ``entries``: query → its last entry under this prefix. ``lost``: query → the tasks of that entry whose transactions
-    are gone. ``unit`` is None where only the tasks know it (streaming). ``fence`` is handed on to commit.
+    ``entries``: query → its last entry under this name. ``lost``: query → the tasks of that entry whose transactions
+    are gone. ``unit`` is None where only the tasks know it (streaming). ``driver`` is handed on to commit. ``prefix``:
+    of the tasks' transactional ids.
     """
 
+    name: str
     prefix: str
     place: LedgerPlace
     driver: DriverIdentity
@@ -148,7 +167,7 @@ class TaskReport:
     skipped, all rows it had then, which its replay must have too; None where nobody asks.
     """
 
-    prefix: str
+    name: str
     place: LedgerPlace
     driver: DriverIdentity
     unit: Unit
@@ -167,8 +186,8 @@ class TaskAttempt(NamedTuple):
     attempt: int
 
 
-def driver_id(prefix: str) -> str:
-    return f"{prefix}-driver"
+def driver_id(name: str) -> str:
+    return f"{name}-driver"
 
 
 def task_id(prefix: str, task: int, attempt: int | None = None) -> str:

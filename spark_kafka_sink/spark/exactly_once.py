@@ -22,7 +22,7 @@ from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, TaskAttempt, TaskReport, Trust, Unit, WritePlan
+from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
@@ -41,17 +41,22 @@ _SPECULATION = "spark.speculation"
 
 
 def named(options: SinkOptions) -> SinkOptions:
-    """The options of a batch write with a prefix: of the txnAppId, as given, or a fresh one."""
+    """The options of a batch write: without a txnAppId its name is its own, whatever prefix was given."""
     asked = _asked(options)
-    prefix = asked.prefix or f"batch-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(asked, prefix=prefix, nobody_replays=asked.version is None))
+    if asked.version is not None:
+        return options
+    name = f"{asked.prefix or 'batch'}-{uuid.uuid4().hex}"
+    return replace(options, exactly_once=replace(asked, name=name, prefix=name, nobody_replays=True))
 
 
 def plan_batch(options: SinkOptions) -> WritePlan:
     """In the process that pickles a batch writer for its tasks. Raises ``PlanningError``."""
-    version = _asked(options).version
-    unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE) if version is None else Unit(*version, Guise.VERSION)
-    return plan_write(PlanningRequest(_settings(options), unit, Trust(_asked(options).ledger_start)))
+    asked = _asked(options)
+    if asked.version is None:
+        unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE)
+    else:
+        unit = Unit(*asked.version, Guise.VERSION, Target(options.topic))
+    return plan_write(PlanningRequest(_settings(options), unit, Trust(asked.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
@@ -113,8 +118,9 @@ def _micro_batch(context: TaskContext) -> Unit:
 
 def _settings(options: SinkOptions) -> CommitSettings:
     asked = _asked(options)
+    assert asked.name is not None
     assert asked.prefix is not None
-    return CommitSettings(options.producer, asked.prefix, asked.ledger_topic, asked.nobody_replays)
+    return CommitSettings(options.producer, asked.name, asked.prefix, asked.ledger_topic, asked.nobody_replays)
 
 
 def _asked(options: SinkOptions) -> ExactlyOnce:

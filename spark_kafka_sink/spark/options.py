@@ -31,8 +31,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "exactly-once for readers with isolation.level=read_committed.",
            OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", Kind.STRING, None, "medium",
-           "Names an exactly-once write to the brokers, the same in every run and of no other query. Default: from the "
-           "checkpoint location, else the query's name; in batch from txnAppId, else a fresh one."),
+           "Prefix of the tasks' transactional ids. Must be stable across restarts and unique per query. Default: from "
+           "the checkpoint location, else the query's name; in batch from txnAppId, else a fresh one. A batch write "
+           "adds the txnAppId to it, or without one a fresh id, as each such job is its own."),
     Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
            "Compacted topic with the decisions of exactly-once writes; created when missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
@@ -41,7 +42,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "trust-ledger takes a batch as committed whose replay has other rows than were committed.",
            OneOf(("strict", "trust-checkpoint", "trust-ledger"))),
     Option("txnAppId", Kind.STRING, None, "medium",
-           "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names)."),
+           "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names). One for "
+           "each topic."),
     Option("txnVersion", Kind.LONG, None, "medium",
            "Number of this write among those of txnAppId. The last one committed again writes nothing, a smaller one "
            "is refused.",
@@ -90,11 +92,12 @@ _REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING}
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """How exactly-once was asked for. ``prefix`` None: nothing names the write, so a batch job takes a fresh one.
+    """How exactly-once was asked for. ``name`` and ``prefix`` (as in ``CommitSettings``) None: nothing names the write.
 
-    ``version`` is (txnAppId, txnVersion). ``nobody_replays``: a batch job without one.
+    ``version`` is (txnAppId, txnVersion). ``nobody_replays``: a batch job without one, whose name is its own.
     """
 
+    name: str | None
     prefix: str | None
     ledger_topic: str
     ledger_start: str
@@ -171,8 +174,11 @@ def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: 
     if (app is None) != (number is None):
         faults.append("txnAppId and txnVersion belong together: give both or neither.")
     version = (app, number) if app is not None and isinstance(number, int) else None
+    given = _text(own.get("transactionalidprefix"))
+    name = f"txn-{app}" if app is not None else given or _derived_name(options)
     return ExactlyOnce(
-        prefix=_text(own.get("transactionalidprefix")) or _derived_prefix(options, app),
+        name=name,
+        prefix=f"{given}-{app}" if app is not None and given is not None else name,
         ledger_topic=_text(own.get("commitlogtopic")) or _LEDGER_TOPIC,
         ledger_start=_text(own.get("ledgerstart")) or "strict",
         version=version,
@@ -187,11 +193,9 @@ def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -
     return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
 
 
-def _derived_prefix(options: Mapping[str, str], app: str | None) -> str | None:
+def _derived_name(options: Mapping[str, str]) -> str | None:
     """The same in every run of a write: from its checkpoint, which no two queries share, else from its name."""
     given = {key.lower(): value for key, value in options.items()}
-    if app is not None:
-        return f"txn-{app}"
     if "checkpointlocation" in given:
         return f"spark-{sha256(given['checkpointlocation'].rstrip('/').encode()).hexdigest()[:16]}"
     return f"spark-{given['queryname']}" if "queryname" in given else None

@@ -44,7 +44,7 @@ class KafkaDataSource(DataSource):
         asked = options.exactly_once
         if asked is not None and asked.version is not None:
             raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
-        if asked is not None and asked.prefix is None:
+        if asked is not None and asked.name is None:
             raise ConfigError([
                 "transactionalIdPrefix is required: neither a checkpointLocation option nor a query name tells this "
                 "query from others. Give each query one of its own, and keep it."

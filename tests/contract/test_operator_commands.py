@@ -112,7 +112,7 @@ def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
 def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, command):
     code, said = command("abort")
     assert code == 1
-    assert f"Under the prefix {night.prefix} batch 0 of q1 is decided and not carried out: commit it" in said
+    assert f"Under the name {night.prefix} batch 0 of q1 is decided and not carried out: commit it" in said
     assert night.is_open("open")
     command("commit")
     assert command("abort") == (0, "aborted 1 transactions\n")
@@ -124,7 +124,7 @@ def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night
     take_fence({"bootstrap.servers": night.kafka.bootstrap_servers}, f"{night.prefix}-1")
     code, said = command("commit")
     assert code == 1
-    assert f"Rows are gone from Kafka (prefix {night.prefix}; batch 0 of q1: tasks 1)" in said
+    assert f"Rows are gone from Kafka (name {night.prefix}; batch 0 of q1: tasks 1)" in said
     assert command("abort", "--force") == (0, "aborted 1 transactions\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
     assert night.is_open("foreign")

@@ -1,6 +1,7 @@
 """Exactly-once through Spark: queries and jobs that end well, and what each refuses."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -90,7 +91,7 @@ def test_a_failed_job_shows_nothing_and_holds_nobody_up(spark, topic, to_topic):
 
 
 def test_a_version_is_written_once(spark, topic, to_topic):
-    versioned = {**to_topic, "txnAppId": "nightly", "txnVersion": 3}
+    versioned = {**to_topic, "txnAppId": f"{topic.name}-nightly", "txnVersion": 3}
     save(numbers(spark, 0, 100), versioned)
     save(numbers(spark, 0, 100), versioned)
     assert committed(topic) == expected(0, 100)
@@ -98,11 +99,36 @@ def test_a_version_is_written_once(spark, topic, to_topic):
     assert committed(topic) == expected(0, 200)
 
 
+def test_a_version_under_another_prefix_is_not_written_again(spark, topic, to_topic):
+    app = {"txnAppId": f"{topic.name}-app", "txnVersion": 3}
+    save(numbers(spark, 0, 100), {**to_topic, **app, "transactionalIdPrefix": f"{topic.name}-one"})
+    save(numbers(spark, 0, 100), {**to_topic, **app, "transactionalIdPrefix": f"{topic.name}-two"})
+    without = {name: value for name, value in to_topic.items() if name != "transactionalIdPrefix"}
+    save(numbers(spark, 0, 100), {**without, **app})
+    assert committed(topic) == expected(0, 100)
+
+
+def test_one_txn_app_id_for_two_topics_is_refused(spark, topic, second_topic, to_topic):
+    app = {**to_topic, "txnAppId": f"{topic.name}-app"}
+    save(numbers(spark, 0, 100), {**app, "txnVersion": 3})
+    text = fails(save, numbers(spark, 0, 100), {**app, "txnVersion": 4, "topic": second_topic.name})
+    assert f"Use one txnAppId for each, such as txnAppId={topic.name}-app-{second_topic.name}" in text
+    assert committed(second_topic) == {}
+    assert committed(topic) == expected(0, 100)
+
+
+def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(save, numbers(spark, first, first + 100), to_topic) for first in (0, 100)]:
+            each.result(timeout=60)
+    assert committed(topic) == expected(0, 200)
+
+
 def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, to_topic, tmp_path):
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
 
     def write(batch, number):
-        save(batch, {**to_topic, "txnAppId": "q", "txnVersion": number})
+        save(batch, {**to_topic, "txnAppId": topic.name, "txnVersion": number})
 
     def run():
         writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))

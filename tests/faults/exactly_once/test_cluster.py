@@ -95,10 +95,10 @@ def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parte
     reports = parted.tasks(parted.plan(), 0, ROWS)
     parted.options = IMPATIENT
     commit, proxy = cut_at_the_end(direction, parted=True).strike(kafka, parted, proxies, reports)
-    undone = rf"Batch 0 of q1 \(prefix {parted.topic}\) is decided, but \d of its 2 .* Start the query again"
+    undone = rf"Batch 0 of q1 \(name {parted.topic}\) is decided, but \d of its 2 .* Start the query again"
     with pytest.raises(ExactlyOnceError, match=undone):
         commit.result()
-    with pytest.raises(PlanningError, match=rf"under the prefix {parted.topic} cannot start: "):
+    with pytest.raises(PlanningError, match=rf"under the name {parted.topic} cannot start: "):
         parted.plan()
     parted.options = {}
     proxy.heal()
@@ -116,7 +116,7 @@ def test_a_decision_that_nobody_can_tell_is_told_and_abort_finds_out(kafka, part
     reports = parted.tasks(parted.plan(), 0, ROWS)
     parted.options = IMPATIENT
     commit, proxy = cut_at_the_decision(direction, parted=True).strike(kafka, parted, proxies, reports)
-    untold = rf"micro-batch 0 of query q1 \(prefix {parted.topic}\) .* Start the query again"
+    untold = rf"micro-batch 0 of query q1 \(name {parted.topic}\) .* Start the query again"
     with pytest.raises(ExactlyOnceError, match=untold):
         commit.result()
     parted.options = {}

@@ -15,7 +15,7 @@ from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import CommitSettings, end_sessions
 from spark_kafka_sink.commit.task import Lease, TaskTransaction, opened
-from spark_kafka_sink.commit.values import Guise, TaskAttempt, Trust, Unit
+from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -38,13 +38,14 @@ def carried(value):
 @dataclass
 class Query:
     servers: str
-    prefix: str = "app"
+    name: str = "app"
     query: str = "q1"
     guise: Guise = Guise.MICRO_BATCH
     options: dict = field(default_factory=dict)
     trust: Trust = Trust.STRICT
     lease: Lease = opened
     topic: str = TOPIC
+    prefix: str | None = None
 
     @property
     def settings(self) -> CommitSettings:
@@ -56,14 +57,16 @@ class Query:
             "delivery.timeout.ms": 5000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.prefix, LEDGER, self.guise is Guise.ONCE)
+        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.guise is Guise.ONCE)
 
     def unit(self, number: int) -> Unit:
-        return Unit(self.query, number, self.guise)
+        target = Target(self.topic) if self.guise is Guise.VERSION else None
+        return Unit(self.query, number, self.guise, target)
 
-    def plan(self):
+    def plan(self, number=0):
         new_process()
-        return carried(plan_write(PlanningRequest(self.settings, trust=self.trust)))
+        unit = None if self.guise is Guise.MICRO_BATCH else self.unit(number)
+        return carried(plan_write(PlanningRequest(self.settings, unit, self.trust)))
 
     def task(self, plan, number, task, values):
         """One task's write; its report."""
@@ -86,7 +89,7 @@ class Query:
 
     def run(self, number, rows):
         """A whole batch; ``rows``: each task's values."""
-        return self.commit(self.tasks(self.plan(), number, rows))
+        return self.commit(self.tasks(self.plan(number), number, rows))
 
 
 def committed(broker) -> Counter:

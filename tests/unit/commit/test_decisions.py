@@ -45,7 +45,7 @@ def entry(number):
 
 def plan(*entries, lost=(), trust=Trust.STRICT, query="q"):
     torn = {query: frozenset(lost)} if lost else {}
-    return WritePlan("app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, trust)
+    return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, trust)
 
 
 def report(task, action=Action.WRITE, rows=ROWS, has_transaction=True, **changes):
@@ -102,7 +102,7 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, actio
             [entry(4)],
             3,
             Guise.MICRO_BATCH,
-            r"micro-batch 3 of query q \(prefix app, ledger l.*is behind.*batch 4",
+            r"micro-batch 3 of query q \(name app, ledger l.*is behind.*batch 4",
         ),
         ([], 3, Guise.MICRO_BATCH, "ledgerStart=trust-checkpoint"),
         ([entry(4)], 3, Guise.VERSION, "txnVersion 3 of txnAppId q .*smaller"),

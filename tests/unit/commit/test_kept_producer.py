@@ -46,14 +46,14 @@ def test_tasks_and_batches_follow_each_other(broker, opened):
 @pytest.mark.parametrize("guise", [Guise.VERSION, Guise.ONCE])
 def test_jobs_under_different_prefixes_share_it(broker, opened, guise):
     for value, prefix in ((b"0", "app"), (b"1", "batch")):
-        query_of(broker, opened, prefix=prefix, guise=guise).run(0, [[value]])
+        query_of(broker, opened, name=prefix, guise=guise).run(0, [[value]])
     assert committed(broker) == {b"0": 1, b"1": 1}
     assert len(opened.producers) == 1
 
 
 def test_the_next_task_leaves_what_was_prepared_alone(broker, opened):
     """Between one query's prepare and its commit another query's tasks run in the same worker."""
-    first, second = query_of(broker, opened, prefix="one"), query_of(broker, opened, prefix="two")
+    first, second = query_of(broker, opened, name="one"), query_of(broker, opened, name="two")
     waiting = first.tasks(first.plan(), 0, ROWS)
     second.run(0, [[b"d"], [b"e"]])
     assert committed(broker) == {}, "what is open holds back what was committed behind it"

@@ -2,13 +2,14 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.format import entry_record, marker_record, read_record
 from spark_kafka_sink.commit.ledger_view import LedgerView
-from spark_kafka_sink.commit.values import Entry, Marker, RowSum, Stage, TaskShare
+from spark_kafka_sink.commit.values import Entry, Marker, RowSum, Stage, Target, TaskShare
 from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL
 from spark_kafka_sink.records.decode import BatchView, DecodedBatch, DecodedRecord
 from spark_kafka_sink.sender.transactions.values import PreparedTransaction
@@ -45,6 +46,24 @@ def test_an_attempts_own_id_is_kept():
     assert read_record("app", *entry_record("app", entry)) == entry
 
 
+@pytest.mark.parametrize("target", [Target("events"), Target(None)])
+def test_a_target_is_kept(target):
+    entry = replace(ENTRY, target=target)
+    assert read_record("app", *entry_record("app", entry)) == entry
+
+
+def test_what_an_earlier_release_wrote_is_read():
+    """Its transactional ids are what follows the name; of a target it knew nothing."""
+    key, value = entry_record("app", ENTRY)
+    first = {**json.loads(value), "version": 1, "tasks": [[2, "f" * 16, "-0", 7, 2, 5], [0, "0" * 16]]}
+    assert read_record("app", key, json.dumps(first).encode()) == ENTRY
+
+
+def test_ids_that_do_not_begin_with_the_name_are_kept():
+    entry = Entry("q", 0, Stage.INTENT, (TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5)),))
+    assert read_record("txn-app", *entry_record("txn-app", entry)) == entry
+
+
 def test_keys_do_not_depend_on_the_version():
     assert entry_record("app", ENTRY).key == b'["app","q"]'
     assert marker_record("app", MARKER).key == b'["app","q",0]'
@@ -52,8 +71,8 @@ def test_keys_do_not_depend_on_the_version():
 
 def test_a_later_releases_record_is_refused_not_misread():
     key, value = entry_record("app", ENTRY)
-    later = json.dumps({**json.loads(value), "version": 2}).encode()
-    with pytest.raises(ExactlyOnceError, match=r"is of version 2, this release reads up to 1.*prefix 'app'"):
+    later = json.dumps({**json.loads(value), "version": 3}).encode()
+    with pytest.raises(ExactlyOnceError, match=r"is of version 3, this release reads up to 2.*name 'app'"):
         read_record("app", key, later)
 
 

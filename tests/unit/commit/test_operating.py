@@ -63,7 +63,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     with closing(Session(other.settings, SystemClock())) as session:
         deadline = session.deadline(5_000)
         driver = session.take_fence(deadline)
-        share = other.task(WritePlan("app", session.ledger.place, driver), 0, 3, [b"other"]).share
+        share = other.task(WritePlan("app", "app", session.ledger.place, driver), 0, 3, [b"other"]).share
         entry = Entry("q2", 0, Stage.INTENT, (*[TaskShare(RowSum())] * 3, share))
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
@@ -86,7 +86,7 @@ def test_abort_refuses_while_an_intent_stands(broker, command, decided):
 def test_rows_that_are_gone_are_given_up_by_force_only(broker, command, decided):
     broker.expire_transaction("app-1")
     code, said = command("commit")
-    assert (code, "Rows are gone from Kafka (prefix app; batch 0 of q1: tasks 1)" in said) == (1, True)
+    assert (code, "Rows are gone from Kafka (name app; batch 0 of q1: tasks 1)" in said) == (1, True)
     with pytest.raises(LostRowsError):
         decided.run(1, MORE)
     command("abort", "--force")

@@ -1,5 +1,7 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
@@ -256,8 +258,6 @@ def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
 
 
 def test_no_intent_is_recorded_late_in_the_transactions_timeout(broker, query):
-    from dataclasses import replace
-
     reports = query.tasks(query.plan(), 0, ROWS)
     old = [replace(report, began_at=report.began_at - 55_000) for report in reports]
     with pytest.raises(
@@ -276,13 +276,53 @@ def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
 
 
 def test_a_version_is_written_once(broker):
-    job = Query(broker.bootstrap_servers, prefix="jobs", query="nightly", guise=Guise.VERSION)
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=Guise.VERSION)
     job.run(5, ROWS)
     job.run(5, ROWS)
     assert committed(broker) == EACH_ONCE
     with pytest.raises(ExactlyOnceError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
         job.run(3, MORE)
     job.run(9, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
+    first, second = (
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        for prefix in ("one", "two")
+    )
+    first.run(5, ROWS)
+    second.run(5, ROWS)
+    assert broker.transaction_state("one-nightly-0") == "CompleteCommit"
+    assert broker.transaction_state("two-nightly-0") != "CompleteCommit"
+    assert committed(broker) == EACH_ONCE
+    second.run(6, MORE)
+    assert broker.transaction_state("two-nightly-0") == "CompleteCommit"
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_decided_version_is_finished_under_another_prefix(broker, monkeypatch):
+    first, second = (
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        for prefix in ("one", "two")
+    )
+    reports = first.tasks(first.plan(5), 5, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            first.commit(reports)
+    second.run(5, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_one_txn_app_id_for_two_topics_is_refused(broker):
+    broker.create_topic("other")
+    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION)
+    job.run(5, ROWS)
+    told = r"txnAppId nightly writes to topic out .*to topic other: .*Use one txnAppId for each.*txnAppId=nightly-other"
+    for number in (5, 6):
+        with pytest.raises(PlanningError, match=told):
+            replace(job, topic="other").run(number, MORE)
+    job.run(6, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
@@ -332,7 +372,7 @@ def test_a_replay_may_cut_its_rows_otherwise(broker, query):
 
 
 def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
-    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     job.task(plan, 0, 1, ROWS[1])

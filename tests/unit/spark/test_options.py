@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.exactly_once import named
 from spark_kafka_sink.spark.options import SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
@@ -67,18 +68,28 @@ def test_at_least_once_is_the_default_and_takes_no_option_of_the_other():
 
 
 @pytest.mark.parametrize(
-    ("options", "prefix"),
+    ("options", "name", "prefix"),
     [
-        ({}, None),
-        ({"queryname": "q"}, "spark-q"),
-        ({"queryname": "q", "checkpointlocation": "s3://b/c"}, "spark-f19ffe756426ece6"),
-        ({"checkpointLocation": "s3://b/c/"}, "spark-f19ffe756426ece6"),
-        ({"txnappid": "a", "txnversion": "1"}, "txn-a"),
-        ({"checkpointlocation": "s3://b/c", "transactionalidprefix": "mine"}, "mine"),
+        ({}, None, None),
+        ({"queryname": "q"}, "spark-q", "spark-q"),
+        ({"queryname": "q", "checkpointlocation": "s3://b/c"}, "spark-f19ffe756426ece6", "spark-f19ffe756426ece6"),
+        ({"checkpointLocation": "s3://b/c/"}, "spark-f19ffe756426ece6", "spark-f19ffe756426ece6"),
+        ({"txnappid": "a", "txnversion": "1"}, "txn-a", "txn-a"),
+        ({"txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"}, "txn-a", "mine-a"),
+        ({"checkpointlocation": "s3://b/c", "transactionalidprefix": "mine"}, "mine", "mine"),
     ],
 )
-def test_the_prefix_is_the_same_in_every_run(options, prefix):
-    assert parse({**EXACTLY_ONCE, **options}).exactly_once.prefix == prefix
+def test_the_name_is_the_same_in_every_run_and_of_an_application_whatever_prefix_it_has(options, name, prefix):
+    asked = parse({**EXACTLY_ONCE, **options}).exactly_once
+    assert (asked.name, asked.prefix) == (name, prefix)
+
+
+@pytest.mark.parametrize(("given", "begins"), [({}, "batch-"), ({"transactionalidprefix": "mine"}, "mine-")])
+def test_two_plain_batch_jobs_have_names_of_their_own_whatever_prefix_they_have(given, begins):
+    first, second = (named(parse({**EXACTLY_ONCE, **given})).exactly_once for _ in range(2))
+    assert first.name.startswith(begins)
+    assert first.name == first.prefix
+    assert first.name != second.name
 
 
 def test_exactly_once_has_a_producer_that_can_keep_it():
