@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Sends each line of standard input as a record, as Kafka's kafka-console-producer does. Reads to the
-end, or until Ctrl-C, and delivers what was read before it ends. The exit code is 1 when a line is no
-record, which ends the reading there, or when a record could not be delivered."""
+end, or until Ctrl-C, SIGTERM or SIGHUP, and delivers what was read before it ends. The exit code is
+143 after SIGTERM and 129 after SIGHUP; it is 1 when a line is no record, which ends the reading there,
+or when a record could not be delivered."""
 
 PROPERTIES = """\
 properties (--property NAME=VALUE, may be given several times):
@@ -68,48 +70,70 @@ def run(arguments: argparse.Namespace) -> int:
     reader = LineReader.parse(arguments.topic, arguments.properties)
     lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
     config = producer_config(arguments)
-    previous = signal.signal(signal.SIGINT, lines.interrupt)
+    with _handled_by(lines.interrupt):
+        try:
+            if arguments.sync:
+                with open_producer(config, "sync") as sync_producer:
+                    _send_each(lines, reader, sync_producer)
+            else:
+                with open_producer(config) as producer:
+                    _send_all(lines, reader, producer)
+        except KeyboardInterrupt:
+            if not lines.exit_code:
+                raise
+    return lines.exit_code
+
+
+_EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
+"""Of a command that one of these signals has ended, with everything delivered."""
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """What whoever started the process ignores, as nohup does SIGHUP, stays ignored."""
+    replaced = {}
     try:
-        if arguments.sync:
-            with open_producer(config, "sync") as sync_producer:
-                _send_each(lines, reader, sync_producer)
-        else:
-            with open_producer(config) as producer:
-                _send_all(lines, reader, producer)
+        for number in _EXIT_CODES:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                replaced[number] = signal.signal(number, handler)
+        yield
     finally:
-        signal.signal(signal.SIGINT, previous)
-    return 0
+        for number, previous in replaced.items():
+            signal.signal(number, previous)
 
 
 class Lines:
-    """The lines of ``source`` with their numbers, until its end or Ctrl-C.
+    """The lines of ``source`` with their numbers, until its end or a signal.
 
-    ``interrupt`` handles SIGINT: the first one ends the reading, and nothing else; a second one is KeyboardInterrupt.
+    ``interrupt`` handles signals: the first one ends the reading, and nothing else; a second one is KeyboardInterrupt.
     """
 
     def __init__(self, source: BinaryIO, prompt: bool) -> None:
+        self.exit_code = 0
         self._source = source
         self._prompt = prompt
         self._reading = False
         self._interrupted = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self._interrupted or self._reading:
-            self._interrupted = True
+        again, self._interrupted = self._interrupted, True
+        self.exit_code = self.exit_code or _EXIT_CODES[signal.Signals(number)]
+        if again or self._reading:
             raise KeyboardInterrupt
-        self._interrupted = True
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         number = 0
-        while not self._interrupted and (line := self._read()):
+        while line := self._read():
             number += 1
             yield number, line
 
     def _read(self) -> bytes:
-        if self._prompt:
-            print(">", end="", flush=True)
-        self._reading = True
         try:
+            self._reading = True  # before the look at the flag: a signal after that look ends the wait for a line
+            if self._interrupted:
+                return b""
+            if self._prompt:
+                print(">", end="", flush=True)
             return self._source.readline()
         except KeyboardInterrupt:
             return b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import string
 import time
@@ -57,7 +58,7 @@ def add_to(commands: Subparsers) -> None:
     )  # fmt: skip
     payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send its lines instead, again and again")
     perf.add_argument(
-        "--throughput", type=float, default=-1.0, metavar="RATE", help="records per second; -1, the default: no limit"
+        "--throughput", type=_rate, default=-1.0, metavar="RATE", help="records per second; -1, the default: no limit"
     )
     perf.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
     perf.set_defaults(run=run)
@@ -128,6 +129,16 @@ def _print_metrics(metrics: dict[str, dict[str, float]]) -> None:
     for group, values in metrics.items():
         for name, value in values.items():
             print(f"{group}:{name:<28} {value:.3f}")
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if rate == -1 or 0 < rate < math.inf:
+        return rate
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number of records per second above 0 nor -1 for no limit")
 
 
 def _positive(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from spark_kafka_sink.config.bootstrap import parse_addresses
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.security_table import SECURITY_OPTIONS
-from spark_kafka_sink.config.table import PARTITIONERS
+from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _LARGEST_INT = 2**31 - 1
@@ -127,6 +127,16 @@ def delivery_timeout(draft: Draft) -> None:
     values["delivery.timeout.ms"] = least
 
 
+def memory(draft: Draft) -> None:
+    """Java fails each record when buffer.memory holds no batch; here a default never does."""
+    values, name = draft.values, "buffer.memory"
+    least = max(values["batch.size"], SMALLEST_RECORD)
+    if name in draft.given and values[name] < least:
+        draft.fault(
+            name, f"is {values[name]}; it must hold a batch of {draft.prefix}batch.size: at least {least} bytes."
+        )
+
+
 def backoffs(draft: Draft) -> None:
     """A first wait above the longest one is the longest one, always; a lone reconnect.backoff.ms does not grow."""
     values, given = draft.values, draft.given
@@ -156,6 +166,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
+    (frozenset({"buffer.memory", "batch.size"}), memory),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )
 """Each rule with the options it reads; it is left out when one of these is already at fault."""

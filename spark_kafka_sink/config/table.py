@@ -11,6 +11,9 @@ from spark_kafka_sink.config.security_table import SECURITY_OPTIONS
 INT, LONG, BOOLEAN, STRING, LIST, CLASS = Kind.INT, Kind.LONG, Kind.BOOLEAN, Kind.STRING, Kind.LIST, Kind.CLASS
 NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 
+SMALLEST_RECORD = 85
+"""Bytes that Java's estimate gives a record without key, value and headers: no limit below it lets any record pass."""
+
 _SERIALIZER = "hand over bytes or text columns as they are to be stored; encode them before the write"
 
 PRODUCER_OPTIONS: tuple[Option, ...] = (
@@ -28,11 +31,12 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Time a batch has to succeed, retries included; at least linger.ms + request.timeout.ms.",
            AT_LEAST_0),
     Option("request.timeout.ms", INT, 30000, "medium",
-           "Time a broker has to answer a request before it is sent again or fails.", AT_LEAST_0),
+           "Time a broker has to answer a request before it is sent again or fails.", AT_LEAST_1),
     Option("max.block.ms", LONG, 60000, "medium",
            "Time an append may wait for a topic's metadata and for room in buffer.memory.", AT_LEAST_0),
     Option("max.in.flight.requests.per.connection", INT, 5, "low",
-           "Requests sent to one broker and not answered yet; at most 5 while idempotence is on.", AT_LEAST_1),
+           "Requests sent to one broker and not answered yet; at most 5 while idempotence is on. Without idempotence "
+           "only 1 keeps the order under retries.", AT_LEAST_1),
     Option("retry.backoff.ms", LONG, 100, "low",
            "Wait before a failed request is sent again; doubles up to retry.backoff.max.ms.", AT_LEAST_0),
     Option("retry.backoff.max.ms", LONG, 1000, "low",
@@ -41,9 +45,10 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Bytes one batch of one partition may hold; 0 gives every record a batch of its own.", AT_LEAST_0),
     Option("linger.ms", LONG, 5, "medium", "Time a batch that is not full waits for more records.", AT_LEAST_0),
     Option("buffer.memory", LONG, 33554432, "high",
-           "Bytes of records that may wait in this process; when used up, appends wait for max.block.ms.", AT_LEAST_0),
+           "Bytes of records that may wait in this process, at least batch.size; when used up, appends wait for "
+           "max.block.ms.", AT_LEAST_0),
     Option("max.request.size", INT, 1048576, "medium",
-           "Bytes one request, and so one record before compression, may have.", AT_LEAST_0),
+           "Bytes one request, and so one record before compression, may have.", Range(SMALLEST_RECORD)),
     Option("compression.type", STRING, "none", "high", "Codec of whole batches.",
            OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
     Option("compression.gzip.level", INT, -1, "medium", "Level for compression.type=gzip; -1 is zlib's own default.",
@@ -80,9 +85,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            AT_LEAST_0),
     Option("socket.connection.setup.timeout.ms", LONG, 10000, "medium",
            "Time a connection has to come up; doubles per failure up to socket.connection.setup.timeout.max.ms.",
-           AT_LEAST_0),
+           AT_LEAST_1),
     Option("socket.connection.setup.timeout.max.ms", LONG, 30000, "medium",
-           "Longest time a connection has to come up.", AT_LEAST_0),
+           "Longest time a connection has to come up.", AT_LEAST_1),
     Option("metadata.max.age.ms", LONG, 300000, "low",
            "Metadata older than this is fetched anew even when nothing failed.", AT_LEAST_0),
     Option("metadata.max.idle.ms", LONG, 300000, "low",
@@ -103,7 +108,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("metrics.sample.window.ms", LONG, 30000, "low",
            "Time one sample of a metric covers.", AT_LEAST_0, NO_EFFECT),
     Option("transaction.timeout.ms", INT, 60000, "low", "Time after which the broker aborts an open transaction.",
-           AT_LEAST_0),
+           AT_LEAST_1),
     Option("transactional.id", STRING, None, "low",
            "Name of a transactional producer; whoever takes it fences the one before. Not for the Spark sink, whose "
            "tasks would fence each other."),

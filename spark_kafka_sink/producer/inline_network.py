@@ -53,6 +53,7 @@ class InlineNetwork:
 
     def exchange(self, requests: Mapping[int, MakeRequest]) -> dict[int, Response | KafkaError]:
         """One request to each of these nodes, all under way at once; how each ended, or why it could not be sent."""
+        self._turn(self._clock.now())  # notices connections that brokers closed since the last exchange
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
             error = self._connect(self._metadata.snapshot.nodes[node_id])

@@ -119,16 +119,18 @@ def gathered(batches: Iterator[pa.RecordBatch], worth: AppendSize) -> Iterator[p
         held.append(batch)
         size += batch.nbytes
         if size >= worth.bytes:
-            yield _one_batch(held)
+            yield from _combined(held)
             held, size = [], 0
     if held:
-        yield _one_batch(held)
+        yield from _combined(held)
 
 
-def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _combined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch, or several where a column of strings or binary has more than 2 GiB, as many as one array can hold."""
     if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        return batches
+    combined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return combined
 
 
 def task_rows(

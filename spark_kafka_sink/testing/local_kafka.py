@@ -63,6 +63,8 @@ class LocalKafka:
     ) -> None:
         if nodes < 1:
             raise LocalKafkaError(f"A Kafka of {nodes} nodes cannot start.")
+        if port is not None and not 1 <= port <= 65536 - nodes:
+            raise LocalKafkaError(f"{nodes} nodes from port {port} upwards: ports go from 1 to 65535.")
         self.version = version
         self._node_count = nodes
         self._properties = dict(properties)

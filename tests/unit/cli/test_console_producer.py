@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -37,6 +39,22 @@ def console(broker, monkeypatch):
         return main(["console-producer", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", *arguments])
 
     return run
+
+
+@contextmanager
+def console_process(broker: TestBroker, *arguments: str, **how: object) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in a process of its own, which lingers for a minute before it sends."""
+    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", "t", *arguments]
+    command += ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stderr=pipe, env=environment, **how) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
 
 
 @both_ways
@@ -143,22 +161,74 @@ def test_a_terminal_gets_a_prompt_for_each_line(capsys):
 
 
 def test_ctrl_c_while_waiting_for_a_line_delivers_what_was_read_and_ends_with_0(broker):
-    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", "t"]
-    flags = ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [*command, *flags], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    ) as process:
-        watchdog = threading.Timer(60, process.kill)
-        watchdog.start()
+    with console_process(broker) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
         broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
-        watchdog.cancel()
     assert (process.returncode, said) == (0, b"")
     assert broker.topic("t").values() == [b"one"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, status):
+    """SIGTERM, as from a service manager, and SIGHUP, as from a terminal that closes, dropped what was held."""
+    with console_process(broker) as process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (status, b"")
+    assert broker.topic("t").values() == [b"one"]
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(broker):
+    with console_process(broker, "--sync", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        broker.requests.wait_for("Produce", timeout_s=30)
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write(b"two\n")
+        process.communicate()
+    assert process.returncode == 0
+    assert broker.topic("t").values() == [b"one", b"two"]
+
+
+def test_a_second_sigterm_ends_the_waiting_with_its_status(broker):
+    broker.faults.lose_answer("Produce", times=KEPT)
+    with console_process(broker) as process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        broker.requests.wait_for("Metadata", timeout_s=30)
+        process.send_signal(signal.SIGTERM)
+        broker.requests.wait_for("Produce", timeout_s=30)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 143
+
+
+def test_a_signal_between_two_lines_ends_the_reading_before_the_next_one(broker):
+    """It came after the look at the flag and before the wait for a line, which then had no end."""
+    lines = Lines(io.BytesIO(b"one\n"), prompt=True)
+    sys.stdout, stdout = Interrupting(lines), sys.stdout
+    try:
+        assert list(lines) == []
+    finally:
+        sys.stdout = stdout
+    assert lines.exit_code == 143
+
+
+class Interrupting(io.StringIO):
+    """A terminal at which a signal arrives just when the prompt is there."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def flush(self) -> None:
+        self._lines.interrupt(signal.SIGTERM, None)
 
 
 def test_help_says_how_lines_are_read(capsys):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spark_kafka_sink.cli import perf_report
-from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.cli.main import main, parser
 from spark_kafka_sink.cli.perf_report import Report, live_line
 from spark_kafka_sink.testing import KEPT, TestBroker
 
@@ -125,3 +125,16 @@ def test_without_rich_progress_is_still_shown(monkeypatch, capsys):
 
 def test_samples_are_spread_over_all_records():
     assert [Report(records).sample_every for records in (1, 20_000, 20_001, 1_000_000)] == [1, 1, 2, 50]
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-2", "fast", "-inf"])
+def test_a_throughput_that_is_no_rate_is_refused(rate, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["perf", "--bootstrap-server", "a:1", "--topic", "t", "--num-records", "1", f"--throughput={rate}"])
+    assert f"'{rate}' is neither a number of records per second above 0 nor -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rate", ["-1", "0.5", "1000"])
+def test_a_throughput_that_is_a_rate_is_taken(rate):
+    arguments = ["perf", "--bootstrap-server", "a:1", "--topic", "t", "--num-records", "1", "--throughput", rate]
+    assert parser().parse_args(arguments).throughput == float(rate)

@@ -86,6 +86,11 @@ def test_values_come_native_or_as_text(option, given, meant):
         ("batch.size", True, "a whole number of at least 0"),
         ("batch.size", "", "a whole number of at least 0"),
         ("linger.ms", 2**63, "a whole number of at least 0"),
+        ("request.timeout.ms", 0, "a whole number of at least 1"),
+        ("transaction.timeout.ms", 0, "a whole number of at least 1"),
+        ("socket.connection.setup.timeout.ms", 0, "a whole number of at least 1"),
+        ("socket.connection.setup.timeout.max.ms", 0, "a whole number of at least 1"),
+        ("max.request.size", 1, "a whole number of at least 85"),
         ("max.in.flight.requests.per.connection", 0, "a whole number of at least 1"),
         ("metadata.max.idle.ms", 4999, "a whole number of at least 5000"),
         ("compression.gzip.level", 0, "a whole number from 1 to 9, or -1"),
@@ -232,6 +237,21 @@ def test_delivery_timeout_is_raised_unless_it_was_given():
     assert faults({"delivery.timeout.ms": 30004}) == (
         "delivery.timeout.ms is 30004; it must be at least linger.ms + request.timeout.ms (5 + 30000).",
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "memory"), [({}, "1"), ({}, 16_383), ({"batch.size": 65_536}, 32_768), ({"batch.size": 0}, 84)]
+)
+def test_a_buffer_memory_that_holds_no_batch_was_accepted_and_failed_every_row(given, memory):
+    least = max(given.get("batch.size", 16_384), 85)
+    assert faults({"buffer.memory": memory, **given}, "kafka.") == (
+        f"kafka.buffer.memory is {int(memory)}; it must hold a batch of kafka.batch.size: at least {least} bytes.",
+    )
+
+
+def test_a_batch_size_above_the_default_buffer_memory_is_taken():
+    """Batches are then not filled, and nothing fails."""
+    assert parse(batch_size=64 << 20).buffer_memory == 32 << 20
 
 
 def test_a_rule_is_silent_about_options_already_at_fault():

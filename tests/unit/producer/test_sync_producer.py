@@ -192,6 +192,19 @@ def test_each_acks(broker, acks, offset):
     broker.requests.wait_for("Produce")
 
 
+def test_without_acks_a_connection_that_was_closed_since_the_last_call_is_not_written_to(broker):
+    """A broker that refuses a record sent with acks=0 says so by closing the connection, and in no other way."""
+    with sync_producer(broker, acks="0") as producer:
+        producer.send(record(b"before", partition=0))
+        broker.requests.wait_for("Produce")
+        for node in broker.node_ids:
+            broker.cut_connections(node)
+        assert broker.topics  # the broker's thread has closed them by then
+        producer.send(record(b"after", partition=0))
+        broker.requests.wait_for("Produce", count=2)
+    assert broker.topic("t").values(0) == [b"before", b"after"]
+
+
 def test_an_unknown_topic_is_waited_for_no_longer_than_max_block_ms():
     with (
         TestBroker(config={"auto.create.topics.enable": "false"}) as broker,

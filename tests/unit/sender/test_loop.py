@@ -119,6 +119,17 @@ def test_without_idempotence_one_in_flight_keeps_the_order_under_retries():
     assert engine.values() == filling(3)
 
 
+def test_without_idempotence_and_several_in_flight_a_refused_batch_ends_up_behind_those_sent_after_it():
+    """As with the Java producer: no sequence tells the broker that one is missing before them."""
+    engine = Engine(enable_idempotence=False)
+    engine.connect()
+    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
+    engine.append(filling(3))
+    engine.settle()
+    per_batch = len(filling(1))
+    assert engine.values() == [*filling(3)[per_batch:], *filling(1)]
+
+
 def test_acks_0_is_complete_when_it_is_sent():
     engine = Engine(acks="0")
     engine.connect()

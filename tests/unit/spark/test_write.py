@@ -181,6 +181,17 @@ def test_no_more_than_half_of_buffer_memory_is_gathered():
     assert [batch.num_rows for batch in module.gathered(batches, met(5000))] == [16, 16, 8]
 
 
+@pytest.mark.slow  # needs 4 GiB of memory
+def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyond():
+    """One array of strings or binary ends at 2 GiB, so what is combined may stay several batches."""
+    half = pa.array([bytes(1 << 30)])
+    batches = [pa.record_batch({"value": half, "partition": pa.array([number])}) for number in range(2)]
+    worth = met(1)
+    worth.bytes = 2 << 30
+    gathered = [batch.column(1).to_pylist() for batch in module.gathered(iter(batches), worth)]
+    assert gathered == [[0], [1]]
+
+
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
     worth = module.AppendSize(OPTIONS.producer)
     cluster = Topics(a=100, b=20, c=40)

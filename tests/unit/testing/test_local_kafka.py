@@ -229,3 +229,9 @@ def test_a_port_in_use_is_named():
 def test_a_kafka_without_nodes_is_refused(nodes):
     with pytest.raises(LocalKafkaError, match=f"A Kafka of {nodes} nodes cannot start"):
         LocalKafka(nodes=nodes)
+
+
+@pytest.mark.parametrize(("port", "nodes"), [(70_000, 1), (-1, 1), (65_534, 3)])
+def test_ports_that_there_are_not_are_refused(port, nodes):
+    with pytest.raises(LocalKafkaError, match=f"{nodes} nodes from port {port} upwards: ports go from 1 to 65535"):
+        LocalKafka(nodes, port=port)
