@@ -130,7 +130,8 @@ class RecordAccumulator:
             if self._aborted_by is not None:
                 raise self._aborted_by
             for batch in claim.opened:
-                self._forget(batch)
+                self._unqueue(batch)
+            self._incomplete.difference_update(claim.opened)
             for batch, count, size in claim.before:
                 batch.count, batch.size = count, size
                 batch.claimed = batch.filled = False
@@ -138,15 +139,17 @@ class RecordAccumulator:
             self._changed.notify_all()
 
     def retract(self, claim: Claim) -> None:
-        """Take a claim's batches out altogether, with what they held before: the caller fails them."""
+        """Take a claim's batches out altogether, with what they held before: the caller completes and ``finish``es
+        them.
+        """
         with self._lock:
             for batch in claim.batches():
-                self._forget(batch)
-            self._changed.notify_all()
+                self._unqueue(batch)
 
-    def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...]) -> None:
         """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
         with self._lock:
+            batch.parts = parts
             self._incomplete.discard(batch)
             self._incomplete.update(parts)
             self._ratios.reset(batch.partition.topic, 1.0)
@@ -168,14 +171,17 @@ class RecordAccumulator:
             return frozenset(self._incomplete)
 
     def await_flush(self, begun: Iterable[ProducerBatch], timeout_ms: float) -> None:
-        """Wait until every batch in ``begun`` is complete, well or not. The sender must have been woken."""
+        """Wait until every batch in ``begun`` is finished, well or not. The sender must have been woken.
+
+        A batch that was split is finished with its parts, one that was given back has nothing to wait for.
+        """
         deadline = self._clock.now() + timeout_ms
         pending = list(begun)
         with self._lock:
             try:
                 while pending:
-                    if pending[-1].settled:
-                        pending.pop()
+                    if pending[-1] not in self._incomplete:
+                        pending.extend(pending.pop().parts)
                     elif (remaining := deadline - self._clock.now()) > 0:
                         self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
                     else:
@@ -325,12 +331,11 @@ class RecordAccumulator:
             queue.leader = self._snapshot.leader(partition)
         return queue
 
-    def _forget(self, batch: ProducerBatch) -> None:
+    def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]
         if batch in queue.batches:
             queue.batches.remove(batch)
         self._lingering.pop(batch, None)
-        self._incomplete.discard(batch)
         if queue.batches:
             self._list(queue)  # what stands behind it may have been due all the while
 

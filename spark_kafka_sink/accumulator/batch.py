@@ -147,11 +147,6 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
 
-    @property
-    def settled(self) -> bool:
-        """Whether it is done, or all that it was split into."""
-        return self.done or (bool(self.parts) and all(part.settled for part in self.parts))
-
     def seal(self, codec: int, payload: Sequence[Buffer], plain_size: int) -> None:
         """These are its records now; ``plain_size``: their bytes before compression."""
         self.codec = codec

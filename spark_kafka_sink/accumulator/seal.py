@@ -31,7 +31,7 @@ class Sealer:
             self._account_for(batch, plain, len(payload[0]))
         batch.seal(self._codec_id, payload, plain)
 
-    def split(self, batch: ProducerBatch) -> Sequence[ProducerBatch]:
+    def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         """Two batches in place of one that a broker found too large."""
         halves = split_in_two(batch, self._level)
         for half in halves:

@@ -25,9 +25,7 @@ def split_in_two(batch: ProducerBatch, level: int | None) -> tuple[ProducerBatch
     (decoded,) = decode_batches(b"".join((batch.header, *batch.payload)))
     records = decoded.records
     middle = len(records) // 2
-    parts = _part(batch, records, 0, middle, level), _part(batch, records, middle, len(records), level)
-    batch.parts = parts
-    return parts
+    return _part(batch, records, 0, middle, level), _part(batch, records, middle, len(records), level)
 
 
 def _part(

@@ -102,3 +102,4 @@ def _retract(accumulator: RecordAccumulator, claim: Claim, error: BaseException)
     accumulator.pool.release(claim.batches())
     for batch in claim.batches():
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+    accumulator.finish(claim.batches())

@@ -215,6 +215,8 @@ def test_retracting_takes_the_batches_out(desk):
     desk.accumulator.retract(claim)
     desk.clock.advance(10)
     assert desk.drained_counts() == []
+    assert desk.accumulator.has_incomplete, "a flush waits until those who wait for its rows have heard"
+    desk.accumulator.finish(claim.batches())
     assert not desk.accumulator.has_incomplete
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from itertools import chain
 
 import numpy as np
@@ -160,6 +162,69 @@ def test_a_batch_that_cannot_be_sealed_fails_its_rows_instead_of_losing_them(mon
         before.wait(0)
     assert engine.memory_is_free()
     assert not engine.parts.accumulator.has_incomplete
+
+
+def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.Thread, list[BaseException]]:
+    """A thread that flushes, begun while ``target`` is at work; then that fails."""
+    raised: list[BaseException] = []
+    accumulator = engine.parts.accumulator
+    waits = threading.Event()
+    wait = accumulator._changed.wait
+
+    def waiting(timeout):
+        waits.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(accumulator._changed, "wait", waiting)
+
+    def flush() -> None:
+        try:
+            accumulator.await_flush(accumulator.begin_flush(), 60_000)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=flush, daemon=True)
+
+    def fail(*_args):
+        thread.start()
+        assert waits.wait(10)
+        raise MemoryError
+
+    monkeypatch.setattr(target, fail)
+    return thread, raised
+
+
+@pytest.mark.parametrize(
+    "fails", ["spark_kafka_sink.producer.columnar_append.encode_records", "spark_kafka_sink.accumulator.seal.compress"]
+)
+def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
+    """For a batch that was given back for ever; after a retract it slept on for a minute."""
+    engine = Engine(linger_ms=1000, compression_type="zstd")
+    engine.connect()
+    thread, raised = _flushed_while(monkeypatch, engine, fails)
+    release = engine.parts.accumulator.pool.release
+    monkeypatch.setattr(engine.parts.accumulator.pool, "release", lambda batches: (time.sleep(0.1), release(batches)))
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    thread.join(10)
+    assert not thread.is_alive()
+    assert raised == []
+
+
+def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_before(monkeypatch):
+    engine = Engine(linger_ms=1000)
+    engine.connect()
+    before = append(engine, RecordColumns(value=column(b"before")))
+    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.producer.columnar_append.encode_records")
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(b"after")))
+    thread.join(0.1)
+    assert thread.is_alive()
+    engine.settle()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert raised == []
+    before.wait(0)
 
 
 def test_record_timestamps_are_kept_and_the_batch_knows_the_latest():
