@@ -12,7 +12,13 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, WrongProtocolError
+from spark_kafka_sink.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    UnsupportedVersionError,
+    WrongProtocolError,
+)
 from spark_kafka_sink.model import NO_LEADER, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
@@ -36,9 +42,16 @@ class CodeAt(NamedTuple):
     message: str | None = None
 
 
+class BrokerGoneError(KafkaError):
+    """The broker is not in the cluster's metadata any more; what it had is another's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request made of kio's entities, as in ``kio_request``; ``codes`` gives every error code of an answer."""
+    """A request made of kio's entities, as in ``kio_request``; ``codes`` gives every error code of a response.
+
+    A response without any says nothing of what was asked (a throttled Fetch has no partitions) and is asked for again.
+    """
 
     api: str
     versions: tuple[int, int]
@@ -73,11 +86,19 @@ class Cluster:
         return sorted(self._network.snapshot.nodes)
 
     def ask_any(self, question: Question, deadline: float) -> Any:
-        """Any broker; it passes on what is the controller's to do."""
+        """Any broker, another one when it fails; it passes on what is the controller's to do."""
         return self._ask(question, self._any_node, lambda: None, deadline)
 
     def ask_node(self, node_id: int, question: Question, deadline: float) -> Any:
-        return self._ask(question, lambda _deadline: node_id, lambda: None, deadline)
+        """This broker and no other; raises ``BrokerGoneError`` when it leaves the cluster."""
+
+        def node(deadline: float) -> int:
+            self._await_nodes(deadline)
+            if node_id not in self._network.snapshot.nodes:
+                raise BrokerGoneError(f"Broker {node_id} has left the cluster")
+            return node_id
+
+        return self._ask(question, node, lambda: None, deadline)
 
     def ask_leader(self, partition: TopicPartition, question: Question, deadline: float) -> Any:
         """The partition's leader, looked up again when it has moved."""
@@ -117,23 +138,30 @@ class Cluster:
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError(f"{partition} has no leader that can be reached")
             self._network.pause(self._backoff.delay(attempts))
-            self._network.refresh()
+            self._network.refresh(deadline)
             attempts += 1
 
     def _topic(self, name: str, deadline: float) -> tuple[ErrorCode, TopicInfo]:
         answer = self._exchange(lambda done: metadata_request([name], False, done), self._any_node, deadline)
-        info = parse_metadata(answer).topics[name]
+        info = parse_metadata(answer).topics.get(name)
+        if info is None:
+            raise NetworkError(f"The brokers' metadata says nothing of topic {name}, which was asked for")
         return ErrorCode(info.error), info
 
     def _any_node(self, deadline: float) -> int:
-        self._await_nodes(deadline)
-        return next(iter(self._network.snapshot.nodes))
+        while True:
+            self._await_nodes(deadline)
+            node_id = self._network.least_loaded()
+            if node_id is not None:
+                return node_id
+            self.check_time(deadline, "No broker could be reached")
+            self._network.pause(_SOON_MS)
 
     def _await_nodes(self, deadline: float) -> None:
         while not self._network.snapshot.nodes:
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has answered")
-            self._network.refresh()
+            self._network.refresh(deadline)
 
     def _ask(
         self, question: Question, node: Callable[[float], int], moved: Callable[[], object], deadline: float
@@ -141,12 +169,15 @@ class Cluster:
         attempts = 0
         while True:
             body = self._exchange(question.request, node, deadline, moved)
-            refused = [each for each in question.codes(body) if each.code is not ErrorCode.none]
+            codes = list(question.codes(body))
+            refused = [each for each in codes if each.code is not ErrorCode.none]
             rulings = [verdict(each.code, transactional=True) for each in refused]
-            if all(ruling.action is Action.SUCCEED for ruling in rulings):
+            if codes and all(ruling.action is Action.SUCCEED for ruling in rulings):
                 return body
-            where, code, message = refused[0]
-            error = broker_error(code, where, message)
+            code, error = ErrorCode.none, _says_nothing(question)
+            if refused:
+                where, code, message = refused[0]
+                error = broker_error(code, where, message)
             if any(ruling.action is not Action.RETRY for ruling in rulings):
                 raise error
             if self._clock.now() >= deadline:
@@ -168,7 +199,7 @@ class Cluster:
         attempts = 0
         while True:
             node_id = node(deadline)
-            outcome = self._network.exchange({node_id: make})[node_id]
+            outcome = self._network.exchange({node_id: make}, deadline)[node_id]
             if isinstance(outcome, Response) and outcome.error is None:
                 return outcome.body
             error: KafkaError | None = outcome.error if isinstance(outcome, Response) else outcome
@@ -178,5 +209,9 @@ class Cluster:
                 raise KafkaTimeoutError(f"No answer in time: {error}") from error
             self._network.pause(self._backoff.delay(attempts))
             moved()
-            self._network.refresh()
+            self._network.refresh(deadline)
             attempts += 1
+
+
+def _says_nothing(question: Question) -> KafkaError:
+    return NetworkError(f"The response to {question.api} says nothing of what was asked: throttled by a quota")

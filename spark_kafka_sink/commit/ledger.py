@@ -127,11 +127,9 @@ class Ledger:
             )
 
         def codes(body: Any) -> list[CodeAt]:
-            return [
-                CodeAt(f"Fetch of {self._partition}", each.error_code)
-                for each in _partitions(body.responses)
-                if each.error_code is not ErrorCode.offset_out_of_range
-            ]
+            codes = [each.error_code for each in _partitions(body.responses)]
+            told = [ErrorCode.none if code is ErrorCode.offset_out_of_range else code for code in codes]
+            return [CodeAt(f"Fetch of {self._partition}", code) for code in told]
 
         body = self._cluster.ask_leader(self._partition, Question("fetch", (11, 12), make, codes), deadline)
         return _partitions(body.responses)[0]

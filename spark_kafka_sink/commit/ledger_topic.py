@@ -51,7 +51,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> None:
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
             "or delete an empty one and let this sink create it."
         )
-    configs = _describe(cluster, _TOPIC, topic, _REQUIRED, deadline)
+    configs = _describe(cluster, _TOPIC, [topic], _REQUIRED, deadline)
     faults = [
         f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}" for name in _REQUIRED if configs[name] != SETTINGS[name]
     ]
@@ -103,25 +103,32 @@ def _create(cluster: Cluster, topic: str, deadline: float) -> None:
 
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
-    broker = str(cluster.node_ids(deadline)[0])
+    """Of whichever broker responds first: it describes itself and refuses the names of the others."""
     try:
-        return _describe(cluster, _BROKER, broker, names, deadline)
+        return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
     except BrokerError as error:
         if error.code in _FORBIDDEN:
             return {}
         raise
 
 
-def _describe(cluster: Cluster, kind: int, name: str, keys: tuple[str, ...], deadline: float) -> dict[str, str | None]:
+def _describe(
+    cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
+) -> dict[str, str | None]:
+    """The configs of the first of these resources that the broker describes."""
+
     def make(module: ModuleType, version: int) -> Any:
-        resource = module.request.DescribeConfigsResource(
-            resource_type=kind, resource_name=name, configuration_keys=keys
-        )
-        return module.DescribeConfigsRequest(resources=(resource,))
+        resource = module.request.DescribeConfigsResource
+        asked = [resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
+        return module.DescribeConfigsRequest(resources=tuple(asked))
 
     def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt(f"DescribeConfigs of {name}", each.error_code, each.error_message) for each in body.results]
+        described = [each for each in body.results if each.error_code is ErrorCode.none]
+        return [
+            CodeAt(f"DescribeConfigs of {each.resource_name}", each.error_code, each.error_message)
+            for each in described or body.results
+        ]
 
-    question = Question("describe_configs", (2, 4), make, codes)
-    body = cluster.ask_node(int(name), question, deadline) if kind == _BROKER else cluster.ask_any(question, deadline)
-    return {config.name: config.value for result in body.results for config in result.configs}
+    body = cluster.ask_any(Question("describe_configs", (2, 4), make, codes), deadline)
+    described = next(each for each in body.results if each.error_code is ErrorCode.none)
+    return {config.name: config.value for config in described.configs}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY
-from spark_kafka_sink.commit.cluster import CodeAt, Question
+from spark_kafka_sink.commit.cluster import BrokerGoneError, CodeAt, Question
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import DriverIdentity, Entry, task_id
@@ -70,6 +70,8 @@ def list_transactions(session: Session, states: tuple[str, ...], deadline: float
             found += _described(session, node, ours, deadline) if ours else []
     except UnsupportedVersionError:
         return Listing(None)
+    except BrokerGoneError:  # its transactions are coordinated elsewhere now
+        return list_transactions(session, states, deadline)
     return Listing(tuple(each for each in found if not states or each.state in states))
 
 
@@ -116,7 +118,10 @@ def _described(session: Session, node: int, ids: list[str], deadline: float) -> 
     def make(module: ModuleType, version: int) -> Any:
         return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
 
-    body = session.cluster.ask_node(node, Question("describe_transactions", (0, 0), make, lambda _body: ()), deadline)
+    def codes(body: Any) -> list[CodeAt]:
+        return [CodeAt("DescribeTransactions", ErrorCode.none) for _ in body.transaction_states]
+
+    body = session.cluster.ask_node(node, Question("describe_transactions", (0, 0), make, codes), deadline)
     return [
         Listed(
             each.transactional_id,

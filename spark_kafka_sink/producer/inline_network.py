@@ -44,19 +44,34 @@ class InlineNetwork:
 
         self._metadata.wait_for_topic(topic, partition, max_wait_ms, self._clock, turn)
 
-    def refresh(self) -> None:
+    def refresh(self, deadline: float = math.inf) -> None:
         """Ask for all topics anew. When no broker answers in time, what was known stays."""
         seen = self._metadata.snapshot.generation
         self._metadata.request_update()
-        deadline = self._clock.now() + self._timeout_ms
-        self._turn_until(lambda: self._metadata.snapshot.generation != seen, deadline)
+        until = min(deadline, self._clock.now() + self._timeout_ms)
+        self._turn_until(lambda: self._metadata.snapshot.generation != seen, until)
 
-    def exchange(self, requests: Mapping[int, MakeRequest]) -> dict[int, Response | KafkaError]:
-        """One request to each of these nodes, all under way at once; how each ended, or why it could not be sent."""
+    def least_loaded(self) -> int | None:
+        """The node that is likely to answer first; None while all of them are in backoff."""
+        node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), self._clock.now())
+        return None if node is None else node.id
+
+    def exchange(
+        self, requests: Mapping[int, MakeRequest], deadline: float = math.inf
+    ) -> dict[int, Response | KafkaError]:
+        """One request to each of these nodes, all under way at once; how each ended, or why it could not be sent.
+
+        What has no response at the ``deadline`` (monotonic ms) ends as an error.
+        """
         self._turn(self._clock.now())  # notices connections that brokers closed since the last exchange
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
-            error = self._connect(self._metadata.snapshot.nodes[node_id])
+            node = self._metadata.snapshot.nodes.get(node_id)
+            error = (
+                NetworkError(f"Broker {node_id} has left the cluster")
+                if node is None
+                else self._connect(node, deadline)
+            )
             if error is not None:
                 ended[node_id] = error
                 continue
@@ -66,7 +81,10 @@ class InlineNetwork:
 
             self._client.send(node_id, make(completed), self._clock.now())
         # The client ends every request: by its answer, by request.timeout.ms, or with its connection.
-        self._turn_until(lambda: len(ended) == len(requests), math.inf)
+        self._turn_until(lambda: len(ended) == len(requests), deadline)
+        for node_id in requests.keys() - ended.keys():
+            ended[node_id] = NetworkError(f"Broker {node_id} did not respond in time")
+            self._client.close_node(node_id)
         return ended
 
     def pause(self, ms: float) -> None:
@@ -77,9 +95,9 @@ class InlineNetwork:
         self._client.close()
         self._transport.shutdown()
 
-    def _connect(self, node: Node) -> KafkaError | None:
+    def _connect(self, node: Node, deadline: float) -> KafkaError | None:
         """Until a request can be sent to ``node``; gives what kept an attempt that was made here from it."""
-        deadline = self._clock.now() + self._timeout_ms
+        deadline = min(deadline, self._clock.now() + self._timeout_ms)
         attempted = False
         while (now := self._clock.now()) < deadline:
             if self._client.ready(node, now):
@@ -90,7 +108,7 @@ class InlineNetwork:
                 return NetworkError(reason)
             attempted = delay == math.inf
             self._turn(min(deadline, now + delay))
-        return NetworkError(f"The connection to {node} was not ready within {self._timeout_ms:.0f} ms")
+        return NetworkError(f"The connection to {node} was not ready in time")
 
     def _turn_until(self, done: Callable[[], bool], deadline: float) -> None:
         while not done() and self._clock.now() < deadline:
