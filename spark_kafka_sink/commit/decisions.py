@@ -18,6 +18,7 @@ from spark_kafka_sink.commit.values import (
     TaskReport,
     TaskShare,
     Trust,
+    Trusted,
     Unit,
     WritePlan,
 )
@@ -32,7 +33,8 @@ class Standing(Enum):
     SAME = "the ledger's batch, all of it committed"
     SAME_TORN = "the ledger's batch, with transactions gone"
     SAME_GONE = "the ledger's batch, with all its transactions gone"
-    NEWER = "the ledger is behind the batch, as it should be"
+    NEXT = "the ledger is at the batch before it, as it should be"
+    BEYOND = "the ledger is more than one batch behind"
     NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
 
 
@@ -48,7 +50,13 @@ class Ruling(Enum):
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
         "commitLogTopic changed, or the query wrote at-least-once before. Nobody can tell whether this batch is in "
-        "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint for one start."
+        "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
+    )
+    GAP = (
+        "does not follow on what the ledger says: {entry} was the last that was committed exactly once. The query "
+        "wrote the batches in between at-least-once, or the ledger was rolled back. Nobody can tell whether this "
+        "batch is in Kafka already. If it is not, or twice is acceptable this once, set "
+        "ledgerStart=trust-checkpoint:{number}."
     )
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. Whether this one ever was, the ledger does "
@@ -61,7 +69,8 @@ class Ruling(Enum):
     )
 
 
-_REFUSALS: Final = frozenset({Ruling.OLD_CHECKPOINT, Ruling.NO_LEDGER, Ruling.OLD_VERSION, Ruling.LOST_BEFORE})
+_TRUSTING_THE_CHECKPOINT: Final = frozenset({Ruling.NO_LEDGER, Ruling.GAP})
+_REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Ruling.OLD_CHECKPOINT, Ruling.OLD_VERSION, Ruling.LOST_BEFORE}
 
 RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
     {
@@ -71,7 +80,8 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
         (Guise.MICRO_BATCH, Standing.SAME): Ruling.SKIP,
         (Guise.MICRO_BATCH, Standing.SAME_TORN): Ruling.REPAIR,
         (Guise.MICRO_BATCH, Standing.SAME_GONE): Ruling.WRITE,
-        (Guise.MICRO_BATCH, Standing.NEWER): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.NEXT): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.BEYOND): Ruling.GAP,
         (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
         (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
         (Guise.VERSION, Standing.UNKNOWN): Ruling.WRITE,
@@ -79,7 +89,8 @@ RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
         (Guise.VERSION, Standing.SAME): Ruling.SKIP,
         (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
         (Guise.VERSION, Standing.SAME_GONE): Ruling.WRITE,
-        (Guise.VERSION, Standing.NEWER): Ruling.WRITE,
+        (Guise.VERSION, Standing.NEXT): Ruling.WRITE,
+        (Guise.VERSION, Standing.BEYOND): Ruling.WRITE,
         (Guise.VERSION, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
         (Guise.ONCE, Standing.FIRST): Ruling.WRITE,
     }
@@ -94,7 +105,9 @@ def standing(unit: Unit, entry: Entry | None, lost: frozenset[int]) -> Standing:
     if unit.number < entry.number:
         return Standing.OLDER
     if unit.number > entry.number:
-        return Standing.NEWER_TORN if lost else Standing.NEWER
+        if lost:
+            return Standing.NEWER_TORN
+        return Standing.NEXT if unit.number == entry.number + 1 else Standing.BEYOND
     if not lost:
         return Standing.SAME
     in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
@@ -109,7 +122,7 @@ def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
     entry = plan.entries.get(unit.query)
     lost = plan.lost.get(unit.query, frozenset())
     ruling = RULINGS[unit.guise, standing(unit, entry, lost)]
-    if ruling is Ruling.NO_LEDGER and plan.trust is Trust.CHECKPOINT:
+    if ruling in _TRUSTING_THE_CHECKPOINT and plan.trust == Trust(Trusted.CHECKPOINT, unit.number):
         ruling = Ruling.WRITE
     if ruling in _REFUSALS:
         kind = LostRowsError if ruling is Ruling.LOST_BEFORE else ExactlyOnceError
@@ -190,8 +203,8 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
             f"{first.unit} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
             f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
             "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
-            "Or the rows are not repeatable (rand(), uuid(), a source that changes): then ledgerStart=trust-ledger "
-            "takes the batch as committed, for one start."
+            "Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
+            f"ledgerStart=trust-ledger:{first.unit.number} takes this batch, and no other, as committed."
         )
 
 
@@ -205,7 +218,7 @@ def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
     entry = plan.entries.get(query)
     tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
     about = "" if entry is None else f"batch {entry.number} of {query}"
-    said = ruling.value.format(entry=about, tasks=tasks)
+    said = ruling.value.format(entry=about, tasks=tasks, number=unit.number)
     return f"{unit} (name {plan.name}, ledger {_place(plan)}) {said}"
 
 

@@ -13,7 +13,7 @@ from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.ledger_topic import broker_limit_ms
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
 from spark_kafka_sink.commit.sweeping import list_open, sweep
-from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, Trust, Unit, WritePlan
+from spark_kafka_sink.commit.values import STRICT, DriverIdentity, Entry, Stage, Trust, Unit, WritePlan
 from spark_kafka_sink.errors import ConfigError, KafkaError
 
 
@@ -23,7 +23,7 @@ class PlanningRequest:
 
     settings: CommitSettings
     unit: Unit | None = None
-    trust: Trust = Trust.STRICT
+    trust: Trust = STRICT
 
 
 def plan_write(request: PlanningRequest) -> WritePlan:

@@ -25,6 +25,7 @@ from spark_kafka_sink.commit.values import (
     TaskReport,
     TaskShare,
     Trust,
+    Trusted,
     WritePlan,
     task_id,
 )
@@ -123,7 +124,7 @@ class TaskTransaction:
             self._own.wait(0)
             reach("task prepared", self._task)
         repaired = self.action in (Action.VERIFY, Action.REWRITE)
-        compared = self.action is Action.SKIP and self._plan.trust is not Trust.LEDGER
+        compared = self.action is Action.SKIP and self._plan.trust != Trust(Trusted.LEDGER, self._unit.number)
         return TaskReport(
             name=self._plan.name,
             place=self._plan.place,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from spark_kafka_sink.sender.transactions.values import Fence, PreparedTransaction
 
@@ -30,12 +30,28 @@ class Action(Enum):
     REWRITE = "write them again, and prove that they are the rows that were lost"
 
 
-class Trust(Enum):
-    """What is believed when the checkpoint and the ledger do not agree."""
+class Trusted(Enum):
+    """Which of two is believed when they do not agree."""
 
-    STRICT = "strict"
+    NEITHER = "strict"
     CHECKPOINT = "trust-checkpoint"
     LEDGER = "trust-ledger"
+
+
+class Trust(NamedTuple):
+    """The option ``ledgerStart``: it holds for batch (or txnVersion) ``number`` alone."""
+
+    source: Trusted = Trusted.NEITHER
+    number: int = -1
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Of ``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
+        source, _, number = text.partition(":")
+        return cls(Trusted(source), int(number or -1))
+
+
+STRICT: Final = Trust()
 
 
 class Target(NamedTuple):
@@ -155,7 +171,7 @@ class WritePlan:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
     unit: Unit | None = None
-    trust: Trust = Trust.STRICT
+    trust: Trust = STRICT
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,17 @@ class OneOf:
         return f"one of {', '.join(self.values)}" if len(self.values) > 1 else self.values[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """A text that matches ``pattern``, which ``words`` describe."""
+
+    pattern: str
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
 AT_LEAST_0 = Range(0)
 AT_LEAST_1 = Range(1)
 MINUS_1_OR_MORE = Range(-1)
@@ -83,7 +94,7 @@ class Option:
     default: bool | int | float | str | None
     importance: str
     doc: str
-    valid: Range | OneOf | None = None
+    valid: Range | OneOf | Matching | None = None
     status: Status = Status.SUPPORTED
     instead: str = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spark_kafka_sink.config.option import Kind, OneOf, Option, Range
+from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, Range
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -69,4 +69,6 @@ def _text(option: Option, value: object) -> str:
         if found is None:
             raise BadValueError
         return found
+    if isinstance(option.valid, Matching) and not re.fullmatch(option.valid.pattern, text):
+        raise BadValueError
     return text

@@ -56,12 +56,12 @@ def plan_batch(options: SinkOptions) -> WritePlan:
         unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE)
     else:
         unit = Unit(*asked.version, Guise.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(_settings(options), unit, Trust(asked.ledger_start)))
+    return plan_write(PlanningRequest(_settings(options), unit, Trust.parse(asked.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
     """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
-    return plan_write(PlanningRequest(_settings(options), trust=Trust(_asked(options).ledger_start)))
+    return plan_write(PlanningRequest(_settings(options), trust=Trust.parse(_asked(options).ledger_start)))
 
 
 def write_exactly_once(
@@ -70,13 +70,9 @@ def write_exactly_once(
     """One task: its rows are in Kafka, and visible to nobody, when this returns."""
     context = TaskContext.get()
     assert context is not None
-    if context.getLocalProperty(_SPECULATION) == "true":
-        raise ExactlyOnceError(
-            f"{_SPECULATION}=true: a speculative twin of a task would take its transaction over. Set it to false for "
-            "writes with deliveryGuarantee=exactly-once."
-        )
     clock = SystemClock()
     unit = plan.unit or _micro_batch(context)
+    _refuse_settings(context, unit)
     name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
         worth = AppendSize(options.producer)
@@ -90,6 +86,22 @@ def write_exactly_once(
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
         report = task.prepare()
         return KafkaCommitMessage(partition_writes(task.receipt), report, receipts)
+
+
+def _refuse_settings(context: TaskContext, unit: Unit) -> None:
+    """Before the first row: what Spark only tells its tasks."""
+    if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
+        raise ExactlyOnceError(
+            f"{_SPECULATION}=true: a speculative twin of a task would take its transaction over. Set it to false for "
+            "writes with deliveryGuarantee=exactly-once."
+        )
+    number = context.getLocalProperty(BATCH_ID)
+    if unit.guise is Guise.ONCE and number is not None:
+        raise ExactlyOnceError(
+            "deliveryGuarantee=exactly-once within foreachBatch needs txnAppId and txnVersion: without them, rows of "
+            f"micro-batch {number} are written again when Spark runs it again. Set txnAppId to a name that this write "
+            "keeps (one for each topic), and txnVersion to the batch's number, the second argument of foreachBatch."
+        )
 
 
 def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:

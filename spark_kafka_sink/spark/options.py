@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.option import Kind, OneOf, Option, Range
+from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, Range
 from spark_kafka_sink.config.suggest import did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.config.values import BadValueError, Value, convert
@@ -37,10 +37,12 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
            "Compacted topic with the decisions of exactly-once writes; created when missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
-           "trust-checkpoint starts an exactly-once query that has run before without an entry in the commitLogTopic "
-           "(it wrote at-least-once, or the topic was lost): the checkpoint's next batch is taken as not written yet. "
-           "trust-ledger takes a batch as committed whose replay has other rows than were committed.",
-           OneOf(("strict", "trust-checkpoint", "trust-ledger"))),
+           "For micro-batch N alone (or txnVersion N), where checkpoint and commitLogTopic do not agree. "
+           "trust-checkpoint:N writes it although the commitLogTopic does not have the batch before it (the query "
+           "wrote at-least-once, or the topic was lost). trust-ledger:N takes it as committed although its replay has "
+           "other rows. The refusal says which to write.",
+           Matching(r"strict|trust-(checkpoint|ledger):\d{1,18}",
+                    "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
            "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names). One for "
            "each topic."),

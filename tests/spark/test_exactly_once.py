@@ -118,8 +118,12 @@ def test_one_txn_app_id_for_two_topics_is_refused(spark, topic, second_topic, to
 
 
 def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
+    def job(first):
+        rows = [(str(number),) for number in range(first, first + 100)]
+        save(spark.createDataFrame(rows, "value string"), to_topic)  # which makes the session this thread's, too
+
     with ThreadPoolExecutor(2) as pool:
-        for each in [pool.submit(save, numbers(spark, first, first + 100), to_topic) for first in (0, 100)]:
+        for each in [pool.submit(job, first) for first in (0, 100)]:
             each.result(timeout=60)
     assert committed(topic) == expected(0, 200)
 
@@ -157,13 +161,45 @@ def test_a_query_that_wrote_at_least_once_before_is_refused_or_trusted(spark, to
     before = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
     stream(streaming(numbers(spark, 0, 100), tmp_path / "in"), before, tmp_path / "checkpoint")
     frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
-    assert "ledgerStart=trust-checkpoint" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
-    stream(frame, {**to_topic, "ledgerStart": "trust-checkpoint"}, tmp_path / "checkpoint")
+    assert "ledgerStart=trust-checkpoint:1." in fails(stream, frame, to_topic, tmp_path / "checkpoint")
+    stream(frame, {**to_topic, "ledgerStart": "trust-checkpoint:1"}, tmp_path / "checkpoint")
     assert committed(topic) == expected(0, 200)
 
 
-def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic):
-    spark.sparkContext.setLocalProperty("spark.speculation", "true")  # as a session with that configuration does
+def test_another_guarantee_in_between_is_refused_not_written_twice(spark, topic, to_topic, tmp_path):
+    """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    stream(streaming(numbers(spark, 0, 100), source), to_topic, checkpoint)
+    before = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+    for first in (100, 200, 300):
+        frame = streaming(numbers(spark, first, first + 100), source)
+        stream(frame, before, checkpoint)
+    lose_commit(checkpoint, 3)
+    text = fails(stream, frame, to_topic, checkpoint)
+    assert "batch 0 of" in text
+    assert "ledgerStart=trust-checkpoint:3." in text
+    assert committed(topic) == expected(0, 400)
+    trusting = {**to_topic, "ledgerStart": "trust-checkpoint:4"}
+    lose_nothing = streaming(numbers(spark, 400, 500), source)
+    assert "ledgerStart=trust-checkpoint:3." in fails(stream, lose_nothing, trusting, checkpoint)
+    assert committed(topic) == expected(0, 400)
+
+
+def test_a_plain_write_within_for_each_batch_is_refused_before_its_first_row(spark, topic, to_topic, tmp_path):
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+
+    def write(batch, number):
+        save(batch, to_topic)
+
+    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    text = fails(writer.trigger(availableNow=True).start().awaitTermination, 60)
+    assert "within foreachBatch needs txnAppId and txnVersion" in text
+    assert committed(topic) == {}
+
+
+@pytest.mark.parametrize("written", ["true", "True", " TRUE "], ids=["Java", "Python", "by hand"])
+def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic, written):
+    spark.sparkContext.setLocalProperty("spark.speculation", written)  # as a session with that configuration does
     try:
         assert "Set it to false" in fails(save, numbers(spark, 0, 10), to_topic)
     finally:

@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 
 from spark_kafka_sink.commit.planning import PlanningRequest
 from spark_kafka_sink.commit.session import CommitSettings
-from spark_kafka_sink.commit.values import Guise, Trust, Unit
+from spark_kafka_sink.commit.values import STRICT, Guise, Unit
 from spark_kafka_sink.config import ProducerConfig
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed
@@ -82,7 +82,7 @@ class Query:
         self.roles.append(Role(process, ours))
         return self.roles[-1]
 
-    def plan(self, trust=Trust.STRICT):
+    def plan(self, trust=STRICT):
         return self.start("plan", PlanningRequest(self.settings, trust=trust)).result()
 
     def start_task(self, plan, number, task, values) -> Role:

@@ -7,14 +7,14 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Trust
+from spark_kafka_sink.commit.values import Trust, Trusted
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 
 pytestmark = pytest.mark.jvm
 
 LATER = [[b"g"], [b"h"]]
-REFUSED = r"micro-batch 2 of query q1 .* has no entry in the ledger.*ledgerStart=trust-checkpoint"
+REFUSED = r"micro-batch 2 of query q1 .* has no entry in the ledger.*ledgerStart=trust-checkpoint:2"
 
 
 def test_a_query_whose_ledger_is_lost_is_refused_until_its_checkpoint_is_trusted(kafka, query):
@@ -25,7 +25,7 @@ def test_a_query_whose_ledger_is_lost_is_refused_until_its_checkpoint_is_trusted
     with pytest.raises(ExactlyOnceError, match=REFUSED):
         query.tasks(plan, 2, LATER)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
-    query.start_commit(query.tasks(query.plan(Trust.CHECKPOINT), 2, LATER)).result()
+    query.start_commit(query.tasks(query.plan(Trust(Trusted.CHECKPOINT, 2)), 2, LATER)).result()
     query.run(3, [[b"i"]])
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1, b"g": 1, b"h": 1, b"i": 1}
 

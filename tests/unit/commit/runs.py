@@ -15,7 +15,7 @@ from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import CommitSettings, end_sessions
 from spark_kafka_sink.commit.task import Lease, TaskTransaction, opened
-from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, Trust, Unit
+from spark_kafka_sink.commit.values import STRICT, Guise, Target, TaskAttempt, Trust, Unit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -42,7 +42,7 @@ class Query:
     query: str = "q1"
     guise: Guise = Guise.MICRO_BATCH
     options: dict = field(default_factory=dict)
-    trust: Trust = Trust.STRICT
+    trust: Trust = STRICT
     lease: Lease = opened
     topic: str = TOPIC
     prefix: str | None = None

@@ -8,6 +8,7 @@ import pytest
 from spark_kafka_sink.commit.decisions import RULINGS, Standing, commit_order, done, prove, standing, task_action
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.commit.values import (
+    STRICT,
     Action,
     DriverIdentity,
     Entry,
@@ -18,6 +19,7 @@ from spark_kafka_sink.commit.values import (
     TaskReport,
     TaskShare,
     Trust,
+    Trusted,
     Unit,
     WritePlan,
     task_id,
@@ -43,7 +45,7 @@ def entry(number):
     return Entry("q", number, Stage.DONE, (TaskShare(ROWS), TaskShare(RowSum(1, 5))), NOW)
 
 
-def plan(*entries, lost=(), trust=Trust.STRICT, query="q"):
+def plan(*entries, lost=(), trust=STRICT, query="q"):
     torn = {query: frozenset(lost)} if lost else {}
     return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, trust)
 
@@ -68,7 +70,9 @@ def order(*reports, now=NOW):
         (4, 4, (0,), Standing.SAME_TORN),
         (4, 4, (1,), Standing.SAME_TORN),
         (4, 4, (0, 1), Standing.SAME_GONE),
-        (5, 4, (), Standing.NEWER),
+        (5, 4, (), Standing.NEXT),
+        (6, 4, (), Standing.BEYOND),
+        (5, 4, (0,), Standing.NEWER_TORN),
         (9, 4, (0,), Standing.NEWER_TORN),
         (9, 4, (0, 1), Standing.NEWER_TORN),
     ],
@@ -104,7 +108,8 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, actio
             Guise.MICRO_BATCH,
             r"micro-batch 3 of query q \(name app, ledger l.*is behind.*batch 4",
         ),
-        ([], 3, Guise.MICRO_BATCH, "ledgerStart=trust-checkpoint"),
+        ([], 3, Guise.MICRO_BATCH, r"no entry.*ledgerStart=trust-checkpoint:3\."),
+        ([entry(4)], 6, Guise.MICRO_BATCH, r"batch 4 of q was the last.*ledgerStart=trust-checkpoint:6\."),
         ([entry(4)], 3, Guise.VERSION, "txnVersion 3 of txnAppId q .*smaller"),
     ],
 )
@@ -114,9 +119,37 @@ def test_tasks_refuse_what_might_be_twice(ledger, number, guise, text):
 
 
 def test_a_trusted_checkpoint_needs_no_entry_but_goes_behind_none():
-    assert task_action(plan(trust=Trust.CHECKPOINT), unit(3), 0) is Action.WRITE
+    trust = Trust(Trusted.CHECKPOINT, 3)
+    assert task_action(plan(trust=trust), unit(3), 0) is Action.WRITE
+    assert task_action(plan(entry(1), trust=trust), unit(3), 0) is Action.WRITE
     with pytest.raises(ExactlyOnceError, match="is behind"):
-        task_action(plan(entry(4), trust=Trust.CHECKPOINT), unit(3), 0)
+        task_action(plan(entry(4), trust=trust), unit(3), 0)
+
+
+@pytest.mark.parametrize(
+    "trust", [Trust(Trusted.CHECKPOINT, 2), Trust(Trusted.CHECKPOINT, 4), Trust(Trusted.LEDGER, 3)]
+)
+def test_a_trust_in_another_batch_does_not_help(trust):
+    for entries in ((), (entry(1),)):
+        with pytest.raises(ExactlyOnceError, match="trust-checkpoint:3"):
+            task_action(plan(*entries, trust=trust), unit(3), 0)
+
+
+def test_a_trusted_checkpoint_brings_no_lost_rows_back():
+    with pytest.raises(LostRowsError):
+        task_action(plan(entry(4), lost={0}, trust=Trust(Trusted.CHECKPOINT, 6)), unit(6), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "trust"),
+    [
+        ("strict", STRICT),
+        ("trust-checkpoint:7", Trust(Trusted.CHECKPOINT, 7)),
+        ("trust-ledger:0", Trust(Trusted.LEDGER, 0)),
+    ],
+)
+def test_trust_is_read_from_the_option(text, trust):
+    assert Trust.parse(text) == trust
 
 
 def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
@@ -182,7 +215,7 @@ def test_a_replay_is_one_by_its_rows_however_they_are_cut():
     assert order(*skipped(RowSum(3, 12))).entry is None
     with pytest.raises(ReplayMismatchError, match="committed with 3 rows .* now to be written with 4"):
         order(*skipped(RowSum(4, 12)))
-    with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger"):
+    with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger:4 takes"):
         order(*skipped(RowSum(3, 13)))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
-from spark_kafka_sink.commit.values import Action, Guise, Trust
+from spark_kafka_sink.commit.values import Action, Guise, Trust, Trusted
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.unit.commit.runs import LEDGER, Query, committed
 
@@ -150,10 +150,34 @@ def test_an_older_checkpoint_is_refused_before_anything_is_written(broker, query
 
 def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(broker, query):
     plan = query.plan()
-    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint"):
+    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:7"):
         query.task(plan, 7, 0, ROWS[0])
-    Query(broker.bootstrap_servers, trust=Trust.CHECKPOINT).run(7, ROWS)
+    Query(broker.bootstrap_servers, trust=Trust(Trusted.CHECKPOINT, 7)).run(7, ROWS)
     query.run(8, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query):
+    """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
+    query.run(0, ROWS)
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 3 .*batch 0 of q1 was the last.*trust-checkpoint:3\."):
+        query.task(plan, 3, 0, MORE[0])
+    trusting = replace(query, trust=Trust(Trusted.CHECKPOINT, 3))
+    with pytest.raises(ExactlyOnceError, match=r"trust-checkpoint:4\."):
+        trusting.run(4, MORE)
+    trusting.run(3, MORE)
+    trusting.run(4, [[b"f"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"f": 1}
+
+
+def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
+    forgetful = replace(query, trust=Trust(Trusted.LEDGER, 0))
+    forgetful.run(0, ROWS)
+    forgetful.run(0, [[b"X"]])
+    forgetful.run(1, MORE)
+    with pytest.raises(ReplayMismatchError, match="trust-ledger:1 takes this batch, and no other"):
+        forgetful.run(1, [[b"X"]])
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
@@ -361,7 +385,7 @@ def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, 
         query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
     with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
         query.run(0, [[b"a", b"b"], [b"X"]])
-    Query(broker.bootstrap_servers, trust=Trust.LEDGER).run(0, [[b"X"]])
+    Query(broker.bootstrap_servers, trust=Trust(Trusted.LEDGER, 0)).run(0, [[b"X"]])
     assert committed(broker) == EACH_ONCE
 
 

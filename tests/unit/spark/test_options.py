@@ -99,6 +99,18 @@ def test_exactly_once_has_a_producer_that_can_keep_it():
     assert "acks" in faults({**EXACTLY_ONCE, "kafka.acks": "1"})[0]
 
 
+@pytest.mark.parametrize("start", ["trust-checkpoint", "trust-ledger:", "trust-ledger:x", "trust-ledger:-1", "trust:3"])
+def test_trust_without_the_batch_that_it_is_for_is_refused(start):
+    assert faults({**EXACTLY_ONCE, "ledgerstart": start}) == (
+        f"ledgerStart must be strict, trust-checkpoint:N or trust-ledger:N (N: the batch), but is {start!r}.",
+    )
+
+
+@pytest.mark.parametrize("start", ["strict", "trust-checkpoint:0", "trust-ledger:20250131"])
+def test_trust_names_the_batch_that_it_is_for(start):
+    assert parse({**EXACTLY_ONCE, "ledgerstart": start}).exactly_once.ledger_start == start
+
+
 @pytest.mark.parametrize("half", [{"txnappid": "a"}, {"txnversion": "1"}])
 def test_an_application_and_its_version_belong_together(half):
     assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
