@@ -128,7 +128,7 @@ def _described(session: Session, node: int, ids: list[str], deadline: float) -> 
             int(each.producer_id),
             int(each.producer_epoch),
             each.transaction_state,
-            int(each.transaction_start_time.timestamp() * 1000) if each.transaction_start_time is not None else -1,
+            int(each.transaction_start_time),
         )
         for each in body.transaction_states
         if each.error_code is ErrorCode.none

@@ -25,6 +25,7 @@ API_KEYS = {name: key for key, name in api_key_map.items()}
 
 _FIXED_HEADER = struct.Struct(">ihhih")
 _SIZE_PREFIX = 4
+_OWN_RESPONSES = frozenset({"describe_transactions"})
 
 
 def camel_case(api: str) -> str:
@@ -42,8 +43,11 @@ def schema(api: str, version: int) -> ModuleType:
     return import_module(f"kio.schema.{api}.v{version}")
 
 
+@cache
 def response_type(api: str, version: int) -> type[ResponsePayload]:
-    entity: type[ResponsePayload] = getattr(schema(api, version), f"{camel_case(api)}Response")
+    """kio's entity, or ours where kio cannot read what brokers send."""
+    module = import_module(f"spark_kafka_sink.network.{api}") if api in _OWN_RESPONSES else schema(api, version)
+    entity: type[ResponsePayload] = getattr(module, f"{camel_case(api)}Response")
     return entity
 
 

@@ -94,6 +94,21 @@ def update_feature(address: Address, name: str, level: int) -> None:
     _refuse(refused[0], f"{name} {level} was not finalized: {refused[1]}")
 
 
+def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) -> None:
+    """AlterClientQuotas of one client id; raises ``BrokerError`` with Kafka's own message."""
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+    from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
+    from kio.static.primitive import f64
+
+    entity = EntityData(entity_type="client-id", entity_name=client_id)
+    ops = tuple(OpData(key=key, value=f64(value), remove=False) for key, value in quotas.items())
+    request = AlterClientQuotasRequest(entries=(EntryData(entity=(entity,), ops=ops),), validate_only=False)
+    answer: AlterClientQuotasResponse = _exchange(address, request, AlterClientQuotasResponse)
+    for entry in answer.entries:
+        if entry.error_code.value:
+            _refuse(entry.error_code, f"Quotas of client {client_id} were not set: {entry.error_message}")
+
+
 def transaction_coordinator(address: Address, transactional_id: str) -> int:
     """FindCoordinator; -1 while there is none."""
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest

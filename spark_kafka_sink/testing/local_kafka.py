@@ -159,6 +159,10 @@ class LocalKafka:
         """Finalizes a feature of the cluster, ``transaction.version`` say, at a higher or lower level."""
         blocking_admin.update_feature(self._any_address(), name, level)
 
+    def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
+        """Limits a client.id by Kafka's names (``producer_byte_rate``, ``request_percentage``); brokers follow soon."""
+        blocking_admin.set_quotas(self._any_address(), client_id, quotas)
+
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Id of the node that coordinates the transactions of this id, -1 while none does."""
         return blocking_admin.transaction_coordinator(self._any_address(), transactional_id)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_request_schema
+from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
+from spark_kafka_sink.network.codec import response_type
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.versions import API_KEYS
 from spark_kafka_sink.testing.broker.wire import build
@@ -28,9 +30,10 @@ TRANSIENT = frozenset(
 class PlainClient:
     """Asks one broker. ``ConnectionError`` when it hangs up instead of answering."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client_id: str = "plain") -> None:
         host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), DEADLINE_S)
+        self._client_id = client_id
         self._correlation_ids = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -65,7 +68,7 @@ class PlainClient:
                 "request_api_key": API_KEYS[api],
                 "request_api_version": version,
                 "correlation_id": next(self._correlation_ids),
-                "client_id": "plain",
+                "client_id": self._client_id,
             },
         )
         frame = io.BytesIO()
@@ -79,7 +82,7 @@ class PlainClient:
 
     def hear(self, api: str, version: int) -> Any:
         """The next answer, whose API and version the caller knows."""
-        schema = load_response_schema(API_KEYS[api], version)
+        schema = response_type(api_key_map[API_KEYS[api]], version)
         frame = self.hear_frame()
         header, position = entity_reader(schema.__header_schema__)(frame, 0)
         answer, _ = entity_reader(schema)(frame, position)
@@ -140,6 +143,18 @@ class PlainClient:
         )
         assert answer.error_code.name == "none", answer
         return int(answer.producer_id), int(answer.producer_epoch)
+
+    def describe(self, transactional_id: str) -> tuple[object, ...]:
+        """Error, state, epoch, start (True: a moment ago), partitions by topic; not while markers are written."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            (told,) = self.ask("DescribeTransactions", 0, transactional_ids=[transactional_id]).transaction_states
+            if not told.transaction_state.startswith("Prepare") or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        begun = abs(told.transaction_start_time / 1000 - time.time()) < DEADLINE_S or told.transaction_start_time
+        partitions = tuple((topic.topic, topic.partitions) for topic in told.topics)
+        return told.error_code.name, told.transaction_state, int(told.producer_epoch), begun, partitions
 
     def _await_leaders(self, topic: str) -> None:
         self.until(

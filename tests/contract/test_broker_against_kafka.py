@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES, VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario
@@ -23,6 +24,16 @@ def test_test_broker_answers_as_written(scenario: Scenario, kafka_test_broker: T
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_kafka_answers_as_written(scenario: Scenario, local_kafka: LocalKafka) -> None:
     play(scenario, local_kafka.bootstrap_servers)
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+def test_test_broker_offers_the_versions_of_kafka(local_kafka: LocalKafka) -> None:
+    with PlainClient(local_kafka.bootstrap_servers) as client:
+        answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+    kafka = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
+    imitated = RELEASES[local_kafka.version.rpartition(".")[0]].versions
+    assert {api: kafka.get(API_KEYS[api]) for api in imitated} == dict(imitated)
 
 
 def play(scenario: Scenario, bootstrap_servers: str) -> None:

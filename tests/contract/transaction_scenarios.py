@@ -171,6 +171,62 @@ def offsets_in_a_transaction(client: PlainClient) -> Steps:
     return [*steps, ("the new one counts", committed(stable=True), (9, "none"))]
 
 
+def listed_and_described(client: PlainClient) -> Steps:
+    topic, prefix = new_topic(client), name("id")
+    new, left, ended = (TransactionalWriter(client, topic, f"{prefix}-{each}") for each in ("new", "left", "ended"))
+    done = TransactionalWriter(client, topic, f"{prefix}-done", V2)
+    written = [done.write(0), done.commit(), left.add(), left.write(0), ended.add(), ended.write(0), ended.abort()]
+
+    def listed(version: int = 1, **filters: object) -> object:
+        answer = client.ask("ListTransactions", version, **filters)
+        if answer.error_code.name != "none":
+            return answer.error_code.name
+        states = answer.transaction_states
+        found = {each.transactional_id: each for each in states if each.transactional_id.startswith(prefix)}
+        ours = {each.transactional_id.removeprefix(prefix): each.transaction_state for each in found.values()}
+        return ours, answer.unknown_state_filters
+
+    client.until(lambda: listed(state_filters=["PrepareCommit", "PrepareAbort"]) == ({}, ()))
+    every = {"-new": "Empty", "-done": "CompleteCommit", "-left": "Ongoing", "-ended": "CompleteAbort"}
+    still_open = {"-left": "Ongoing"}
+    return [
+        ("written", written, ["none"] * 7),
+        ("all", listed(), (every, ())),
+        ("all, v0", listed(0), (every, ())),
+        ("open ones", listed(state_filters=["Ongoing"]), (still_open, ())),
+        ("an unknown state beside it", listed(state_filters=["Ongoing", "ongoing"]), (still_open, ("ongoing",))),
+        ("only an unknown state", listed(state_filters=["ongoing"]), ({}, ("ongoing",))),
+        ("states that pass at once", listed(state_filters=["Dead", "PrepareEpochFence"]), ({}, ())),
+        ("by producer id", listed(producer_id_filters=[left.identity[0]]), (still_open, ())),
+        (
+            "by a producer id and another state",
+            listed(producer_id_filters=[left.identity[0]], state_filters=["Empty"]),
+            ({}, ()),
+        ),
+        ("longer than an hour", listed(duration_filter=3_600_000), ({"-new": "Empty"}, ())),
+        ("longer than nothing", listed(duration_filter=0), (every, ())),
+        ("by pattern", listed(2, transactional_id_pattern=f"{prefix}-l.*"), (still_open, ())),
+        ("by a part of a pattern", listed(2, transactional_id_pattern=f"{prefix}-l"), ({}, ())),
+        ("by an empty pattern", listed(2, transactional_id_pattern=""), (every, ())),
+        ("by no pattern", listed(2, transactional_id_pattern="("), "invalid_regular_expression"),
+        ("before its first", client.describe(new.transactional_id), ("none", "Empty", 0, -1, ())),
+        ("committed", client.describe(done.transactional_id), ("none", "CompleteCommit", 1, True, ())),
+        ("open", client.describe(left.transactional_id), ("none", "Ongoing", 0, True, ((topic, (0,)),))),
+        ("aborted", client.describe(ended.transactional_id), ("none", "CompleteAbort", 0, True, ())),
+        ("a new producer", ended.init(), ("none", 1)),
+        ("aborted, then a new producer", client.describe(ended.transactional_id), ("none", "Empty", 1, -1, ())),
+        ("nothing aborted", done.abort(1), "none"),
+        (
+            "committed, then nothing aborted",
+            client.describe(done.transactional_id),
+            ("none", "CompleteAbort", 2, True, ()),
+        ),
+        ("unknown", client.describe(name("nope")), ("transactional_id_not_found", "", 0, 0, ())),
+        ("empty", client.describe(""), ("invalid_request", "", 0, 0, ())),
+        ("end", left.abort(), "none"),
+    ]
+
+
 def _fetched(client: PlainClient, topic: str, offset: int, *, epoch: int = -1) -> dict[str, object]:
     """One read_committed Fetch that does not wait."""
     partition = {
@@ -208,4 +264,5 @@ TRANSACTION_SCENARIOS: tuple[Scenario, ...] = (
     what_does_not_belong_to_a_transaction,
     aborted_records_in_fetch,
     offsets_in_a_transaction,
+    listed_and_described,
 )

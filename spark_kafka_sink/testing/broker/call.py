@@ -86,9 +86,13 @@ class Call:
 
     def check_coordinator(self, key: str) -> None:
         """Raise NOT_COORDINATOR unless the asked node coordinates this group or transactional id."""
-        coordinator = self.cluster.coordinator(key)
-        if coordinator is None or coordinator.id != self.request.node:
+        if not self.coordinates(key):
             raise ApiError(ErrorCode.not_coordinator)
+
+    def coordinates(self, key: str) -> bool:
+        """Whether the asked node coordinates this group or transactional id."""
+        coordinator = self.cluster.coordinator(key)
+        return coordinator is not None and coordinator.id == self.request.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,11 @@ def endpoint(node: BrokerNode) -> Fields:
     return {"node_id": node.id, "host": node.host, "port": node.port}
 
 
-def by_topic(rows: Iterable[tuple[Hashable, Fields]], name: str, partitions: str) -> list[Fields]:
-    """Nest an answer by topic: ``(topic or its id, partition's fields)`` to ``{name: topic, partitions: [...]}``."""
-    nested: dict[Hashable, list[Fields]] = {}
-    for topic, fields in rows:
-        nested.setdefault(topic, []).append(fields)
+def by_topic(rows: Iterable[tuple[Hashable, object]], name: str, partitions: str) -> list[Fields]:
+    """Nest an answer by topic: ``(topic or its id, partition)`` to ``{name: topic, partitions: [...]}``."""
+    nested: dict[Hashable, list[object]] = {}
+    for topic, partition in rows:
+        nested.setdefault(topic, []).append(partition)
     return [{name: topic, partitions: parts} for topic, parts in nested.items()]
 
 

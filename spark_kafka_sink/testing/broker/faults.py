@@ -147,7 +147,10 @@ class Faults:
         return self._add(Fault(Kind.REORDER, _known(api), **scope))
 
     def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
-        """Answer at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219)."""
+        """Answer at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
+
+        As over a client quota: a Fetch comes back without topics, every other request is done and answered in full.
+        """
         return self._add(Fault(Kind.THROTTLE, _known(api), amount=ms, **scope))
 
     def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -35,6 +36,9 @@ from spark_kafka_sink.testing.broker.wire import (
 _log = logging.getLogger(__name__)
 _PROBE_VERSION: Final = 0
 """ApiVersions is answered in this version when the asked one is not offered (KIP-511)."""
+
+_EMPTIED: Final[Mapping[str, Fields]] = MappingProxyType({"Fetch": {"responses": [], "node_endpoints": []}})
+"""What a quota takes out of an answer. All other APIs answer a throttled request in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class HandlerPool:
         """None for an ApiVersions request of a version that is not offered, which gets an answer all the same."""
         api = API_OF_KEY.get(head.api_key)
         offered = self._state.release.versions
-        if api is None or head.version not in offered[api]:
+        if api is None or api not in offered or head.version not in offered[api]:
             if api == "ApiVersions":
                 return None
             raise MalformedRequestError(f"API key {head.api_key} v{head.version} is not offered")
@@ -165,7 +169,7 @@ class HandlerPool:
             return
         throttle = self._faults.take(Kind.THROTTLE, request)
         if throttle is not None:
-            answer = {**answer, "throttle_time": throttle.amount}
+            answer = {**answer, **_EMPTIED.get(request.api, {}), "throttle_time": throttle.amount}
         await self._write_frame(connection, request, encode_answer(handled.head, answer))
         if throttle is not None:
             await asyncio.sleep(throttle.amount / 1000)

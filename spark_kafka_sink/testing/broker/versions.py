@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from spark_kafka_sink.errors import ConfigError
 
@@ -41,26 +41,30 @@ class Release:
     verifies_partitions: bool
 
 
-_TABLE: Final[Mapping[str, tuple[int, tuple[int, int], tuple[int, int], tuple[int, int]]]] = MappingProxyType(
+_Row: TypeAlias = tuple[int, tuple[int, int] | None, tuple[int, int], tuple[int, int]]
+
+_TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
     {
-        # API                  key  2.8      3.9      4.1
-        "Produce":            (0,  (0, 9),  (0, 11), (0, 13)),
-        "Fetch":              (1,  (0, 12), (0, 17), (4, 18)),
-        "ListOffsets":        (2,  (0, 6),  (0, 9),  (1, 10)),
-        "Metadata":           (3,  (0, 11), (0, 12), (0, 13)),
-        "OffsetCommit":       (8,  (0, 8),  (0, 9),  (2, 9)),
-        "OffsetFetch":        (9,  (0, 7),  (0, 9),  (1, 9)),
-        "FindCoordinator":    (10, (0, 3),  (0, 6),  (0, 6)),
-        "ApiVersions":        (18, (0, 3),  (0, 4),  (0, 4)),
-        "CreateTopics":       (19, (0, 7),  (0, 7),  (2, 7)),
-        "DeleteTopics":       (20, (0, 6),  (0, 6),  (1, 6)),
-        "InitProducerId":     (22, (0, 4),  (0, 5),  (0, 5)),
-        "AddPartitionsToTxn": (24, (0, 3),  (0, 5),  (0, 5)),
-        "AddOffsetsToTxn":    (25, (0, 3),  (0, 4),  (0, 4)),
-        "EndTxn":             (26, (0, 3),  (0, 4),  (0, 5)),
-        "TxnOffsetCommit":    (28, (0, 3),  (0, 4),  (0, 5)),
-        "DescribeConfigs":    (32, (0, 4),  (0, 4),  (1, 4)),
-        "CreatePartitions":   (37, (0, 3),  (0, 3),  (0, 3)),
+        # API                    key  2.8      3.9      4.1
+        "Produce":              (0,  (0, 9),  (0, 11), (0, 13)),
+        "Fetch":                (1,  (0, 12), (0, 17), (4, 18)),
+        "ListOffsets":          (2,  (0, 6),  (0, 9),  (1, 10)),
+        "Metadata":             (3,  (0, 11), (0, 12), (0, 13)),
+        "OffsetCommit":         (8,  (0, 8),  (0, 9),  (2, 9)),
+        "OffsetFetch":          (9,  (0, 7),  (0, 9),  (1, 9)),
+        "FindCoordinator":      (10, (0, 3),  (0, 6),  (0, 6)),
+        "ApiVersions":          (18, (0, 3),  (0, 4),  (0, 4)),
+        "CreateTopics":         (19, (0, 7),  (0, 7),  (2, 7)),
+        "DeleteTopics":         (20, (0, 6),  (0, 6),  (1, 6)),
+        "InitProducerId":       (22, (0, 4),  (0, 5),  (0, 5)),
+        "AddPartitionsToTxn":   (24, (0, 3),  (0, 5),  (0, 5)),
+        "AddOffsetsToTxn":      (25, (0, 3),  (0, 4),  (0, 4)),
+        "EndTxn":               (26, (0, 3),  (0, 4),  (0, 5)),
+        "TxnOffsetCommit":      (28, (0, 3),  (0, 4),  (0, 5)),
+        "DescribeConfigs":      (32, (0, 4),  (0, 4),  (1, 4)),
+        "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3)),
+        "DescribeTransactions": (65, None,    (0, 0),  (0, 0)),
+        "ListTransactions":     (66, None,    (0, 1),  (0, 2)),
     }
 )  # fmt: skip
 
@@ -70,7 +74,8 @@ API_OF_KEY: Final[Mapping[int, str]] = MappingProxyType({key: api for api, key i
 
 def _column(index: int) -> Mapping[str, VersionRange]:
     # The first entry of a row is the key.
-    return MappingProxyType({api: VersionRange(*row[index + 1]) for api, row in _TABLE.items()})  # type: ignore[misc]
+    ranges = {api: row[index + 1] for api, row in _TABLE.items()}
+    return MappingProxyType({api: VersionRange(*offered) for api, offered in ranges.items() if offered})  # type: ignore[misc]
 
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
@@ -87,9 +92,10 @@ def release(like: str, narrowed: Mapping[str, tuple[int, int]] | None = None) ->
     faults = []
     if like not in RELEASES:
         faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")
-    unknown = sorted(set(narrowed or {}) - set(_TABLE))
+    offered = RELEASES[like].versions if like in RELEASES else _TABLE
+    unknown = sorted(set(narrowed or {}) - set(offered))
     if unknown:
-        faults.append(f"api_versions names {', '.join(unknown)}; TestBroker has {', '.join(_TABLE)}")
+        faults.append(f"api_versions names {', '.join(unknown)}; TestBroker like={like!r} has {', '.join(offered)}")
     if faults:
         raise ConfigError(faults)
     base = RELEASES[like]

@@ -83,8 +83,8 @@ def _milliseconds(value: int) -> timedelta:
     return timedelta(milliseconds=value)
 
 
-def _instant(value: int | None) -> datetime | None:
-    return None if value is None or value < 0 else datetime.fromtimestamp(value / 1000, UTC)
+def _instant(value: int) -> datetime:
+    return datetime.fromtimestamp(value / 1000, UTC)
 
 
 _CONVERT: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
@@ -97,7 +97,14 @@ _CONVERT: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
 )
 
 _EMPTY: Final[Mapping[str, object]] = MappingProxyType(
-    {"error_code": ErrorCode.none, "string": "", "bool": False, "timedelta_i32": timedelta(0), "uuid": None}
+    {
+        "error_code": ErrorCode.none,
+        "string": "",
+        "bool": False,
+        "timedelta_i32": timedelta(0),
+        "datetime_i64": datetime.fromtimestamp(0, UTC),
+        "uuid": None,
+    }
 )
 
 

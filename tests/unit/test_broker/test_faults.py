@@ -214,3 +214,17 @@ def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
 def test_wait_gives_up(broker: TestBroker) -> None:
     with pytest.raises(TimeoutError, match="no Produce request"):
         broker.faults.drop_after("Produce").wait(0.01)
+
+
+def test_a_throttled_fetch_has_no_topics_and_reads_nothing_for_its_time(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    client.produce("t", RECORDS)
+    broker.faults.throttle("Fetch", 60)
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "last_fetched_epoch": -1}
+    asked = {"max_wait": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": [partition]}]}
+
+    throttled, whole = (client.ask("Fetch", 11, **asked) for _ in range(2))
+
+    assert (throttled.throttle_time.total_seconds(), throttled.responses) == (0.06, ())
+    assert whole.responses[0].partitions[0].records

@@ -175,3 +175,25 @@ def test_what_is_not_there_is_named(broker: TestBroker) -> None:
         broker.move_leader("t", 0, to=7)
     with pytest.raises(ValueError, match="no topic nope"):
         broker.topic("nope").records()
+
+
+def test_each_node_lists_and_describes_what_it_coordinates() -> None:
+    with TestBroker(nodes=3) as broker:
+        ids = {f"tx-{number}" for number in range(20)}
+        listed: list[str] = []
+        for node in broker.node_ids:
+            with PlainClient(address(broker, node)) as client:
+                for name in ids:  # NOT_COORDINATOR on all nodes but one
+                    client.ask("InitProducerId", 4, transactional_id=name, transaction_timeout=1000)
+                own = [each.transactional_id for each in client.ask("ListTransactions", 0).transaction_states]
+                states = client.ask("DescribeTransactions", 0, transactional_ids=sorted(ids)).transaction_states
+                assert {each.transactional_id for each in states if each.error_code.name == "none"} == set(own)
+                assert {each.error_code.name for each in states} == {"none", "not_coordinator"}
+                listed += own
+        assert sorted(listed) == sorted(ids)
+
+
+def test_a_coordinator_that_loads_lists_nothing_and_says_so() -> None:
+    with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.faults.answer("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS")
+        assert client.ask("ListTransactions", 0).error_code.name == "coordinator_load_in_progress"

@@ -10,6 +10,7 @@ import pytest
 from kio.index import load_payload_module
 from kio.static.constants import EntityType
 
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
@@ -58,6 +59,8 @@ def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
         "TxnOffsetCommit": {**IDENTITY, "group_id": "g", "topics": [offset]},
         "DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},
         "CreatePartitions": {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout": 1000},
+        "DescribeTransactions": {"transactional_ids": ["tx"]},
+        "ListTransactions": {"state_filters": ["Ongoing", "nope"]},
     }
 
 
@@ -69,6 +72,7 @@ EXPECTED_ERRORS = {
     "AddOffsetsToTxn": {UNKNOWN_ID},
     "EndTxn": {UNKNOWN_ID},
     "TxnOffsetCommit": {UNKNOWN_ID},
+    "DescribeTransactions": {"transactional_id_not_found"},
 }
 
 
@@ -148,8 +152,20 @@ def known_names(api_key: int) -> set[str]:
 
 
 def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
-    for release in RELEASES.values():
-        assert set(release.versions) == set(HANDLERS) == set(API_KEYS)
+    younger = {"2.8": {"DescribeTransactions", "ListTransactions"}}
+    for name, release in RELEASES.items():
+        assert set(release.versions) | younger.get(name, set()) == set(HANDLERS) == set(API_KEYS)
+
+
+def test_an_api_younger_than_the_release_is_hung_up_on() -> None:
+    with TestBroker(like="2.8") as broker, PlainClient(broker.bootstrap_servers) as client:
+        client.tell("ListTransactions", 0)
+        assert client.is_hung_up()
+
+
+def test_an_api_younger_than_the_release_cannot_be_narrowed() -> None:
+    with pytest.raises(ConfigError, match=r"api_versions names ListTransactions; TestBroker like='2.8' has Produce, "):
+        TestBroker(like="2.8", api_versions={"ListTransactions": (0, 0)})
 
 
 @pytest.mark.parametrize(("like", "highest", "transaction_version"), [("2.8", 9, 0), ("3.9", 11, 0), ("4.1", 13, 2)])

@@ -14,11 +14,13 @@ from spark_kafka_sink.testing.broker.apis import (
     create_topics,
     delete_topics,
     describe_configs,
+    describe_transactions,
     end_txn,
     fetch,
     find_coordinator,
     init_producer_id,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
@@ -46,5 +48,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "TxnOffsetCommit": txn_offset_commit.handle,
         "DescribeConfigs": describe_configs.handle,
         "CreatePartitions": create_partitions.handle,
+        "DescribeTransactions": describe_transactions.handle,
+        "ListTransactions": list_transactions.handle,
     }
 )

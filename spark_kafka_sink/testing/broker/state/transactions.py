@@ -99,6 +99,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
+NOT_STARTED: Final = -1
 NOBODY: Final = ProducerIdentity(-1, -1)
 
 
@@ -113,7 +114,8 @@ class Transaction:
     previous: ProducerIdentity = NOBODY
     state: State = State.EMPTY
     partitions: set[TopicPartition] = field(default_factory=set)
-    started_ms: int = 0
+    started_ms: int = NOT_STARTED
+    """When its last transaction took its first partition; a new producer id or epoch forgets it."""
     marker: Marker | None = None
     """Set while in a Prepare state: what has to be written to each partition."""
 
@@ -245,6 +247,7 @@ class TransactionCoordinator:
             # A new producer: whoever had the epoch before cannot pass for a retry of its own bump any more.
             transaction.previous = NOBODY
         transaction.state = State.EMPTY
+        transaction.started_ms = NOT_STARTED
         return transaction.identity
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:

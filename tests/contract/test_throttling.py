@@ -1,0 +1,105 @@
+"""Over a client quota TestBroker answers as a real Kafka: how long to wait, a Fetch without topics, the rest in full.
+
+The scenarios write, read or ask until they are throttled. On Kafka a quota of this client id does it, on TestBroker the
+script.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import pytest
+
+from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing.broker import KEPT
+from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
+from tests.contract.scenario import name, new_topic
+
+RECORDS = batch([b"x" * 50] * 60)
+"""About 3,500 bytes: three of these in ten seconds are over a quota of 1,000 bytes a second."""
+
+Scenario: TypeAlias = Callable[[PlainClient], tuple[Callable[[], Any], Callable[[Any], object], object]]
+"""What to ask, what of the answer to look at, and what a throttled one has there."""
+
+
+def fetch(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+    topic = new_topic(client)
+    client.produce(topic, RECORDS)
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+    asked = [{"topic": topic, "partitions": [{**partition, "last_fetched_epoch": -1, "log_start_offset": -1}]}]
+    return (
+        lambda: client.ask("Fetch", 12, max_wait=0, min_bytes=0, max_bytes=1 << 20, isolation_level=1, topics=asked),
+        lambda answer: (answer.error_code.name, answer.session_id, answer.responses),
+        ("none", 0, ()),
+    )
+
+
+def produce(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+    topic = new_topic(client)
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": RECORDS}]}]
+    return (
+        lambda: client.ask("Produce", 9, acks=-1, timeout=10_000, topic_data=data),
+        lambda answer: [each.error_code.name for topic in answer.responses for each in topic.partition_responses],
+        ["none"],
+    )
+
+
+def metadata(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+    topic = new_topic(client)
+    return (
+        lambda: client.ask("Metadata", 9, topics=[{"name": topic}]),
+        lambda answer: [(each.name, each.error_code.name, len(each.partitions)) for each in answer.topics],
+        [(topic, "none", 1)],
+    )
+
+
+def init_producer_id(client: PlainClient) -> tuple[Callable[[], Any], Callable[[Any], object], object]:
+    client.init_producer_id()  # once the broker has a block of ids, every answer has one
+    return (
+        lambda: client.ask("InitProducerId", 4, transactional_id=None, transaction_timeout=60_000),
+        lambda answer: (answer.error_code.name, answer.producer_id >= 0),
+        ("none", True),
+    )
+
+
+QUOTAS = {
+    "Fetch": (fetch, {"consumer_byte_rate": 1000.0}),
+    "Produce": (produce, {"producer_byte_rate": 1000.0}),
+    "Metadata": (metadata, {"request_percentage": 0.01}),
+    "InitProducerId": (init_producer_id, {"request_percentage": 0.01}),
+}
+
+
+@pytest.mark.parametrize("api", QUOTAS)
+def test_test_broker_throttles_as_written(api: str, kafka_test_broker: TestBroker) -> None:
+    scenario, _ = QUOTAS[api]
+    with PlainClient(kafka_test_broker.bootstrap_servers) as client:
+        play(scenario, client, lambda: kafka_test_broker.faults.throttle(api, 300, times=KEPT))
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+@pytest.mark.parametrize("api", QUOTAS)
+def test_kafka_throttles_as_written(api: str, local_kafka: LocalKafka) -> None:
+    scenario, quotas = QUOTAS[api]
+    client_id = name("throttled")
+    with PlainClient(local_kafka.bootstrap_servers, client_id) as client:
+        play(scenario, client, lambda: local_kafka.set_quotas(client_id, quotas))
+
+
+def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -> None:
+    ask, seen, expected = scenario(client)
+    limit()
+    deadline = time.monotonic() + DEADLINE_S
+    while not (answer := ask()).throttle_time:
+        assert time.monotonic() < deadline, "the quota does not throttle"
+    throttled = time.monotonic()
+    assert seen(answer) == expected
+    # The answer came at once. The next request is read when the time is over.
+    client.tell("ApiVersions", 0)
+    assert not client.hears_within(0.5 * answer.throttle_time.total_seconds())
+    client.hear("ApiVersions", 0)
+    assert timedelta(seconds=time.monotonic() - throttled) >= 0.9 * answer.throttle_time

@@ -1,0 +1,53 @@
+"""A transactional id that has taken no partition yet has no start time, and kio's reader refuses such a response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+
+from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.producer.assembly import metadata_config, network_config
+from spark_kafka_sink.producer.inline_network import InlineNetwork
+from spark_kafka_sink.testing import LocalKafka, TestBroker
+
+
+def test_an_id_without_a_transaction_is_described(kafka_test_broker: TestBroker) -> None:
+    check(kafka_test_broker.bootstrap_servers)
+
+
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+def test_kafka_describes_an_id_without_a_transaction(local_kafka: LocalKafka) -> None:
+    check(local_kafka.bootstrap_servers)
+
+
+def check(servers: str) -> None:
+    with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "never-begun"}) as producer:
+        producer.init_transactions()
+    config, random = ProducerConfig.parse({"bootstrap.servers": servers}), Random()
+    transport = Selector()
+    client = NetworkClient(network_config(config), transport, random)
+    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+    network = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
+    try:
+        network.refresh()
+        (node,) = network.snapshot.nodes
+        answer = network.exchange({node: request})[node]
+    finally:
+        network.close()
+    assert isinstance(answer, Response)
+    (told,) = answer.body.transaction_states
+    assert (told.transaction_state, told.transaction_start_time, told.topics) == ("Empty", -1, ())
+
+
+def request(completed: Callable[[Response], None]) -> Request:
+    asked = DescribeTransactionsRequest(transactional_ids=("never-begun",))
+    return kio_request("describe_transactions", 0, 0, lambda _module, _version: asked, completed)
