@@ -13,6 +13,7 @@ from spark_kafka_sink.accumulator.batch import BatchListener, Hold, Share
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.partitioning.custom import Checked
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.grouping import group_by_partition, order_by_partition, runs_as_given
 from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
@@ -143,9 +144,13 @@ class ColumnarAppender:
             self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
 
     def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
+        # A partitioner that may refuse a row sees all of them first: until then nothing is appended.
+        checked = isinstance(self._parts.partitioner, Checked)
+        partitions = self._partitions(snapshot, topic, rows) if checked else None
         for start, end in _slices(rows.sizes, self._slice_limit):
             part = rows.slice(start, end)
-            yield _grouped(topic, part, *group_by_partition(self._partitions(snapshot, topic, part)), limit)
+            chosen = self._partitions(snapshot, topic, part) if partitions is None else partitions[start:end]
+            yield _grouped(topic, part, *group_by_partition(chosen), limit)
 
     def _by_partition(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
         partitions = self._partitions(snapshot, topic, rows)

@@ -113,7 +113,7 @@ class TransactionManager:
     @property
     def is_ending(self) -> bool:
         """Whether a transaction is being committed or aborted."""
-        return self.state in (State.COMMITTING, State.ABORTING)
+        return self.state in (State.COMMITTING, State.ENDING, State.ABORTING)
 
     @property
     def transactional_id(self) -> str:
@@ -124,10 +124,12 @@ class TransactionManager:
         return PRODUCE_V2 if self._v2 else PRODUCE_V1
 
     def take_commands(self) -> None:
-        while self._losses:
-            self.batch_failed(self._losses.popleft())
+        """A caller notes what it lost, then submits its commit. Here in reverse: take the commit, then the losses."""
         while self._commands and self._ended_by is None:
-            self._take(self._commands.popleft())
+            command = self._commands.popleft()
+            self._take_losses()
+            self._take(command)
+        self._take_losses()
 
     def advance(self, now: float) -> float:
         """Go on with what is under way; says when time alone will make a difference (monotonic ms)."""
@@ -184,6 +186,10 @@ class TransactionManager:
             except IndexError:
                 return
             command.listener.answered(None, error)
+
+    def _take_losses(self) -> None:
+        while self._losses:
+            self.batch_failed(self._losses.popleft())
 
     # Commands
 
@@ -292,6 +298,8 @@ class TransactionManager:
             self._ended(self._identity)
         else:
             commit = self.state is State.COMMITTING
+            if commit:
+                self._move(Step.FLUSHED)
             self._calls.start(messages.end_txn(self._subject, self._end_txn_version, commit, self._answered_end))
 
     def _answered_end(self, end: CallEnd) -> None:
@@ -318,8 +326,9 @@ class TransactionManager:
     def _judge(self, end: CallEnd) -> None:
         if end.error is None:
             return
-        if end.fate is Fate.ABORTABLE and (self.state, Step.FAIL) in TRANSITIONS and self.state is not State.ABORTING:
-            self._fail(end.error)
+        step = Step.REFUSED if self.state is State.ENDING else Step.FAIL
+        if end.fate is Fate.ABORTABLE and (self.state, step) in TRANSITIONS and self.state is not State.ABORTING:
+            self._fail(end.error, step)
         else:
             self._break(end.error)
 
@@ -356,8 +365,8 @@ class TransactionManager:
         for partition in self._sequences.out_of_step():
             self._accumulator.admit(partition, Admission.ALL)
 
-    def _fail(self, error: Exception) -> None:
-        self._move(Step.FAIL)
+    def _fail(self, error: Exception, step: Step = Step.FAIL) -> None:
+        self._move(step)
         if self.state is not State.ABORTABLE_ERROR:
             return
         if self.error is None:

@@ -22,6 +22,7 @@ class State(Enum):
     PREPARING = "is preparing its transaction"
     PREPARED = "has prepared its transaction: commit it, abort it, or leave it open (close(), another transactional_id)"
     COMMITTING = "is committing its transaction"
+    ENDING = "is committing its transaction: EndTxn is sent"
     ABORTING = "is aborting its transaction"
     ABORTABLE_ERROR = "has a failed transaction: call abort_transaction()"
     FATAL_ERROR = "has failed for good: close it"
@@ -39,10 +40,11 @@ class Step(Enum):
     COMMIT = "commit_transaction()"
     ABORT = "abort_transaction()"
     INITIALIZED = "the coordinator gave a producer id and epoch"
-    FLUSHED = "every batch of a transaction being prepared is in the log"
+    FLUSHED = "every batch of a transaction being prepared or committed is in the log"
     ENDED = "the coordinator has committed or aborted"
     BUMP = "the abort is done, and sequence numbers were lost: the next transaction needs a new epoch"
     FAIL = "a batch or a call failed: this transaction cannot be committed any more"
+    REFUSED = "the coordinator does not commit: this transaction can only be aborted"
     BREAK = "an error that no abort mends: fenced, not authorized, not supported"
 
 
@@ -66,8 +68,14 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.PREPARED, Step.ABORT): State.ABORTING,
         # Everything of it is in the log and acknowledged: the producer has nothing more to do with it.
         (State.PREPARED, Step.INIT_AS): State.INITIALIZING,
+        # Nothing was written: there is nothing to ask of the coordinator.
         (State.COMMITTING, Step.ENDED): State.READY,
         (State.COMMITTING, Step.FAIL): State.ABORTABLE_ERROR,
+        (State.COMMITTING, Step.FLUSHED): State.ENDING,
+        (State.ENDING, Step.ENDED): State.READY,
+        (State.ENDING, Step.REFUSED): State.ABORTABLE_ERROR,
+        # Rows that are lost now were appended too late to be of this transaction.
+        (State.ENDING, Step.FAIL): State.ENDING,
         (State.ABORTING, Step.ENDED): State.READY,
         (State.ABORTING, Step.BUMP): State.INITIALIZING,
         # A batch that fails while its transaction is being aborted changes nothing.
@@ -81,6 +89,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.PREPARING, Step.BREAK): State.FATAL_ERROR,
         (State.PREPARED, Step.BREAK): State.FATAL_ERROR,
         (State.COMMITTING, Step.BREAK): State.FATAL_ERROR,
+        (State.ENDING, Step.BREAK): State.FATAL_ERROR,
         (State.ABORTING, Step.BREAK): State.FATAL_ERROR,
         (State.ABORTABLE_ERROR, Step.BREAK): State.FATAL_ERROR,
         (State.FATAL_ERROR, Step.BREAK): State.FATAL_ERROR,

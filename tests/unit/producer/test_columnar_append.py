@@ -83,6 +83,30 @@ def test_a_record_over_max_request_size_is_refused_with_javas_text_and_its_row()
     assert engine.requests == []
 
 
+class OutsideAtTheEnd:
+    def partition(self, topic, columns, explicit, sizes, count, load):
+        last = columns.value.to_pylist().index(b"last") if b"last" in columns.value.to_pylist() else len(columns)
+        return np.array([count if row == last else 0 for row in range(len(columns))], np.int32)
+
+
+def test_incident_the_row_of_a_partitioners_error_was_counted_from_its_slice():
+    """And the slices before it were appended, though it is said that nothing is."""
+    engine = Engine(
+        partitions=2, buffer_memory=1 << 16, batch_size=1000, partitioner_class=f"{__name__}:OutsideAtTheEnd"
+    )
+    engine.connect()
+    rows = [b"x" * 1000] * 40
+    with pytest.raises(InvalidRecordError, match="chose partition 2 for row 40 of topic t") as caught:
+        append(engine, RecordColumns(value=column(*rows, b"last")))
+    assert caught.value.row == 40
+    engine.settle()
+    assert engine.values() == []
+    assert engine.memory_is_free()
+    append(engine, RecordColumns(value=column(*rows[:10])))
+    engine.settle()
+    assert engine.values() == rows[:10]
+
+
 def test_a_failed_batch_stops_the_next_append_of_its_receipt():
     from kio.schema.errors import ErrorCode
 

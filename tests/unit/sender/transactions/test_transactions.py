@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.transactions import Answer
 from spark_kafka_sink.sender.transactions.states import State, Step
 from spark_kafka_sink.sender.transactions.values import (
     ConsumerGroupMetadata,
@@ -386,6 +388,76 @@ def test_records_that_could_not_be_appended_fail_the_transaction(v2):
     engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
     with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
         engine.call(Step.COMMIT)
+
+
+def _committing(engine: TransactionalEngine) -> Answer:
+    """EndTxn is on its way, and its response does not come."""
+    engine.append([b"in time"])
+    engine.troubles["end_txn"].append(Trouble.SWALLOWED)
+    answer = engine.submit(Step.COMMIT)
+    engine.spin()
+    assert engine.apis()[-1] == "end_txn"
+    return answer
+
+
+@both_protocols
+def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_killed_the_sender(v2):
+    """They came too late to be of this transaction: who lost them is told, and the commit goes on."""
+    engine = TransactionalEngine(v2).begun()
+    answer = _committing(engine)
+    engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
+    engine.spin()
+    engine.answer_to(answer)
+    assert engine.visible() == [b"in time"]
+    engine.begin()
+    engine.append([b"next"], receipt=SendReceipt())
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"in time", b"next"]
+
+
+@both_protocols
+def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refused(v2):
+    engine = TransactionalEngine(v2).begun()
+    answer = _committing(engine)
+    late = SendReceipt()
+    engine.append([b"late"], receipt=late)
+    engine.answer_to(answer)
+    with pytest.raises(IllegalStateError, match="EndTxn is sent"):
+        late.wait(0)
+    assert engine.values() == engine.visible() == [b"in time"]
+    assert engine.memory_is_free()
+
+
+@both_protocols
+def test_a_commit_that_the_coordinator_refuses_can_be_aborted(v2):
+    engine = TransactionalEngine(v2).begun()
+    engine.append([b"a"])
+    engine.troubles["end_txn"].append(ErrorCode.transaction_abortable)
+    with pytest.raises(TransactionAbortableError):
+        engine.call(Step.COMMIT)
+    engine.call(Step.ABORT)
+    assert engine.visible() == []
+    assert engine.state is State.READY
+
+
+@both_protocols
+def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it(v2):
+    """A: the sender finds no loss. B: rows are lost. C: their caller commits. A: the sender takes the commit."""
+    engine = TransactionalEngine(v2).begun()
+
+    class Losses(deque):
+        def __bool__(self) -> bool:
+            if engine.manager._commands or answers:
+                return len(self) > 0
+            engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
+            answers.append(engine.submit(Step.COMMIT))
+            return False
+
+    answers: list[Answer] = []
+    engine.manager._losses = Losses()
+    engine.spin()
+    with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
+        engine.answer_to(answers[0])
 
 
 @both_protocols
