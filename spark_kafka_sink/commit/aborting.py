@@ -33,7 +33,7 @@ def abort_batch(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
         reach("abort fenced")
         committed = []
         decided: set[object] = set()
-        for entry in list(session.ledger.read(deadline).entries.values()):
+        for entry in list(session.read_ledger(driver, deadline).entries.values()):
             if entry.stage is Stage.DONE:
                 continue
             decided.update(share.prepared for share in entry.tasks)

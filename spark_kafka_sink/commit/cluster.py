@@ -108,7 +108,7 @@ class Cluster:
                 self._find_leader(partition, deadline)
             return self._leaders[partition]
 
-        return self._ask(question, leader, lambda: self._leaders.pop(partition, None), deadline)
+        return self._ask(question, leader, lambda: self.forget_leader(partition), deadline)
 
     def topic(self, name: str, deadline: float) -> TopicInfo | None:
         """The topic as the cluster has it, None when there is none; never creates it."""
@@ -118,6 +118,14 @@ class Cluster:
         if code is not ErrorCode.none and verdict(code).action is Action.FAIL:
             raise broker_error(code, f"Metadata of topic {name}")
         return info
+
+    def forget_leader(self, partition: TopicPartition) -> None:
+        """The next ``ask_leader`` looks the leader up anew: a deposed one may answer as if it still were."""
+        self._leaders.pop(partition, None)
+
+    def now(self) -> float:
+        """Monotonic ms, as deadlines are."""
+        return self._clock.now()
 
     def pause(self, ms: float) -> None:
         self._network.pause(ms)

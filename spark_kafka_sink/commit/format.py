@@ -19,7 +19,12 @@ VERSION: Final = 2
 
 class LedgerRecord(NamedTuple):
     key: bytes
-    value: bytes
+    value: bytes | None
+
+
+def barrier_record(name: str) -> LedgerRecord:
+    """A record that says nothing: a tombstone under a key of its own, which no reader takes for an entry's."""
+    return LedgerRecord(_json([name]), None)
 
 
 def entry_record(name: str, entry: Entry) -> LedgerRecord:

@@ -16,7 +16,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.commit.cluster import Cluster, CodeAt, Question
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import reach
-from spark_kafka_sink.commit.format import LedgerRecord
+from spark_kafka_sink.commit.format import LedgerRecord, barrier_record
 from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, LedgerPlace
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
@@ -36,10 +36,17 @@ _PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
 _CODEC: Final = "gzip"
 _COMPRESS_FROM: Final = 1024
 _ACK_TIME: Final = timedelta(seconds=30)
+_SOON_MS: Final = 5.0
+_LONGEST_PAUSE_MS: Final = 200.0
+_OLDEST_VIEW_MS: Final = 1_800_000
+"""Half of the delete.retention.ms that the topic is created with."""
 
 
 class Ledger:
-    """``view`` is what was read so far; ``read`` brings it up to the end of the log."""
+    """``view`` is what was read so far; the methods that read bring it further and return it.
+
+    ``deadline`` bounds the time without progress: a log that is long is read to its end, however long that takes.
+    """
 
     def __init__(self, cluster: Cluster, name: str, place: LedgerPlace) -> None:
         self.view = LedgerView(name)
@@ -48,44 +55,44 @@ class Ledger:
         self._partition = TopicPartition(place.topic, place.partition)
         self._next_offset: int | None = None
         self._topic_id: UUID | None = None
+        self._read_at = 0.0
 
     def read(self, deadline: float) -> LedgerView:
-        """Up to the end as it is now. A log that was cut or made anew is read from its start."""
-        info = self._cluster.topic(self.place.topic, deadline)
-        topic_id = None if info is None else info.topic_id
-        if self._next_offset is None or topic_id != self._topic_id:
-            self._start_anew(deadline)
-            self._topic_id = topic_id
-        end: int | None = None
-        while True:
-            answer = self._fetch(deadline)
-            if answer.error_code is ErrorCode.offset_out_of_range:
-                self._start_anew(deadline)
-                end = None
-            else:
-                end = answer.high_watermark if end is None else end
-                if self._take(answer, end) >= end:
-                    return self.view
-            self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")
+        """Up to the high watermark that the leader tells now. It may lag behind what was acknowledged: a new leader
+        learns it from its followers, and a deposed one does not know that it is."""
+        self._follow_topic(deadline)
+        return self._read_to(None, deadline)
+
+    def read_acknowledged(self, now_ms: int, deadline: float) -> LedgerView:
+        """Everything that was acknowledged before the call: up to a barrier record that is appended with acks=all.
+
+        The barrier is in no transaction, so it decides nothing, and a tombstone, so that compaction removes it.
+        """
+        self._follow_topic(deadline)
+        barrier = self._produce(_plain_batch(barrier_record(self.view.name), now_ms), None, deadline)
+        return self._read_to(barrier + 1, deadline)
 
     def await_decided(self, undecided: Callable[[LedgerView], bool], deadline: float) -> LedgerView:
         """Read until the control records of what is ``undecided`` are in the log; a few milliseconds as a rule."""
         while undecided(self.read(deadline)):
             self._cluster.check_time(deadline, f"Transactions in {self._partition} stay undecided")
-            self._cluster.pause(5.0)
+            self._cluster.pause(_SOON_MS)
         return self.view
 
     def append(self, driver: DriverIdentity, record: LedgerRecord, now_ms: int, deadline: float) -> None:
         """One record into the driver's open transaction; with protocol v2 this opens it."""
-        fence = driver.fence
-        batch = _batch(driver, record, now_ms)
+        self._produce(_batch(driver, record, now_ms), driver.fence, deadline)
+
+    def _produce(self, batch: bytes, fence: Fence | None, deadline: float) -> int:
+        """With acks=all; gives the batch's offset."""
 
         def make(module: ModuleType, version: int) -> Any:
             request = module.request
             data = request.PartitionProduceData(index=self._partition.partition, records=batch)
             topic = request.TopicProduceData(name=self._partition.topic, partition_data=(data,))
+            transactional_id = None if fence is None else fence.transactional_id
             return module.ProduceRequest(
-                transactional_id=fence.transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
+                transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
             )
 
         def codes(body: Any) -> list[CodeAt]:
@@ -95,8 +102,42 @@ class Ledger:
                 for each in topic.partition_responses
             ]
 
-        versions = _PRODUCE_V2 if fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
-        self._cluster.ask_leader(self._partition, Question("produce", versions, make, codes), deadline)
+        versions = _PRODUCE_V2 if fence is not None and fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
+        body = self._cluster.ask_leader(self._partition, Question("produce", versions, make, codes), deadline)
+        return int(body.responses[0].partition_responses[0].base_offset)
+
+    def _follow_topic(self, deadline: float) -> None:
+        """A topic that was made anew is read from its start. So is one that was not looked at for long: compaction may
+        have removed the control records of what was read as undecided."""
+        info = self._cluster.topic(self.place.topic, deadline)
+        topic_id = None if info is None else info.topic_id
+        old = self._cluster.now() - self._read_at > _OLDEST_VIEW_MS
+        if self._next_offset is None or topic_id != self._topic_id or old:
+            self._start_anew(deadline)
+            self._topic_id = topic_id
+
+    def _read_to(self, end: int | None, deadline: float) -> LedgerView:
+        """Up to offset ``end``, None: to the high watermark that the first response tells."""
+        patience = deadline - self._cluster.now()
+        idle = 0
+        while True:
+            before = self._next_offset
+            answer = self._fetch(deadline)
+            if answer.error_code is ErrorCode.offset_out_of_range:
+                self._start_anew(deadline)
+                continue
+            end = answer.high_watermark if end is None else end
+            if self._take(answer, end) >= end:
+                self._read_at = self._cluster.now()
+                return self.view
+            if self._next_offset != before:
+                idle, deadline = 0, self._cluster.now() + patience
+                continue
+            left = deadline - self._cluster.now()
+            self._cluster.pause(max(0.0, min(_SOON_MS * 2**idle, _LONGEST_PAUSE_MS, left)))
+            self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")
+            self._cluster.forget_leader(self._partition)
+            idle += 1
 
     def _start_anew(self, deadline: float) -> None:
         def make(module: ModuleType, version: int) -> Any:
@@ -189,9 +230,18 @@ def _taken_over(transactional_id: str, error: KafkaError | None) -> ExactlyOnceE
     )
 
 
-def _batch(driver: DriverIdentity, record: LedgerRecord, now_ms: int) -> bytes:
+def _plain_batch(record: LedgerRecord, now_ms: int) -> bytes:
+    payload = _payload(record)
+    return stamp_header(BatchHeader(0, 1, now_ms, now_ms), [payload]) + payload
+
+
+def _payload(record: LedgerRecord) -> bytes:
     columns = RecordColumns(bytes_column([record.key]), bytes_column([record.value]))
-    payload = bytes(encode_records(columns, np.zeros(1, np.int64), 0).data)
+    return bytes(encode_records(columns, np.zeros(1, np.int64), 0).data)
+
+
+def _batch(driver: DriverIdentity, record: LedgerRecord, now_ms: int) -> bytes:
+    payload = _payload(record)
     attributes = TRANSACTIONAL
     if len(payload) >= _COMPRESS_FROM:
         payload = compress(_CODEC, None, [payload])

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_kafka_sink.commit.format import read_record
-from spark_kafka_sink.commit.values import Entry, Marker
-from spark_kafka_sink.records.decode import DecodedBatch
-from spark_kafka_sink.sender.transactions.values import PreparedTransaction
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, Marker, Stage
+from spark_kafka_sink.records.decode import BatchView, DecodedBatch
+from spark_kafka_sink.sender.transactions.values import END_TXN_V2, Fence, PreparedTransaction
 
 _COMMIT: Final = 1
 
@@ -24,7 +24,8 @@ class LedgerView:
         self.name = name
         self.entries: dict[str, Entry] = {}
         self._markers: dict[tuple[str, int], Marker] = {}
-        self._undecided: dict[int, tuple[int, list[Entry | Marker]]] = {}
+        self._undecided: dict[int, tuple[int, list[tuple[BatchView, Entry | Marker]]]] = {}
+        self._last: tuple[BatchView, Entry] | None = None
 
     def apply(self, batches: Iterable[DecodedBatch]) -> None:
         """A record that is in no transaction decides nothing: a plain append may come from anyone."""
@@ -34,7 +35,7 @@ class LedgerView:
                 self._end(producer_id, batch)
             elif batch.header.is_transactional:
                 records = [read_record(self.name, each.key, each.value) for each in batch.records]
-                if ours := [record for record in records if record is not None]:
+                if ours := [(batch.header, record) for record in records if record is not None]:
                     self._undecided.setdefault(producer_id, (batch.header.producer_epoch, []))[1].extend(ours)
 
     def committed(self, query: str, number: int, task: int) -> bool:
@@ -47,13 +48,30 @@ class LedgerView:
         epoch, _ = self._undecided.get(prepared.producer_id, (None, ()))
         return epoch == prepared.epoch
 
+    def continues(self, handed: DriverIdentity, fence: Fence) -> bool:
+        """Whether nobody took the fence between ``handed``, which a commit got from its planning, and ``fence``.
+
+        The last entry is then this commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
+        of ``fence`` have raised the epoch since. Nothing that was acknowledged can be missing behind it.
+        """
+        if self._last is None or self._last[1].stage is not Stage.DONE:
+            return False
+        last = self._last[0]
+        bumps = 2 if fence.end_txn_version >= END_TXN_V2 else 1
+        return (
+            last.producer_id == handed.fence.producer_id == fence.producer_id
+            and (last.producer_epoch, last.base_sequence) >= (handed.fence.epoch, handed.sequence)
+            and last.producer_epoch + bumps == fence.epoch
+        )
+
     def _end(self, producer_id: int, batch: DecodedBatch) -> None:
         _, pending = self._undecided.pop(producer_id, (None, ()))
         if not any(_is_commit(record.key) for record in batch.records):
             return
-        for each in pending:
+        for header, each in pending:
             if isinstance(each, Entry):
                 self.entries[each.query] = each
+                self._last = header, each
             else:
                 self._markers[each.query, each.task] = each
 

@@ -47,7 +47,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     driver = session.take_fence(deadline)
     finished: list[Entry] = []
     torn: list[tuple[Entry, frozenset[int]]] = []
-    for entry in list(session.ledger.read(deadline).entries.values()):
+    for entry in list(session.read_ledger(driver, deadline).entries.values()):
         if entry.stage is Stage.DONE:
             continue
         lost = finish(session, entry, deadline)
@@ -69,7 +69,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     """
     listing = list_open(session, deadline)
     driver = session.take_fence(deadline)
-    entries = session.ledger.read(deadline).entries
+    entries = session.read_ledger(driver, deadline).entries
     standing = [entry for entry in entries.values() if entry.stage is Stage.INTENT]
     if standing and not force:
         raise ExactlyOnceError(

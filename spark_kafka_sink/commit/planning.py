@@ -51,7 +51,7 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         standing = _take_stock(session, deadline)
     if listed is not None:
         sweep(session, listed, standing.driver, standing.entries, deadline)
-    session.planned = standing.entries
+    session.planned, session.handed = standing.entries, standing.driver
     reach("planned")
     return WritePlan(
         name=session.settings.name,
@@ -75,7 +75,7 @@ class _Stock:
 def _take_stock(session: Session, deadline: float) -> _Stock:
     """A new fence, what the ledger says under it, and nothing of that half done any more."""
     driver = session.take_fence(deadline)
-    entries = dict(session.ledger.read(deadline).entries)
+    entries = dict(session.read_ledger(driver, deadline).entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
         if entry.stage is Stage.DONE:

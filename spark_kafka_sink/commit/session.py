@@ -17,6 +17,7 @@ from spark_kafka_sink.commit.cluster import Cluster
 from spark_kafka_sink.commit.format import entry_record
 from spark_kafka_sink.commit.ledger import Ledger, record_decision
 from spark_kafka_sink.commit.ledger_topic import ensure_ledger, place_of
+from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
@@ -40,7 +41,8 @@ class CommitSettings:
 
 
 class Session:
-    """``planned``: the entries of the last planning in this process, None before the first."""
+    """``planned``: the entries of the last planning in this process, ``handed``: the driver's identity that it gave to
+    commit; None before the first."""
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
@@ -49,6 +51,7 @@ class Session:
         self.cluster = Cluster(settings.producer, clock)
         self.ledger = Ledger(self.cluster, settings.name, place_of(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
+        self.handed: DriverIdentity | None = None
         self._verified = False
 
     def close(self) -> None:
@@ -63,6 +66,13 @@ class Session:
         if not self._verified:
             ensure_ledger(self.cluster, self.settings.topic, deadline)
             self._verified = True
+
+    def read_ledger(self, driver: DriverIdentity, deadline: float) -> LedgerView:
+        """Under the new fence, without missing anything that was acknowledged before. As a rule a kept session finds
+        the batch it planned last done and nobody in between, which takes one Fetch."""
+        if self.handed is not None and self.ledger.read(deadline).continues(self.handed, driver.fence):
+            return self.ledger.view
+        return self.ledger.read_acknowledged(self.clock.epoch_ms(), deadline)
 
     def take_fence(self, deadline: float) -> DriverIdentity:
         """From here on no other driver of this name can decide anything."""
