@@ -4,87 +4,128 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.endings import raises
-from tests.model.scenario import Scenario
+from tests.model.endings import called, raises
+from tests.model.scenario import ATTEMPTS, TASKS, Scenario
 from tests.model.world import (
     OVER,
+    TOLD,
     UNCALLED,
     Abort,
-    Part,
+    Fence,
     Prepared,
     Run,
     Waiting,
     World,
     abort_exactly,
-    all_slots,
+    batch_bits,
+    breaks,
     end,
+    fenced_by,
     initialise,
+    read,
     standing,
     with_abort,
 )
 
 Steps = Iterator[tuple[str, World]]
 
+GIVEN_UP = ("tasks", "checked", "unsure", "ending", "tidying", "committed")
+
 
 def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """A task failed: the run is over. With every message in, commit may be running, and live on beside the abort."""
-    if not scenario.aborts or world.aborts[index] != UNCALLED:
+    if not scenario.aborts or scenario.runs[index].at_least_once or world.aborts[index] != UNCALLED:
         return
     if any(type(part) is Waiting for part in run.tasks):
         after = raises(world, scenario, index, run)
     else:
-        after = with_abort(world, index, Abort("called", run.batch, run.tasks))
+        after = with_abort(world, index, called(world, scenario, index, run.batch, run.tasks))
     yield f"run {index}: Spark gives batch {run.batch} up", after
 
 
 def take_fence(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    takes = scenario.has("fence") and scenario.has("abort fence")
-    changes = {"fence": ~index} if takes else {}
-    what = "takes the fence" if takes else "starts"
-    yield f"abort of run {index} {what}", with_abort(world, index, abort._replace(phase="fenced"), **changes)
+    """EndTxn(abort) and InitProducerId with the identity that the run was planned with: fenced, it touches nothing."""
+    fenced = abort._replace(phase="fenced")
+    if not (scenario.has("fence") and scenario.has("abort fence")):
+        yield f"abort of run {index} starts", with_abort(world, index, fenced)
+        return
+    held = world.fences[scenario.names[index]]
+    if scenario.has("abort for its own run") and not _is_own(scenario, index, held):
+        yield f"abort of run {index} is fenced and touches nothing", with_abort(world, index, OVER)
+        return
+    after = fenced_by(world, scenario, index, Fence(~index))
+    if held is not None and held.who > index and world.runs[held.who].phase not in ("dead", "over"):
+        after = breaks(after, f"the abort of run {index} stops run {held.who}, which has taken its place")
+    yield f"abort of run {index} takes the fence", with_abort(after, index, fenced)
+
+
+def _is_own(scenario: Scenario, index: int, held: Fence | None) -> bool:
+    """With v2 two records after planning have bumped the epoch beyond what abort knows."""
+    return held is not None and held.who == index and (held.recorded != "done" or scenario.protocol != "v2")
 
 
 def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    """It may know no query id (every message None), so it finishes whatever stands under the prefix."""
-    found = standing(world.ledger) if scenario.has("abort reads") else ()
-    todo = frozenset((task, world.ledger[query].parts[task]) for query, task in found)
-    if todo:
-        finishing = with_abort(world, index, abort._replace(phase="finishing", todo=todo))
-        yield f"abort of run {index} finds an intent and finishes it", finishing
-    else:
-        yield f"abort of run {index} finds no intent", with_abort(world, index, _aborting(abort))
+    """Whatever stands under the name, of any query, it finishes."""
+    for how, view, after in read(world, scenario, index, scenario.has("abort barrier")):
+        found = standing(view) if scenario.has("abort reads") else ()
+        todo = frozenset((task, view[key].parts[task]) for key, task in found)
+        entry = view[scenario.entries[index]]
+        sure = entry is None or entry.batch < abort.batch or not scenario.has("abort reads")
+        listed = abort.listed if any(view) or not scenario.has("sweep under an entry") else frozenset()
+        knows = abort._replace(sure=sure, listed=listed)
+        if todo:
+            finishing = knows._replace(phase="finishing", todo=todo)
+            yield f"abort of run {index} finds an intent{how} and finishes it", with_abort(after, index, finishing)
+        else:
+            yield f"abort of run {index} finds no intent{how}", _aborting(after, scenario, index, knows)
 
 
 def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
     for item in abort.todo:
         task, prepared = item
-        answer, after = end(world, scenario, task, prepared)
-        todo = abort.todo - {item}
-        left = abort._replace(todo=todo) if todo else _aborting(abort)
-        yield f"abort of run {index} finishes task {task}: {answer}", with_abort(after, index, left)
+        for answer, after in end(world, scenario, task, prepared):
+            left = abort._replace(todo=abort.todo - {item})
+            over = with_abort(after, index, left) if left.todo else _aborting(after, scenario, index, left)
+            yield f"abort of run {index} finishes task {task}: {answer}", over
 
 
-def _aborting(abort: Abort) -> Abort:
-    todo = frozenset(filter(_to_abort, enumerate(abort.messages)))
-    return Abort("aborting", todo=todo) if todo else OVER
-
-
-def _to_abort(item: tuple[int, Part | None]) -> bool:
-    return item[1] is None or type(item[1]) is Prepared
+def _aborting(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
+    """What is left to end: (id, whose transaction), or (id, None) for its holder by then."""
+    todo: set[tuple[int, Prepared | None]] = set()
+    for task, message in enumerate(abort.messages):
+        if type(message) is Prepared:
+            todo.add((scenario.slot(index, task, message.attempt), message))
+        elif message is None and scenario.has("abort by identity"):
+            todo |= {(slot, holder) for slot, holder in abort.listed if slot % TASKS == task}
+        elif message is None:
+            todo |= {(scenario.slot(index, task, attempt), None) for attempt in range(ATTEMPTS)}
+    return _next(world, scenario, index, abort._replace(phase="aborting", todo=frozenset(todo), listed=frozenset()))
 
 
 def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    """A message names one epoch of one id: nobody else is touched. Without one the id is initialised, whoever
-    holds it.
-    """
     for item in abort.todo:
-        task, prepared = item
-        after = world
+        slot, prepared = item
+        after, sure = world, abort.sure
         if prepared is not None:
-            after = abort_exactly(world, scenario.slot(task, prepared.attempt), prepared)
+            after = abort_exactly(world, scenario, slot, prepared, f"abort of run {index}")
+            sure = sure and (world.txns[slot] == (prepared, "open") or not scenario.has("abort tells what it ended"))
         else:
-            for slot in all_slots(scenario, task):
-                after = initialise(after, slot, None)
-        todo = abort.todo - {item}
-        left = Abort("aborting", todo=todo) if todo else OVER
-        yield f"abort of run {index} aborts task {task}", with_abort(after, index, left)
+            holder = world.txns[slot].holder
+            after = initialise(world, slot, None)
+            if holder is not None and holder.run > index:
+                after = breaks(after, f"the abort of run {index} stops run {holder.run}, which has taken its place")
+        left = abort._replace(todo=abort.todo - {item}, sure=sure)
+        yield f"abort of run {index} ends id {slot}", _next(after, scenario, index, left)
+
+
+def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
+    """In the end it says whether anything of the batch is visible: if it cannot know, it does not say."""
+    if abort.todo:
+        return with_abort(world, index, abort)
+    if not abort.sure:
+        return with_abort(world, index, OVER)
+    plan = scenario.runs[index]
+    after = with_abort(world, index, TOLD)
+    if world.visible & batch_bits(scenario, plan.query, abort.batch, plan.cut) and not scenario.ledger_losses:
+        return breaks(after, f"abort of run {index} says that nothing is visible, and rows of the batch are")
+    return after

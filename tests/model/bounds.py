@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from tests.model.scenario import Plan, Scenario
+from tests.model.scenario import Plan, Scenario, Trust
 
 STREAM, OTHER = Plan(), Plan(query=1)
 SWAPPED, ONE_TASK, ONE_EMPTY = Plan(cut="swapped"), Plan(cut="one task"), Plan(cut="one empty")
 LONGER, NOTHING = Plan(cut="longer"), Plan(cut="nothing")
+FIRST_ONLY, AT_LEAST_ONCE = Plan(cut="one task", until=0), Plan(cut="one task", at_least_once=True)
 
 SMALL: dict[str, Scenario] = {
     "one task, aborts": Scenario(runs=(ONE_TASK, ONE_TASK), timeouts=1),
     "two runs, two batches": Scenario(batches=2, aborts=False, timeouts=1),
     "two runs, a timeout, a lost answer": Scenario(aborts=False, timeouts=1, lost_answers=1),
     "one task, three runs": Scenario(runs=(ONE_TASK,) * 3, aborts=False, timeouts=1),
+    "reads that lag": Scenario(runs=(ONE_TASK,) * 2, stale_reads=1),
+    "reads that lag, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, aborts=False),
+    "reads that lag, a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, stale_reads=1, aborts=False),
+    "a task that fails": Scenario(runs=(ONE_TASK,), failures=1, mid_write=True, tidy=True, aborts=False),
+    "killed in mid-write": Scenario(batches=2, orderly=True, crashes=1, mid_write=True, aborts=False),
+    "transactions v1": Scenario(runs=(ONE_TASK,) * 2, protocol="v1", mid_write=True, lost_answers=1),
+    "before Kafka 3.6, rows that arrive late": Scenario(
+        runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, aborts=False
+    ),
+    "before Kafka 3.6, an abort": Scenario(runs=(ONE_TASK,) * 2, protocol="unverified", mid_write=True, late_rows=1),
     "a task retried": Scenario(runs=(STREAM,), retries=1, timeouts=1),
     "a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, aborts=False),
     "another cut on replay": Scenario(runs=(STREAM, SWAPPED), orderly=True, crashes=1, retries=1, aborts=False),
-    "fewer tasks on replay": Scenario(runs=(STREAM, ONE_TASK), orderly=True, crashes=1, retries=1, aborts=False),
-    "an empty task on replay": Scenario(runs=(STREAM, ONE_EMPTY), orderly=True, crashes=1, retries=1, aborts=False),
+    "fewer tasks on replay": Scenario(
+        runs=(STREAM, ONE_TASK), batches=2, orderly=True, crashes=1, retries=1, aborts=False
+    ),
+    "an empty task on replay": Scenario(
+        runs=(STREAM, ONE_EMPTY), batches=2, orderly=True, crashes=1, retries=1, aborts=False
+    ),
     "more tasks on replay": Scenario(runs=(ONE_TASK, STREAM), orderly=True, crashes=1, aborts=False),
     "two queries, one prefix": Scenario(runs=(STREAM, OTHER), aborts=False, timeouts=1),
     "batches without rows": Scenario(runs=(NOTHING, NOTHING), batches=2),
@@ -26,6 +41,24 @@ SMALL: dict[str, Scenario] = {
     ),
     "an older checkpoint": Scenario(runs=(STREAM, LONGER), batches=2, restores=1, aborts=False),
     "the ledger lost": Scenario(batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, aborts=False),
+    "another guarantee in between": Scenario(
+        runs=(FIRST_ONLY, AT_LEAST_ONCE, ONE_TASK), batches=3, orderly=True, crashes=1, aborts=False
+    ),
+    "another ledger in between": Scenario(
+        runs=(ONE_TASK, Plan(cut="one task", ledger=1), ONE_TASK), batches=2, aborts=False
+    ),
+    "a forgotten trust-checkpoint": Scenario(
+        runs=(STREAM, Plan(trust=Trust("checkpoint", 0))),
+        batches=2,
+        orderly=True,
+        ledger_losses=1,
+        crashes=1,
+        aborts=False,
+    ),
+    "a forgotten trust-ledger": Scenario(
+        runs=(STREAM, Plan(cut="longer", trust=Trust("ledger", 0))), batches=2, orderly=True, restores=1, aborts=False
+    ),
+    "versions, another prefix": Scenario(runs=(STREAM, Plan(ids=1)), kind="versions", aborts=False, timeouts=1),
     "versions": Scenario(kind="versions", aborts=False, timeouts=1),
     "versions, killed between decision and commit": Scenario(
         kind="versions", orderly=True, crashes=1, retries=1, aborts=False
@@ -36,6 +69,13 @@ SMALL: dict[str, Scenario] = {
     "a batch job": Scenario(runs=(STREAM,), kind="once", ids="attempt", retries=1),
     "a batch job, timed out": Scenario(kind="once", ids="attempt", timeouts=1, aborts=False),
     "a batch job, an answer lost": Scenario(runs=(STREAM,), kind="once", ids="attempt", lost_answers=1),
+    "a batch job, close to its timeout": Scenario(
+        runs=(STREAM,), kind="once", ids="attempt", clock=True, lost_answers=1
+    ),
+    "a batch job, transactions v1": Scenario(runs=(STREAM,), kind="once", ids="attempt", protocol="v1", lost_answers=1),
+    "two batch jobs, one prefix": Scenario(
+        runs=(ONE_TASK, Plan(query=1, cut="one task")), kind="once", ids="attempt", retries=1
+    ),
     "a batch job, recovered": Scenario(kind="once", ids="attempt", orderly=True, crashes=1),
     "a batch job, recovered while it lives": Scenario(kind="once", ids="attempt", aborts=False, retries=1),
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.endings import raises, rewrites_everything
-from tests.model.scenario import CUTS, Scenario
+from tests.model.planning import planned
+from tests.model.scenario import CUTS, TASKS, Scenario
 from tests.model.world import (
     UNCALLED,
     Entry,
+    Fence,
     Prepared,
     Run,
     Waiting,
@@ -17,9 +19,11 @@ from tests.model.world import (
     batch_bits,
     done,
     end,
+    fenced_by,
     holds_fence,
-    ledger_key,
+    open_transactions,
     put,
+    record,
     spend,
     with_run,
 )
@@ -31,18 +35,34 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Every task has sent its message: compare a replay with what the ledger says, then decide."""
     if any(type(part) is Waiting for part in run.tasks):
         return
-    entry = run.view[0]
     if difference := _difference(scenario, index, run):
         yield f"run {index}: P2 raises, the replay has {difference}", raises(world, scenario, index, run)
         return
-    anew = rewrites_everything(run)
-    intent = Entry(run.batch, scenario.runs[index].cut if anew else entry.cut, run.tasks, False)
+    intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
-        yield from _decide(world, scenario, index, run, intent)
+        if world.clock:
+            yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
+        elif scenario.clock:
+            yield f"run {index}: P2 finds the transactions young", with_run(world, index, run._replace(phase="checked"))
+        else:
+            yield from _decide(world, scenario, index, run, intent)
     elif "in" not in run.tasks and scenario.has("empty batches"):
-        yield from _mark_done(world, scenario, index, run._replace(view=(intent,)))
+        yield from _decide_empty(world, scenario, index, run, intent)
     else:
         yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
+
+
+def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """Between the look at the clock and the intent's EndTxn time may pass: at the deadline it is not sent any more."""
+    if world.clock and scenario.has("deadline"):
+        yield f"run {index}: P2 sends no EndTxn after the deadline", raises(world, scenario, index, run)
+    else:
+        yield from _decide(world, scenario, index, run, _intent(scenario, index, run))
+
+
+def _intent(scenario: Scenario, index: int, run: Run) -> Entry:
+    cut = scenario.runs[index].cut if rewrites_everything(run) else run.view[0].cut
+    return Entry(run.batch, cut, run.tasks, False)
 
 
 def _difference(scenario: Scenario, index: int, run: Run) -> str | None:
@@ -52,7 +72,7 @@ def _difference(scenario: Scenario, index: int, run: Run) -> str | None:
         return None
     if not run.missing:
         same = sorted(sum(cut, ())) == sorted(sum(CUTS[entry.cut], ()))
-        return None if same else "other rows"
+        return None if same or scenario.trusts(index, "ledger", run.batch) else "other rows"
     others = [task for task in range(len(cut)) if task not in run.missing]
     return "other rows in the tasks that are in" if any(cut[t] != CUTS[entry.cut][t] for t in others) else None
 
@@ -66,54 +86,77 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if not holds_fence(world, scenario, index) and scenario.has("intent's EndTxn"):
         yield f"run {index}: P2 is fenced at the intent", raises(world, scenario, index, run)
         return
-    decided = _record(world, scenario, index, intent)
+    decided = record(world, scenario, index, intent)
     yield f"run {index}: P2 records the intent for batch {run.batch}", with_run(decided, index, ending)
     if world.left.lost_answers:
         unsure = with_run(spend(decided, "lost_answers"), index, ending._replace(phase="unsure"))
         yield f"run {index}: P2 records the intent for batch {run.batch}, the answer is lost", unsure
     if world.left.timeouts:
-        late = raises(spend(world._replace(fence=None), "timeouts"), scenario, index, run)
-        yield f"run {index}: the broker times out the intent's own transaction", late
+        unfenced = fenced_by(spend(world, "timeouts"), scenario, index, None)
+        yield f"run {index}: the broker times out the intent's own transaction", raises(unfenced, scenario, index, run)
 
 
-def _record(world: World, scenario: Scenario, index: int, intent: Entry) -> World:
-    key = ledger_key(scenario, scenario.runs[index].query)
-    return world._replace(ledger=put(world.ledger, key, intent))
+def _decide_empty(world: World, scenario: Scenario, index: int, run: Run, entry: Entry) -> Steps:
+    """A batch without rows is decided and done in one record."""
+    if not holds_fence(world, scenario, index):
+        yield f"run {index}: P2 is fenced at done", raises(world, scenario, index, run)
+        return
+    yield from _mark_done(world, scenario, index, run._replace(view=(entry,)))
 
 
 def ask_again(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
-    """The same EndTxn once more. Fenced says nothing of what became of the first: whoever comes next reads the ledger.
+    """The same EndTxn once more. Fenced says nothing of what became of the first: the next process reads the ledger.
 
     Raising is all that may be done then: aborting here what the messages name could undo a decision.
     """
+    if world.clock and scenario.has("deadline"):
+        yield f"run {index}: P2 does not ask again after the deadline", raises(world, scenario, index, run)
+        return
     if holds_fence(world, scenario, index):
         yield f"run {index}: P2 asks again, the intent stands", with_run(world, index, run._replace(phase="ending"))
         return
     if not scenario.has("unsure raises"):
         for task in run.todo:
             prepared = run.tasks[task]
-            world = abort_exactly(world, scenario.slot(task, prepared.attempt), prepared)
+            slot = scenario.slot(index, task, prepared.attempt)
+            world = abort_exactly(world, scenario, slot, prepared, f"P2 of run {index}")
     yield f"run {index}: P2 asks again and is fenced", raises(world, scenario, index, run)
 
 
 def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     for task in run.todo:
-        answer, after = end(world, scenario, task, run.tasks[task])
-        what = f"run {index}: P2 ends task {task}: {answer}"
-        if answer in ("gone", "no telling"):
-            yield what, raises(after, scenario, index, run)
-        else:
-            yield what, with_run(after, index, run._replace(todo=run.todo - {task}))
+        for answer, after in end(world, scenario, task, run.tasks[task]):
+            what = f"run {index}: P2 ends task {task}: {answer}"
+            if answer in ("gone", "no telling"):
+                yield what, raises(after, scenario, index, run)
+            else:
+                yield what, with_run(after, index, run._replace(todo=run.todo - {task}))
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """All of the batch is visible: from here on nothing raises, also where the fence is lost."""
+    finished = run._replace(phase="tidying" if scenario.kind == "once" else "committed")
     if not holds_fence(world, scenario, index):
-        yield f"run {index}: P2 is fenced at done", raises(world, scenario, index, run)
+        yield f"run {index}: P2 is fenced at done, and warns", with_run(world, index, run._replace(phase="committed"))
         return
-    after = done(world, scenario, scenario.runs[index].query, run.view[0])
-    yield f"run {index}: P2 marks batch {run.batch} done", with_run(after, index, run._replace(phase="committed"))
+    after = done(world, scenario, scenario.entries[index], scenario.runs[index].query, run.view[0])
+    after = fenced_by(after, scenario, index, Fence(index, "done"))
+    yield f"run {index}: P2 marks batch {run.batch} done", with_run(after, index, finished)
+
+
+def tidy(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """A plain job ends what other attempts of it left open, and leaves neither entry nor markers behind."""
+    after = world
+    for slot, holder in open_transactions(world, scenario, index):
+        after = abort_exactly(after, scenario, slot, holder, f"P2 of run {index}")
+    if holds_fence(world, scenario, index):
+        key = scenario.entries[index]
+        after = record(after, scenario, index, None)
+        after = after._replace(markers=put(after.markers, key, (-1,) * TASKS))
+    finished = with_run(after, index, run._replace(phase="committed"))
+    yield f"run {index}: P2 ends other attempts' transactions, and removes its entry and markers", finished
 
 
 def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -126,10 +169,20 @@ def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Ste
         yield f"run {index}: Spark finds another at work", with_run(world, index, Run("dead"))
         return
     lost = batch_bits(scenario, plan.query, run.batch, plan.cut) & ~world.visible
+    if (plan.query, run.batch) in scenario.answered_for:
+        lost = 0
     verdict = f"batch {run.batch} of query {plan.query} is lost, and Spark believes it committed" if lost else None
-    more = scenario.kind == "stream" and run.batch + 1 < scenario.batches
-    following = Run("planned", run.batch + 1) if more else Run("over")
     after = world._replace(
         checkpoint=put(world.checkpoint, plan.query, max(believed, run.batch)), broken=world.broken or verdict
     )
+    following = _following(after, scenario, index, run)
     yield f"run {index}: Spark commits batch {run.batch}", with_run(after, index, following)
+
+
+def _following(world: World, scenario: Scenario, index: int, run: Run) -> Run:
+    plan = scenario.runs[index]
+    if scenario.kind != "stream" or run.batch + 1 >= scenario.batches or run.batch == plan.until:
+        return Run("over", found=run.found)
+    if plan.at_least_once:
+        return Run("at least once", run.batch + 1)
+    return planned(world, scenario, index, run.batch + 1, run)

@@ -6,6 +6,7 @@ from tests.model.scenario import Scenario
 from tests.model.world import (
     GONE,
     NOBODYS,
+    OVER,
     UNCALLED,
     Abort,
     Entry,
@@ -14,7 +15,10 @@ from tests.model.world import (
     Run,
     Waiting,
     World,
+    breaks,
     holds_fence,
+    open_transactions,
+    with_abort,
     with_run,
 )
 
@@ -23,14 +27,15 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
     """What a task does once it knows its batch id and what P1 read.
 
     "write", "empty" (no rows to write), "in" (a replay: write nothing), "refuse", or, where no restart helps,
-    "unknown" (a batch > 0 without an entry) or "gone" (transactions of an earlier batch).
+    "unknown" (the entry lacks the batch before) or "gone" (transactions of an earlier batch).
     """
     entry = run.view[0]
     rows = scenario.rows(index, task)
     write = "write" if rows else "empty"
+    if _unknown(scenario, index, run):
+        return "unknown"
     if entry is None:
-        unknown = scenario.kind == "stream" and run.batch > 0 and scenario.has("ledger start")
-        return "unknown" if unknown else write
+        return write
     if entry.batch > run.batch:
         if scenario.has("older refused"):
             return "refuse"
@@ -48,6 +53,16 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
     return write if task in run.missing else "in"
 
 
+def _unknown(scenario: Scenario, index: int, run: Run) -> bool:
+    """Whether the ledger ought to know of a batch after its entry: Spark's numbers do not skip."""
+    if scenario.kind != "stream" or scenario.trusts(index, "checkpoint", run.batch):
+        return False
+    entry = run.view[0]
+    if entry is None:
+        return run.batch > 0 and scenario.has("ledger start")
+    return entry.batch < run.batch - 1 and scenario.has("gap refused")
+
+
 def _all_missing(entry: Entry, run: Run) -> bool:
     """Nothing of the batch is in Kafka: it may be written as if for the first time, in any cut."""
     return all(part == "empty" or task in run.missing for task, part in enumerate(entry.parts))
@@ -62,14 +77,14 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
     """Attempts of a task that have not begun, and whose message nobody waits for: they may wake at any time.
 
     All that a zombie can do is initialise its id: no intent will name what it writes. One that has done so already can
-    do nothing any more.
+    do nothing any more (but see ``late_rows``); what it has open stays so.
     """
     waiting = run.tasks[task]
     if type(waiting) is not Waiting or verdict_on(scenario, index, run, task) != "write":
         return world
     sleepers, txns = list(world.sleepers), list(world.txns)
     for attempt, state in enumerate(waiting.attempts):
-        slot = scenario.slot(task, attempt)
+        slot = scenario.slot(index, task, attempt)
         if state == "new":
             sleepers[slot] += 1
         elif txns[slot] == (Prepared(index, run.batch, attempt), "none"):
@@ -86,14 +101,23 @@ def raises(world: World, scenario: Scenario, index: int, run: Run) -> World:
     messages: tuple[Part | None, ...] = tuple(None if type(part) is Waiting else part for part in run.tasks)
     if not any(message is None or type(message) is Prepared for message in messages):
         return with_run(world, index, GONE)
-    aborting = with_run(world, index, GONE)
-    pending = Abort("called", run.batch, messages)
-    return aborting._replace(aborts=(*world.aborts[:index], pending, *world.aborts[index + 1 :]))
+    return with_abort(with_run(world, index, GONE), index, called(world, scenario, index, run.batch, messages))
+
+
+def called(world: World, scenario: Scenario, index: int, batch: int, messages: tuple[Part | None, ...]) -> Abort:
+    """Spark calls abort. Without a report it does not know which run it is of, and touches nothing (a batch job's
+    pickled writer tells). It lists what is open before it asks for the fence, see ``planning.planned``.
+    """
+    reports = any(type(message) is Prepared for message in messages)
+    if not reports and scenario.kind == "stream" and scenario.has("abort for its own run"):
+        return OVER
+    untold = None in messages
+    return Abort("called", batch, messages, open_transactions(world, scenario, index) if untold else frozenset())
 
 
 def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> World:
     """As raises, and no restart will help: the protocol promises that this comes from lost ledgers alone."""
     after = raises(world, scenario, index, run)
-    if holds_fence(world, scenario, index) and not scenario.ledger_losses:
-        return after._replace(broken=world.broken or "the query cannot go on: the ledger lacks what it should hold")
+    if holds_fence(world, scenario, index) and not scenario.entries_may_lack:
+        return breaks(after, "the query cannot go on: the ledger lacks what it should hold")
     return after

@@ -9,8 +9,10 @@ from tests.model.scenario import Scenario
 from tests.model.world import (
     IDLE,
     OVER,
+    TOLD,
     UNCALLED,
     Entry,
+    Fence,
     Prepared,
     Run,
     Waiting,
@@ -18,9 +20,11 @@ from tests.model.world import (
     abort_exactly,
     done,
     end,
+    fenced_by,
     holds_fence,
     initialise,
-    ledger_key,
+    open_transactions,
+    read,
     standing,
     with_run,
 )
@@ -36,107 +40,138 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     batch = world.checkpoint[plan.query] + 1 if plan.version is None else plan.version
     if scenario.kind == "once":
         batch = 0
+    if plan.ledger and batch == 0 and not scenario.first_batch_too:
+        return
     if batch < scenario.batches:
-        started = with_run(world, index, Run("planned", batch, _listed(world, scenario)))
-        yield f"run {index} (query {plan.query}, {plan.cut}) starts batch {batch}", started
+        first = Run("at least once", batch) if plan.at_least_once else planned(world, scenario, index, batch)
+        yield f"run {index} (query {plan.query}, {plan.cut}) starts batch {batch}", with_run(world, index, first)
 
 
 def _at_rest(world: World, index: int) -> bool:
     runs = all(run.phase in ("dead", "over") for run in world.runs[:index])
-    return runs and all(abort in (UNCALLED, OVER) for abort in world.aborts[:index])
+    return runs and all(abort in (UNCALLED, OVER, TOLD) for abort in world.aborts[:index])
 
 
-def _listed(world: World, scenario: Scenario) -> frozenset[tuple[int, Prepared]]:
-    """What is open under the prefix, with producer ids and epochs. Asked once per run, before the fence is taken.
+def planned(world: World, scenario: Scenario, index: int, batch: int, before: Run | None = None) -> Run:
+    """Planning begins. A session lists what is open, before it takes the fence, until it has swept once.
 
-    Whoever opened it has an older fence: its intent is in the ledger when this run reads it, or will never be.
+    Whichever run opened it has an older fence: its intent is in the ledger when this run reads it, or never will be.
     """
-    if not (scenario.has("sweep") and scenario.has("sweep what is listed") and scenario.has("list before the fence")):
-        return frozenset()
-    return frozenset((slot, txn.holder) for slot, txn in enumerate(world.txns) if txn.state == "open")
+    listed: frozenset[tuple[int, Prepared | None]] = frozenset()
+    due = before is None or (not before.swept and scenario.has("sweep at the first entry"))
+    if due and all(map(scenario.has, ("sweep", "sweep what is listed", "list before the fence"))):
+        listed = open_transactions(world, scenario, index)
+    if before is None:
+        return Run("planned", batch, listed)
+    return Run("planned", batch, listed, kept=True, found=before.found, swept=not due)
 
 
 def take_fence(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
-    changes = {"fence": index} if scenario.has("fence") else {}
-    yield f"run {index}: P1 takes the fence", with_run(world, index, run._replace(phase="fenced"), **changes)
+    """A kept session needs no barrier where this fence comes right after the record that its last batch is done."""
+    continuous = world.fences[scenario.names[index]] == Fence(index, "done") or not scenario.has("continuous fence")
+    barrier = scenario.has("barrier") and not (run.kept and continuous)
+    after = fenced_by(world, scenario, index, Fence(index))
+    yield f"run {index}: P1 takes the fence", with_run(after, index, run._replace(phase="fenced", barrier=barrier))
 
 
 def read_ledger(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
-    yield from _read(world, scenario, index, run, world.ledger, "")
+    """With a barrier where it is due, or where a kept session does not find its last batch done."""
+    key = scenario.entries[index]
+    for how, view, after in read(world, scenario, index, run.barrier):
+        last = view[key]
+        if how and run.kept and (last is None or not last.done or last.batch < run.batch - 1):
+            continue
+        yield _read(after, scenario, index, run, view, how)
     if not scenario.has("resolved reads") and any(txn.state == "open" for txn in world.txns):
         hidden = (None,) * len(world.ledger)
-        yield from _read(world, scenario, index, run, hidden, ", whose end hides behind an open transaction")
+        yield _read(world, scenario, index, run, hidden, ", whose end hides behind an open transaction")
 
 
-def _read(world: World, scenario: Scenario, index: int, run: Run, view: tuple[Entry | None, ...], how: str) -> Steps:
-    reading = run._replace(phase="finishing", view=view, todo=standing(view))
-    nothing = all(entry is None or entry.done for entry in view)
+def _read(
+    world: World, scenario: Scenario, index: int, run: Run, view: tuple[Entry | None, ...], how: str
+) -> tuple[str, World]:
+    entries = [entry for entry in view if entry is not None]
+    found = run.found or bool(entries)
+    reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found)
+    nothing = all(entry.done for entry in entries)
     after = _sweep_or_plan(world, scenario, index, reading) if nothing else with_run(world, index, reading)
-    yield f"run {index}: P1 reads the ledger{how}: {_describe(view)}", after
+    return f"run {index}: P1 reads the ledger{how}: {_describe(scenario, view)}", after
 
 
-def _describe(view: tuple[Entry | None, ...]) -> str:
+def _describe(scenario: Scenario, view: tuple[Entry | None, ...]) -> str:
     found = [
-        f"batch {entry.batch} of query {query} {'is done' if entry.done else 'stands'}"
-        for query, entry in enumerate(view)
+        f"batch {entry.batch} of {scenario.labels[key]} {'is done' if entry.done else 'stands'}"
+        for key, entry in enumerate(view)
         if entry is not None
     ]
     return "; ".join(found) or "nothing"
 
 
 def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
-    """EndTxn(commit) for whatever a standing intent of this prefix names, of any query, in any order."""
-    for query, task in run.todo:
-        entry = run.view[query]
-        answer, after = end(world, scenario, task, entry.parts[task])
-        what = f"run {index}: P1 finishes task {task} of batch {entry.batch} of query {query}: {answer}"
-        if answer == "no telling":
-            yield what, gone_for_good(after, scenario, index, run)
-            continue
-        missing = run.missing | {(query, task)} if answer == "gone" else run.missing
-        yield what, with_run(after, index, run._replace(todo=run.todo - {(query, task)}, missing=missing))
+    """EndTxn(commit) for whatever a standing intent of this name names, of any query, in any order."""
+    for key, task in run.todo:
+        entry = run.view[key]
+        for answer, after in end(world, scenario, task, entry.parts[task]):
+            what = f"run {index}: P1 finishes task {task} of batch {entry.batch} of {scenario.labels[key]}: {answer}"
+            if answer == "no telling":
+                yield what, gone_for_good(after, scenario, index, run)
+                continue
+            missing = run.missing | {(key, task)} if answer == "gone" else run.missing
+            yield what, with_run(after, index, run._replace(todo=run.todo - {(key, task)}, missing=missing))
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """An intent with nothing missing is done. One with something missing stays: its own query's replay repairs it."""
-    unfinished = {query for query, _ in run.missing}
-    complete = [q for q, entry in enumerate(run.view) if entry and not entry.done and q not in unfinished]
+    unfinished = {key for key, _ in run.missing}
+    complete = [key for key, entry in enumerate(run.view) if entry and not entry.done and key not in unfinished]
     if complete and not holds_fence(world, scenario, index):
         yield f"run {index}: P1 is fenced at the ledger", raises(world, scenario, index, run)
         return
-    after = world
-    for query in complete:
-        after = done(after, scenario, query, run.view[query])
-    what = f"run {index}: P1 marks {complete or 'nothing'} done"
-    yield what, _sweep_or_plan(after, scenario, index, run._replace(view=after.ledger if complete else run.view))
+    after, view = world, run.view
+    for key in complete:
+        query = next(plan.query for run, plan in enumerate(scenario.runs) if scenario.entries[run] == key)
+        after = done(after, scenario, key, query, view[key])
+        view = (*view[:key], after.ledger[key], *view[key + 1 :])
+    marked = ", ".join(scenario.labels[key] for key in complete) or "nothing"
+    what = f"run {index}: P1 marks {marked} done"
+    yield what, _sweep_or_plan(after, scenario, index, run._replace(view=view))
 
 
 def _sweep_or_plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     leftover = _leftover(world, scenario, index, run)
+    now = run._replace(listed=frozenset(), todo=leftover, swept=run.swept or _may_sweep(scenario, index, run))
     if leftover:
-        return with_run(world, index, run._replace(phase="sweeping", listed=frozenset(), todo=leftover))
-    return plan(world, scenario, index, run)
+        return with_run(world, index, now._replace(phase="sweeping"))
+    return plan(world, scenario, index, now)
+
+
+def _may_sweep(scenario: Scenario, index: int, run: Run) -> bool:
+    """Under a name without an entry in this ledger a batch may be decided in another ledger: only tasks find that."""
+    return run.found or scenario.recovers(index) or not scenario.has("sweep under an entry")
 
 
 def _leftover(world: World, scenario: Scenario, index: int, run: Run) -> frozenset[tuple[int, Prepared | None]]:
-    """What to sweep: (id, whose transaction), or (id, None) for whoever holds it by then."""
-    if not scenario.has("sweep"):
+    """What to sweep: (id, whose transaction), or (id, None) for its holder by then."""
+    if not scenario.has("sweep") or run.swept or not _may_sweep(scenario, index, run):
         return frozenset()
     if not scenario.has("sweep what is listed"):
-        entry = run.view[ledger_key(scenario, scenario.runs[index].query)]
-        return frozenset((task, None) for task in range(len(entry.parts))) if entry else frozenset()
+        entry = run.view[scenario.entries[index]]
+        slots = scenario.slots_of(index)
+        return frozenset((slots[task], None) for task in range(len(entry.parts))) if entry else frozenset()
     if not scenario.has("list before the fence"):
-        return frozenset((slot, None) for slot, txn in enumerate(world.txns) if txn.state == "open")
-    return frozenset((slot, holder) for slot, holder in run.listed if world.txns[slot] == (holder, "open"))
+        return frozenset((slot, None) for slot, _ in open_transactions(world, scenario, index))
+    return run.listed & open_transactions(world, scenario, index)
 
 
 def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Nothing that was listed and is still open is named by a standing intent: those have all been ended."""
     for item in run.todo:
         slot, holder = item
-        after = abort_exactly(world, slot, holder) if holder else initialise(world, slot, None)
+        after = initialise(world, slot, None)
+        if holder is not None:
+            after = abort_exactly(world, scenario, slot, holder, f"run {index}")
         left = run._replace(todo=run.todo - {item})
         swept = with_run(after, index, left) if left.todo else plan(after, scenario, index, left)
         yield f"run {index}: P1 sweeps id {slot}", swept
@@ -147,16 +182,17 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
 
     A task that skips, refuses or has no rows touches nothing outside itself: settled here, before the others begin.
     """
-    if scenario.kind == "once" and index:
+    if scenario.recovers(index):
         return with_run(world, index, Run("over"))  # the recovery command; what is missing it reports
-    key = ledger_key(scenario, scenario.runs[index].query)
-    missing = frozenset(task for query, task in run.missing if query == key)
+    key = scenario.entries[index]
+    missing = frozenset(task for entry, task in run.missing if entry == key)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
-    planned = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
-    verdicts = [verdict_on(scenario, index, planned, task) for task in scenario.tasks(index)]
+    tasks = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
+    tasks = tasks._replace(found=run.found, swept=run.swept)
+    verdicts = [verdict_on(scenario, index, tasks, task) for task in scenario.tasks(index)]
     if "gone" in verdicts or "unknown" in verdicts:
-        return gone_for_good(world, scenario, index, planned)
+        return gone_for_good(world, scenario, index, tasks)
     if "refuse" in verdicts:
-        return raises(world, scenario, index, planned)
+        return raises(world, scenario, index, tasks)
     parts = tuple(waiting[0] if verdict == "write" else verdict for verdict in verdicts)
-    return with_run(world, index, planned._replace(tasks=parts))
+    return with_run(world, index, tasks._replace(tasks=parts))

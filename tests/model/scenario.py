@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 # How one reading of a batch cuts its rows into tasks. A batch has the rows 0 and 1, and row 2 only where it was
 # planned anew over a longer range, from an older copy of the checkpoint.
@@ -18,29 +19,53 @@ CUTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 # The name of each safeguard, and what is left when it is taken out.
 SAFEGUARDS: dict[str, str] = {
-    "fence": "P1 and abort do not initialise the driver's id: nobody is ever fenced at the ledger",
-    "intent's EndTxn": "the intent counts as soon as it is appended, whoever holds the fence",
+    "fence": "P1 and abort do not initialise the driver's id: no driver is ever fenced at the ledger",
+    "intent's EndTxn": "the intent counts as soon as it is appended, whichever driver holds the fence",
     "intent first": "the tasks' transactions are committed before the intent stands",
     "unsure raises": "P2, fenced when it repeats the intent's EndTxn, takes it for undecided and aborts",
+    "deadline": "P2 compares the age of the oldest transaction once, and sends the intent's EndTxn however late",
     "skip": "a replay of a batch whose intent stands writes it again",
     "older refused": "a batch older than the ledger's is written (a batch job's older version: passed over)",
     "ledger start": "a batch > 0 without an entry is written",
+    "gap refused": "a batch beyond the one after the ledger's is written",
+    "trust for one batch": "ledgerStart holds for every batch, not for the one that it names",
     "empty batches": "a batch without rows leaves no entry in the ledger",
-    "query key": "ledger entries are kept by prefix, not by (prefix, query)",
+    "query key": "ledger entries are kept by name, not by (name, query)",
+    "named by txnAppId": "entry, fence and ledger of a txnAppId are named by the transactionalIdPrefix it is given",
+    "own names": "plain batch jobs with one transactionalIdPrefix share a name",
     "marker": "tasks write no marker into their transaction",
-    "ask the marker": "whatever EndTxn says is gone counts as missing and is rewritten",
+    "ask the marker": "a transaction that EndTxn does not know any more counts as missing and is rewritten",
     "ask with the intent": "the marker's absence is believed even where the intent is no longer in the ledger",
+    "read past the marker": "the marker's absence is believed before the log is read past the marker's offset",
     "replay checksum": "rows of a replay are not compared with those of the ledger's entry",
     "resolved reads": "the ledger is read as read_committed gives it: entries behind an open transaction are not seen",
+    "barrier": "planning reads the ledger up to the high watermark of one Fetch, and appends no barrier",
+    "continuous fence": "a kept session that finds its last batch done appends no barrier, whoever had the fence since",
+    "abort barrier": "abort reads the ledger up to the high watermark of one Fetch, and appends no barrier",
     "abort reads": "abort does not look for a standing intent",
     "abort fence": "abort takes no fence of its own",
+    "abort for its own run": "abort takes the fence, whichever run holds it",
+    "abort by identity": "abort initialises the ids of tasks without a report, whichever attempt holds them",
+    "abort tells what it ended": "abort says that nothing is visible whenever it finds no entry of the batch",
+    "failing tasks abort": "a task that fails leaves its transaction open",
     "sweep": "P1 leaves alone what earlier runs left open",
     "sweep what is listed": "P1 sweeps the ids that the ledger's entry names, however many there were since",
     "list before the fence": "P1 lists what is open after it has read the ledger, and aborts it by id",
+    "sweep under an entry": "P1 sweeps a name of which this ledger has no entry",
+    "sweep at the first entry": "a session sweeps at its first planning or never",
+    "fence what is swept": "with transactions v1 a sweep sends EndTxn(abort), which leaves the epoch as it is",
+    "init what is open": "with transactions v1 a sweep sends EndTxn(abort) and then InitProducerId",
 }
 
 TASKS = 2  # at most, per batch
 ATTEMPTS = 2  # at most, per task
+
+
+class Trust(NamedTuple):
+    """ledgerStart, for one batch: trust-checkpoint:N (it is not in Kafka) or trust-ledger:N (what is there is it)."""
+
+    what: Literal["checkpoint", "ledger"]
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -50,6 +75,11 @@ class Plan:
     query: int = 0
     cut: str = "halves"
     version: int | None = None  # batch jobs: the txnVersion asked for, instead of the first not yet reported as written
+    ids: int = 0  # which transactionalIdPrefix the run is given
+    ledger: int = 0  # which commitLogTopic the run is given
+    trust: Trust | None = None
+    at_least_once: bool = False  # the query runs with the other guarantee this time
+    until: int | None = None  # the query is stopped after this batch
 
 
 @dataclass(frozen=True)
@@ -59,18 +89,27 @@ class Scenario:
     runs: tuple[Plan, ...] = (Plan(), Plan())
     batches: int = 1
     # stream: a query from a checkpoint. versions: batch jobs with txnAppId and txnVersion, rerun until one succeeds.
-    # once: a batch job without them, which nobody reruns; later runs are the recovery command.
+    # once: batch jobs without them, one per query, not rerun; later runs of a query are the recovery command.
     kind: Literal["stream", "versions", "once"] = "stream"
     ids: Literal["partition", "attempt"] = "partition"  # transactional ids: <prefix>-<partition>, or one per attempt
+    # v2: EndTxn bumps the epoch. v1: it does not. unverified: v1 before Kafka 3.6, where a partition accepts rows of a
+    # transaction that its coordinator has ended.
+    protocol: Literal["v2", "v1", "unverified"] = "v2"
     orderly: bool = False  # a run starts when the earlier ones and their aborts have ended: no zombie drivers
     aborts: bool = True  # Spark may give a batch up at any time and start abort beside whatever still runs
     timeouts: int = 0  # the broker aborts an open transaction (a task's, or the intent's)
     retries: int = 0  # Spark starts a second attempt of a task while the first may live on
     lost_answers: int = 0  # the intent's EndTxn is carried out, its answer lost
+    stale_reads: int = 0  # a Fetch's high watermark lags: a read misses the ledger's last records, or a marker
     crashes: int = 0  # a run with all its processes is gone for good (a run that takes no step is always possible)
+    mid_write: bool = False  # between a task's first row and its last, other processes may take steps
+    failures: int = 0  # a task fails in mid-write, and can still act
+    late_rows: int = 0  # unverified: a Produce of an attempt arrives after its transaction was ended
+    clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
-    first_batch_too: bool = False  # the ledger may be lost before every query is past its first batch
+    first_batch_too: bool = False  # what a query's entry must be there for may happen in its first batch too
     restores: int = 0  # a checkpoint is replaced by an older copy
+    tidy: bool = False  # no process dies in this scenario: in the end nothing may be left open
     without: frozenset[str] = field(default_factory=frozenset)
 
     def __post_init__(self) -> None:
@@ -80,20 +119,94 @@ class Scenario:
     def has(self, safeguard: str) -> bool:
         return safeguard not in self.without
 
-    @property
+    @cached_property
     def queries(self) -> int:
         return 1 + max(plan.query for plan in self.runs)
 
-    @property
-    def slots(self) -> int:
-        """Transactional ids that tasks may use."""
+    @cached_property
+    def names(self) -> tuple[int, ...]:
+        """Per run: what its driver's id and its ledger entries are named by."""
+        return tuple(map(self._name, self.runs))
+
+    def _name(self, plan: Plan) -> int:
+        if self.kind == "once":
+            return plan.query if self.has("own names") else 0
+        return 0 if self.has("named by txnAppId") else plan.ids
+
+    @cached_property
+    def _places(self) -> tuple[tuple[int, int, int], ...]:
+        queries = [plan.query if self.has("query key") else 0 for plan in self.runs]
+        return tuple(zip((plan.ledger for plan in self.runs), self.names, queries, strict=True))
+
+    @cached_property
+    def entries(self) -> tuple[int, ...]:
+        """Per run: where in the ledger its entry is."""
+        distinct = sorted(set(self._places))
+        return tuple(map(distinct.index, self._places))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Per entry of the ledger: which query it is of."""
+        several = len({plan.ledger for plan in self.runs}) > 1
+        return tuple(
+            f"query {query}" + (f", ledger {ledger}" if several else "")
+            for ledger, _, query in sorted(set(self._places))
+        )
+
+    @cached_property
+    def found(self) -> tuple[frozenset[int], ...]:
+        """Per run: the entries of its name, in its ledger topic."""
+        return tuple(
+            frozenset(
+                entry for entry, place in zip(self.entries, self._places, strict=True) if place[:2] == (ledger, name)
+            )
+            for ledger, name, _ in self._places
+        )
+
+    @cached_property
+    def _first_slots(self) -> tuple[int, ...]:
+        """Per run: a plain job's ids are its name's, others begin with the prefix that the run is given."""
+        spaces = self.names if self.kind == "once" else tuple(plan.ids for plan in self.runs)
+        return tuple(space * self.slots_per_prefix for space in spaces)
+
+    @cached_property
+    def slots_per_prefix(self) -> int:
         return TASKS if self.ids == "partition" else TASKS * ATTEMPTS
 
-    def slot(self, task: int, attempt: int) -> int:
-        return task if self.ids == "partition" else task + TASKS * attempt
+    @cached_property
+    def slots(self) -> int:
+        """Transactional ids that tasks may use."""
+        return max(self._first_slots) + self.slots_per_prefix
+
+    def slots_of(self, run: int) -> range:
+        return range(self._first_slots[run], self._first_slots[run] + self.slots_per_prefix)
+
+    def slot(self, run: int, task: int, attempt: int) -> int:
+        return self._first_slots[run] + (task if self.ids == "partition" else task + TASKS * attempt)
 
     def rows(self, run: int, task: int) -> tuple[int, ...]:
         return CUTS[self.runs[run].cut][task]
 
     def tasks(self, run: int) -> range:
         return range(len(CUTS[self.runs[run].cut]))
+
+    def recovers(self, run: int) -> bool:
+        """Whether this run is the recovery command, for a plain job that an earlier run was."""
+        return self.kind == "once" and any(plan.query == self.runs[run].query for plan in self.runs[:run])
+
+    def trusts(self, run: int, what: str, batch: int) -> bool:
+        trust = self.runs[run].trust
+        if trust is None or trust.what != what:
+            return False
+        return trust.batch == batch or not self.has("trust for one batch")
+
+    @cached_property
+    def answered_for(self) -> frozenset[tuple[int, int]]:
+        """(query, batch) whose rows a user has answered for, by ledgerStart: no promise is made of them."""
+        return frozenset((plan.query, plan.trust.batch) for plan in self.runs if plan.trust is not None)
+
+    @cached_property
+    def entries_may_lack(self) -> bool:
+        """Whether a query may rightly be stopped because its ledger does not know the batch before."""
+        switched = any(plan.at_least_once or plan.ledger for plan in self.runs)
+        return bool(self.ledger_losses or switched)

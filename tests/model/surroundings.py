@@ -1,29 +1,58 @@
-"""What nobody in the protocol does: time runs out, processes die, topics and checkpoints are lost or replaced."""
+"""What no process of the protocol does: time runs out, processes die, topics and checkpoints are lost or replaced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tests.model.scenario import Scenario
-from tests.model.world import GONE, NOBODYS, OVER, Run, World, put, spend, with_run
+from tests.model.world import GONE, OVER, Run, World, initialise, put, spend, standing, with_run
 
 Steps = Iterator[tuple[str, World]]
 
-AT_WORK = ("planned", "fenced", "finishing", "sweeping", "tasks", "unsure", "ending", "committed")
+AT_WORK = (
+    "planned",
+    "fenced",
+    "finishing",
+    "sweeping",
+    "tasks",
+    "checked",
+    "unsure",
+    "ending",
+    "tidying",
+    "committed",
+    "at least once",
+)
 
 
 def time_out(world: World, scenario: Scenario) -> Steps:
-    if not world.left.timeouts:
+    """A budget says that any transaction may; the clock, that the oldest do, when it is time."""
+    if not world.left.timeouts and world.clock < OLD:
         return
     for slot, txn in enumerate(world.txns):
         if txn.state == "open":
-            after = world._replace(txns=put(world.txns, slot, NOBODYS))
-            yield f"the broker times out id {slot}", spend(after, "timeouts")
+            after = initialise(world, slot, None)
+            yield f"the broker times out id {slot}", after if world.clock == OLD else spend(after, "timeouts")
+
+
+OLD = 2
+
+
+def tick(world: World, scenario: Scenario) -> Steps:
+    """First the deadline for the intent passes, then the oldest transactions time out.
+
+    What is decided before the deadline is carried out before the timeout: that is what the margin between them is for.
+    """
+    if not scenario.clock or world.clock == OLD or (world.clock == 0 and standing(world.ledger)):
+        return
+    what = "the deadline of the intent passes" if world.clock == 0 else "the oldest transactions come to their timeout"
+    yield what, world._replace(clock=world.clock + 1)
 
 
 def crash(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Driver and executors of a run are gone, and abort with them. Attempts that Spark had lost sight of may live."""
-    if world.left.crashes:
+    plan = scenario.runs[index]
+    first = plan.at_least_once and world.checkpoint[plan.query] < 1 and not scenario.first_batch_too
+    if world.left.crashes and not first:
         after = with_run(world, index, GONE, aborts=put(world.aborts, index, OVER))
         yield f"run {index} is killed with all its tasks", spend(after, "crashes")
 
@@ -32,7 +61,7 @@ def lose_ledger(world: World, scenario: Scenario) -> Steps:
     beyond = min(world.checkpoint) >= 0 and all(run.batch > 0 for run in world.runs if run.phase in AT_WORK)
     if world.left.ledger_losses and (beyond or scenario.first_batch_too):
         markers = tuple((-1,) * len(tasks) for tasks in world.markers)
-        after = world._replace(ledger=(None,) * len(world.ledger), markers=markers)
+        after = world._replace(ledger=(None,) * len(world.ledger), past=(), markers=markers)
         yield "the ledger topic is lost and created anew", spend(after, "ledger_losses")
 
 

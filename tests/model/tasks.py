@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 from tests.model.endings import raises, zombies
 from tests.model.scenario import ATTEMPTS, Scenario
-from tests.model.world import Prepared, Run, Txn, Waiting, World, initialise, put, spend, with_run
+from tests.model.world import (
+    Prepared,
+    Run,
+    Waiting,
+    World,
+    flushed,
+    initialise,
+    opened,
+    put,
+    row_bits,
+    spend,
+    with_run,
+)
 
 Steps = Iterator[tuple[str, World]]
 
@@ -15,27 +27,46 @@ def begin(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     for task, attempt, state in _attempts(run):
         if state != "new":
             continue
-        after = initialise(world, scenario.slot(task, attempt), Prepared(index, run.batch, attempt))
+        after = initialise(world, scenario.slot(index, task, attempt), Prepared(index, run.batch, attempt))
         begun = with_run(after, index, _now(run, task, attempt, "initialised"))
         yield f"run {index} task {task}.{attempt} initialises its id", begun
 
 
 def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """The first row opens the transaction. The rest, and the marker, follow at once, or (``mid_write``) later."""
     for task, attempt, state in _attempts(run):
-        if state != "initialised":
+        if state not in ("initialised", "writing"):
             continue
-        slot = scenario.slot(task, attempt)
+        slot = scenario.slot(index, task, attempt)
         prepared = Prepared(index, run.batch, attempt)
         who = f"run {index} task {task}.{attempt}"
-        if world.txns[slot].holder != prepared or world.txns[slot].state != "none":
+        if world.txns[slot] != (prepared, "open" if state == "writing" else "none"):
             yield f"{who} is fenced", _failed(world, scenario, index, run, task, attempt)
             continue
-        opened = world._replace(txns=put(world.txns, slot, Txn(prepared, "open")))
-        named = zombies(opened, scenario, index, run._replace(tasks=_now(run, task, attempt, "over").tasks), task)
+        after = opened(world, slot, prepared) if state == "initialised" else world
+        if scenario.mid_write and state == "initialised":
+            yield f"{who} writes its first rows", with_run(after, index, _now(run, task, attempt, "writing"))
+            continue
+        after = flushed(after, slot)
+        named = zombies(after, scenario, index, run._replace(tasks=_now(run, task, attempt, "over").tasks), task)
         yield f"{who} prepares", with_run(named, index, run._replace(tasks=put(run.tasks, task, prepared)))
         if scenario.retries:
-            lost = _failed(opened, scenario, index, run, task, attempt)
+            lost = _failed(after, scenario, index, run, task, attempt)
             yield f"{who} prepares, its message is lost", lost
+
+
+def fail(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """A row that cannot be written, a broker that refuses it: the task ends its own transaction, then raises."""
+    if not world.left.failures:
+        return
+    for task, attempt, state in _attempts(run):
+        slot = scenario.slot(index, task, attempt)
+        if state != "writing" or world.txns[slot] != (Prepared(index, run.batch, attempt), "open"):
+            continue
+        after = spend(world, "failures")
+        if scenario.has("failing tasks abort"):
+            after = initialise(after, slot, None)
+        yield f"run {index} task {task}.{attempt} fails", _failed(after, scenario, index, run, task, attempt)
 
 
 def retry(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -58,6 +89,28 @@ def wake(world: World, scenario: Scenario) -> Steps:
                 f"a zombie attempt initialises id {slot}",
                 after._replace(sleepers=put(world.sleepers, slot, count - 1)),
             )
+
+
+def arrive_late(world: World, scenario: Scenario) -> Steps:
+    """Rows of an attempt whose transaction was ended meanwhile: partitions go by the epochs that they have seen."""
+    if not world.left.late_rows:
+        return
+    for slot, log in enumerate(world.logs):
+        late, txn = log.writing, world.txns[slot]
+        if late is not None and log.stray is None and txn != (late, "open"):
+            after = spend(world, "late_rows")
+            what = f"rows of run {late.run}, batch {late.batch} arrive late under id {slot}"
+            yield what, after._replace(logs=put(world.logs, slot, log._replace(stray=late)))
+
+
+def write_at_least_once(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """Visible at once, without ledger or fence. What this guarantee may double is not looked at."""
+    plan = scenario.runs[index]
+    after = world
+    for task in scenario.tasks(index):
+        bits = row_bits(scenario, plan.query, run.batch, scenario.rows(index, task))
+        after = after._replace(visible=after.visible | bits)
+    yield f"run {index} writes batch {run.batch} at-least-once", with_run(after, index, run._replace(phase="committed"))
 
 
 def _attempts(run: Run) -> Iterator[tuple[int, int, str]]:

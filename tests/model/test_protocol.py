@@ -10,6 +10,8 @@ from tests.model.protocol import RULES, question
 from tests.model.scenario import Scenario
 
 MOST = 200_000  # states: a few seconds
+# What the protocol prevents, so that it happens where safeguards are taken out alone.
+PREVENTED = {"rows arrive late"}
 
 
 @cache
@@ -30,7 +32,7 @@ def test_some_history_comes_to_spark_s_commit(name):
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])
 def test_each_rule_takes_part_in_some_history(rule):
-    assert any(answer_to(name).fired[rule] for name in SMALL)
+    assert any(answer_to(name).fired[rule] for name in SMALL) is (rule not in PREVENTED)
 
 
 def test_small_and_large_explorations_have_names_of_their_own():

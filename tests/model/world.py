@@ -1,16 +1,17 @@
 """One state of everything: Kafka, Spark's checkpoint, every process. And what a broker does when it is asked.
 
-Epochs only ever say whether an id still belongs to whoever initialised it last, so a state names the holder instead:
-holders compare equal or not, as (producer id, epoch) pairs do, and are never ordered.
+Epochs only ever say whether an id still belongs to the process that initialised it last, so a state names the holder
+instead: holders compare equal or not, as (producer id, epoch) pairs do, and are never ordered.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tests.model.scenario import ATTEMPTS, CUTS, TASKS, Scenario
+from tests.model.scenario import CUTS, TASKS, Scenario
 
 ROWS = 3  # of a batch, see CUTS
+LAG = 2  # records of the ledger that a stale read may miss
 UNDECIDED = "rows are visible before anything was decided"
 
 
@@ -29,7 +30,7 @@ Part = Prepared | Literal["in", "empty"]
 class Waiting(NamedTuple):
     """A task without a message yet, and how far each of its attempts is."""
 
-    attempts: tuple[Literal["new", "initialised", "over"], ...]
+    attempts: tuple[Literal["new", "initialised", "writing", "over"], ...]
 
 
 class Entry(NamedTuple):
@@ -41,11 +42,33 @@ class Entry(NamedTuple):
     done: bool
 
 
+class Fence(NamedTuple):
+    """Who holds a driver's id, a run or ~run for its abort, and what the run has recorded under it since planning.
+
+    With transactions v2 each record bumps the epoch, so the last record that a reader finds tells whether the fence
+    that it takes comes right after it.
+    """
+
+    who: int
+    recorded: Literal["nothing", "intent", "done"] = "nothing"
+
+
 class Txn(NamedTuple):
     """A transactional id of the tasks at its coordinator."""
 
-    holder: Prepared | None  # None: whoever it was holds no part in this any more
+    holder: Prepared | None  # None: its last holder has no part in this any more
     state: Literal["none", "open", "committed"]
+
+
+class Log(NamedTuple):
+    """What the partitions know of a task's producer id, where they do not ask its coordinator (``unverified``).
+
+    ``writing``: an attempt in mid-write, if its epoch is the newest they have seen. ``stray``: an attempt whose rows
+    came after its transaction was ended; the next control record of this producer id decides them.
+    """
+
+    writing: Prepared | None = None
+    stray: Prepared | None = None
 
 
 class Left(NamedTuple):
@@ -54,7 +77,10 @@ class Left(NamedTuple):
     timeouts: int
     retries: int
     lost_answers: int
+    stale_reads: int
     crashes: int
+    failures: int
+    late_rows: int
     ledger_losses: int
     restores: int
 
@@ -62,7 +88,8 @@ class Left(NamedTuple):
 class Run(NamedTuple):
     """A driver run: P1, the tasks, P2's commit, Spark. ``listed`` is what P1 saw open, ``view`` what it read.
 
-    P1 reads the entries of every query; the tasks, then P2, have that of their own.
+    P1 reads every entry of its name; the tasks, then P2, have their query's alone. ``kept``: P1's session has planned
+    the batch before. ``barrier``: its next read of the ledger misses nothing. ``found``: it has found an entry.
     """
 
     phase: str
@@ -72,25 +99,34 @@ class Run(NamedTuple):
     tasks: tuple[Part | Waiting, ...] = ()
     todo: frozenset = frozenset()
     missing: frozenset = frozenset()
+    kept: bool = False
+    barrier: bool = True
+    found: bool = False
+    swept: bool = False
 
 
 class Abort(NamedTuple):
-    """P2's abort: a process of its own, beside whatever is left of the run."""
+    """P2's abort: a process of its own, beside whatever is left of the run. ``sure``: it has ended all itself."""
 
     phase: str
     batch: int = 0
     messages: tuple[Part | None, ...] = ()
+    listed: frozenset = frozenset()
     todo: frozenset = frozenset()
+    sure: bool = True
 
 
 class World(NamedTuple):
     checkpoint: tuple[int, ...]  # per query: the last batch Spark (the scheduler of a batch job) believes committed
-    fence: int | None  # who holds the driver's id: a run, ~run for its abort, None after a timeout
+    fences: tuple[Fence | None, ...]  # per name; None after a timeout
     ledger: tuple[Entry | None, ...]
+    past: tuple[tuple[Entry | None, ...], ...]  # what it was before its last records, where reads may be stale
     txns: tuple[Txn, ...]
+    logs: tuple[Log, ...]  # per id, where partitions do not ask the coordinator
     visible: int  # a bit per row that read_committed readers see
-    markers: tuple[tuple[int, ...], ...]  # per query and task: the last batch whose marker is visible
+    markers: tuple[tuple[int, ...], ...]  # per entry and task: the last batch whose marker is visible
     sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
+    clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
     runs: tuple[Run, ...]
     aborts: tuple[Abort, ...]
@@ -99,18 +135,22 @@ class World(NamedTuple):
 
 IDLE, GONE = Run("idle"), Run("dead")
 NOBODYS = Txn(None, "none")
-UNCALLED, OVER = Abort("uncalled"), Abort("over")
+UNCALLED, OVER, TOLD = Abort("uncalled"), Abort("over"), Abort("told")  # told: that nothing is visible
 
 
 def first(scenario: Scenario) -> World:
+    entries = 1 + max(scenario.entries)
     return World(
         checkpoint=(-1,) * scenario.queries,
-        fence=None,
-        ledger=(None,) * scenario.queries,
+        fences=(None,) * (1 + max(scenario.names)),
+        ledger=(None,) * entries,
+        past=(),
         txns=(NOBODYS,) * scenario.slots,
+        logs=(Log(),) * scenario.slots if scenario.protocol == "unverified" else (),
         visible=0,
-        markers=((-1,) * TASKS,) * scenario.queries,
+        markers=((-1,) * TASKS,) * entries,
         sleepers=(0,) * scenario.slots,
+        clock=0,
         left=Left(**{name: getattr(scenario, name) for name in Left._fields}),
         runs=(IDLE,) * len(scenario.runs),
         aborts=(UNCALLED,) * len(scenario.runs),
@@ -133,6 +173,10 @@ def spend(world: World, budget: str) -> World:
     return world._replace(left=world.left._replace(**{budget: getattr(world.left, budget) - 1}))
 
 
+def breaks(world: World, promise: str) -> World:
+    return world._replace(broken=world.broken or promise)
+
+
 def row_bits(scenario: Scenario, query: int, batch: int, rows: tuple[int, ...]) -> int:
     return sum(1 << ((query * (scenario.batches + 1) + batch) * ROWS + row) for row in rows)
 
@@ -141,86 +185,171 @@ def batch_bits(scenario: Scenario, query: int, batch: int, cut: str) -> int:
     return sum(row_bits(scenario, query, batch, rows) for rows in CUTS[cut])
 
 
-def holds_fence(world: World, scenario: Scenario, who: int) -> bool:
-    return world.fence == who or not scenario.has("fence")
+# ------------------------------------------------------------------------------------------- the driver's id
 
 
-def ledger_key(scenario: Scenario, query: int) -> int:
-    return query if scenario.has("query key") else 0
+def holds_fence(world: World, scenario: Scenario, index: int) -> bool:
+    fence = world.fences[scenario.names[index]]
+    return (fence is not None and fence.who == index) or not scenario.has("fence")
+
+
+def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None) -> World:
+    """The id of this run's driver belongs to ``fence`` now."""
+    if not scenario.has("fence"):
+        return world
+    return world._replace(fences=put(world.fences, scenario.names[index], fence))
+
+
+def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
+    """An entry under the fence of this run, or its tombstone."""
+    after = fenced_by(world, scenario, index, Fence(index, "done" if entry is None or entry.done else "intent"))
+    return with_entry(after, scenario, scenario.entries[index], entry)
+
+
+def with_entry(world: World, scenario: Scenario, key: int, entry: Entry | None) -> World:
+    past = (world.ledger, *world.past)[:LAG] if scenario.stale_reads else ()
+    return world._replace(ledger=put(world.ledger, key, entry), past=past)
+
+
+# ----------------------------------------------------------------------------------------- the tasks' ids
 
 
 def initialise(world: World, slot: int, holder: Prepared | None) -> World:
-    """InitProducerId: the id belongs to ``holder`` now, an open transaction of it is aborted."""
-    return world._replace(txns=put(world.txns, slot, NOBODYS if holder is None else Txn(holder, "none")))
+    """InitProducerId: the id belongs to ``holder`` now. An open transaction is aborted under a newer epoch."""
+    after = _fenced_log(world, slot) if world.txns[slot].state == "open" else world
+    return after._replace(txns=put(world.txns, slot, NOBODYS if holder is None else Txn(holder, "none")))
 
 
-def abort_exactly(world: World, slot: int, prepared: Prepared) -> World:
-    """EndTxn(abort) for one producer id and epoch: it touches nobody else's transaction."""
-    if world.txns[slot] == (prepared, "open"):
-        return world._replace(txns=put(world.txns, slot, NOBODYS))
-    return world
+def opened(world: World, slot: int, prepared: Prepared) -> World:
+    """The first row of a transaction."""
+    logs = put(world.logs, slot, Log(prepared, world.logs[slot].stray)) if world.logs else ()
+    return world._replace(txns=put(world.txns, slot, Txn(prepared, "open")), logs=logs)
 
 
-def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> tuple[str, World]:
+def flushed(world: World, slot: int) -> World:
+    """All rows of the transaction are in the log, none can arrive late."""
+    return world._replace(logs=put(world.logs, slot, Log(None, world.logs[slot].stray))) if world.logs else world
+
+
+def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: str) -> World:
+    """A sweep, or an abort, ends the transaction of one producer id and epoch: it touches no other attempt's.
+
+    With v2 EndTxn(abort), which bumps the epoch. With v1 InitProducerId with this identity, while the transaction is
+    open: its coordinator aborts it under the next epoch.
+    """
+    if world.txns[slot] != (prepared, "open"):
+        return world
+    after = world
+    if any(task == slot % TASKS and world.ledger[key].parts[task] == prepared for key, task in standing(world.ledger)):
+        after = breaks(after, f"{who} aborts a transaction of run {prepared.run}, batch {prepared.batch}: {DECIDED}")
+    bumps = scenario.protocol == "v2" or scenario.has("fence what is swept")
+    holder = NOBODYS if bumps else Txn(prepared, "none")
+    in_the_log = bumps and (scenario.protocol == "v2" or scenario.has("init what is open"))
+    after = _fenced_log(after, slot) if in_the_log else _aborted_log(after, slot)
+    return after._replace(txns=put(world.txns, slot, holder))
+
+
+DECIDED = "it was decided, and nobody else may end it"
+
+
+def _fenced_log(world: World, slot: int) -> World:
+    return world._replace(logs=put(world.logs, slot, Log())) if world.logs else world
+
+
+def _aborted_log(world: World, slot: int) -> World:
+    return world._replace(logs=put(world.logs, slot, Log(world.logs[slot].writing))) if world.logs else world
+
+
+def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list[tuple[str, World]]:
     """EndTxn(commit), and the marker where the answer says gone: "committed", "in", "gone" or "no telling"."""
-    slot = scenario.slot(task, prepared.attempt)
+    slot = scenario.slot(prepared.run, task, prepared.attempt)
     txn = world.txns[slot]
     if txn.holder != prepared or txn.state == "none":
-        return _ask_the_marker(world, scenario, task, prepared), world
+        return _ask_the_marker(world, scenario, task, prepared)
     if txn.state == "committed":
-        return "committed", world
-    query = scenario.runs[prepared.run].query
-    early = scenario.kind == "once" and world.ledger[0] is None
+        return [("committed", world)]
+    key, query = scenario.entries[prepared.run], scenario.runs[prepared.run].query
+    early = scenario.kind == "once" and world.ledger[key] is None
     bits = row_bits(scenario, query, prepared.batch, scenario.rows(prepared.run, task))
-    twice = f"batch {prepared.batch} of query {query}: a row of task {task} is in twice"
+    twice = world.visible & bits and (query, prepared.batch) not in scenario.answered_for
+    after = world
+    if early:
+        after = breaks(after, UNDECIDED)
+    if twice:
+        after = breaks(after, f"batch {prepared.batch} of query {query}: a row of task {task} is in twice")
+    if world.aborts[prepared.run] == TOLD:
+        after = breaks(after, f"abort of run {prepared.run} said that nothing is visible, and now a row of it is")
+    if world.logs and world.logs[slot].stray is not None:
+        after = breaks(after, f"rows of an ended transaction are committed with task {task}: a row is in twice")
     markers = world.markers
     if scenario.has("marker"):
-        markers = put(markers, query, put(markers[query], task, prepared.batch))
-    return "committed", world._replace(
-        txns=put(world.txns, slot, Txn(prepared, "committed")),
-        visible=world.visible | bits,
-        markers=markers,
-        broken=world.broken or (UNDECIDED if early else twice if world.visible & bits else None),
-    )
+        markers = put(markers, key, put(markers[key], task, prepared.batch))
+    after = _aborted_log(after, slot)  # a control record, under the epoch as it is
+    return [
+        (
+            "committed",
+            after._replace(
+                txns=put(world.txns, slot, Txn(prepared, "committed")), visible=world.visible | bits, markers=markers
+            ),
+        )
+    ]
 
 
-def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepared) -> str:
-    query = scenario.runs[prepared.run].query
+def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list[tuple[str, World]]:
+    key = scenario.entries[prepared.run]
     if not scenario.has("ask the marker"):
-        return "gone"
+        return [("gone", world)]
     if not scenario.has("marker"):
-        return "no telling"
-    if world.markers[query][task] == prepared.batch:
-        return "in"
-    # Whoever lost the intent lost the markers with it: their absence says nothing.
-    entry = world.ledger[ledger_key(scenario, query)]
+        return [("no telling", world)]
+    if world.markers[key][task] == prepared.batch:
+        stale = world.left.stale_reads and not scenario.has("read past the marker")
+        return [("in", world), *([("gone", spend(world, "stale_reads"))] if stale else [])]
+    # Whatever lost the intent lost the markers with it: their absence says nothing.
+    entry = world.ledger[key]
     if scenario.has("ask with the intent") and (entry is None or entry.batch < prepared.batch):
-        return "no telling"
-    return "gone"
+        return [("no telling", world)]
+    return [("gone", world)]
 
 
-def done(world: World, scenario: Scenario, query: int, entry: Entry) -> World:
-    """Mark an intent done; its transactions need no name any more."""
+# --------------------------------------------------------------------------------------------- the ledger
+
+
+def done(world: World, scenario: Scenario, key: int, query: int, entry: Entry) -> World:
+    """Mark an intent done; its transactions need no name any more. A stream keeps no markers of tasks it had before."""
     parts: tuple[Part, ...] = tuple("empty" if part == "empty" else "in" for part in entry.parts)
+    after = with_entry(world, scenario, key, Entry(entry.batch, entry.cut, parts, True))
+    kept = tuple(batch if task < len(parts) else -1 for task, batch in enumerate(world.markers[key]))
+    after = after._replace(markers=put(world.markers, key, kept))
     bits = batch_bits(scenario, query, entry.batch, entry.cut)
-    lost = f"batch {entry.batch} of query {query} is done, but rows are lost" if bits & ~world.visible else None
-    key = ledger_key(scenario, query)
-    return world._replace(
-        ledger=put(world.ledger, key, Entry(entry.batch, entry.cut, parts, True)), broken=world.broken or lost
-    )
+    if bits & ~world.visible and (query, entry.batch) not in scenario.answered_for:
+        after = breaks(after, f"batch {entry.batch} of query {query} is done, but rows are lost")
+    return after
+
+
+def read(world: World, scenario: Scenario, index: int, exact: bool) -> list[tuple[str, tuple, World]]:
+    """What a run's process may find of its name in the ledger: how it came to it, the entries, what is left."""
+    found = [("", world.ledger, world)]
+    if not exact and world.left.stale_reads:
+        found += [(", up to an old high watermark", past, spend(world, "stale_reads")) for past in world.past]
+    ours = scenario.found[index]
+    return [
+        (how, tuple(entry if key in ours else None for key, entry in enumerate(ledger)), after)
+        for how, ledger, after in found
+    ]
 
 
 def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
-    """(query, task) of every transaction that a standing intent names."""
+    """(key, task) of every transaction that a standing intent names."""
     return frozenset(
-        (query, task)
-        for query, entry in enumerate(ledger)
+        (key, task)
+        for key, entry in enumerate(ledger)
         if entry is not None and not entry.done
         for task, part in enumerate(entry.parts)
         if type(part) is Prepared
     )
 
 
-def all_slots(scenario: Scenario, task: int) -> list[int]:
-    """Every id that attempts of a task may have used."""
-    return sorted({scenario.slot(task, attempt) for attempt in range(ATTEMPTS)})
+def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:
+    """What ListTransactions shows under the prefix of a run: ids, with producer ids and epochs."""
+    slots = scenario.slots_of(index)
+    return frozenset((slot, world.txns[slot].holder) for slot in slots if world.txns[slot].state == "open")
