@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
 
@@ -78,7 +76,7 @@ def assemble(
     )
     appender = ColumnarAppender(append_config, append_parts)
     identity = _identity(config, append_parts, transport, random)
-    staging = _staging(config, appender, append_parts, identity.transactions, sender_thread.steered)
+    staging = _staging(config, appender, append_parts, identity.transactions, sender_thread)
     sender = _sender(config, append_parts, staging, identity)
     transactions = None
     if identity.transactions is not None:
@@ -107,7 +105,7 @@ def _staging(
     appender: ColumnarAppender,
     parts: AppendParts,
     transactions: TransactionManager | None,
-    steered: Callable[[], AbstractContextManager[None]],
+    sender_thread: SenderThread,
 ) -> Staging:
     staging_config = StagingConfig(
         batch_size=config.batch_size,
@@ -122,10 +120,11 @@ def _staging(
         metadata=parts.metadata,
         pool=parts.accumulator.pool,
         clock=parts.clock,
+        callbacks=sender_thread.callbacks,
         wake_sender=parts.wake_sender,
         call_sender=parts.call_sender,
         lost=transactions.records_lost if transactions is not None else None,
-        steered=steered,
+        steered=sender_thread.steered,
     )
     return Staging(staging_config, staging_parts)
 

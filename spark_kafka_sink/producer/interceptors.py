@@ -26,9 +26,10 @@ class ProducerInterceptor(Protocol):
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """The record is in the log, or ``error`` says why not. Mostly on the sender thread: it must not block.
+        """The record is in the log, or ``error`` says why not. On the sender thread: it must not block.
 
-        Of a failed record only topic and, if it had one, partition are known; the rest of ``metadata`` is -1.
+        Where ``send`` itself raises, on its caller's thread, as in Java. Of a failed record only topic and, if it had
+        one, partition are known; the rest of ``metadata`` is -1.
         """
         return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from random import Random
@@ -9,7 +10,7 @@ from types import TracebackType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
@@ -24,6 +25,8 @@ from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import RecordColumns
 
 NO_DEADLINE = float("inf")
+
+_log = logging.getLogger("spark_kafka_sink.producer")
 
 
 class KafkaProducer(TransactionalProducer):
@@ -59,8 +62,8 @@ class KafkaProducer(TransactionalProducer):
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
-        ``callback(metadata, error)`` runs on the sender thread, or on that of a caller who stands in for it, one of the
-        two being None; it must not block, and what it raises is logged. Waits for metadata and memory, each up to
+        ``callback(metadata, error)`` runs on the sender thread, never inside this call; one of the two is None. Nothing
+        is sent while it runs, so it must not block. What it raises is logged. Waits for metadata and memory, each up to
         max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer
         raises, before the record is taken.
         """
@@ -116,15 +119,18 @@ class KafkaProducer(TransactionalProducer):
     def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
 
+        The callbacks of these records have run by then. In a callback it raises ``IllegalStateError``.
         Without a ``timeout_ms`` delivery.timeout.ms is the deadline: every batch completes by then.
         """
         self._check_open()
         if self._parts.sender_thread.is_current:
-            raise IllegalStateError("flush() from a callback would wait for itself")
+            raise IllegalStateError("flush() in a callback would wait for itself")
         self._parts.staging.flush()
         begun = self._parts.accumulator.begin_flush()
         self._parts.sender_thread.wakeup()
         self._parts.accumulator.await_flush(begun, timeout_ms)
+        if not self._parts.sender_thread.callbacks.wait(timeout_ms):
+            raise KafkaTimeoutError(f"The callbacks of what was flushed have not run within {timeout_ms:.0f} ms")
 
     def expect(self, topics: Iterable[str]) -> None:
         """Ask the cluster for all of these topics at once, before rows are sent to one after the other."""
@@ -164,9 +170,13 @@ class KafkaProducer(TransactionalProducer):
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
-        ``close(0)`` fails whatever is incomplete at once. Closing twice is harmless.
+        ``close(0)`` fails whatever is incomplete at once; so does any ``close`` in a callback, which does not wait.
+        Every callback has run when the thread has ended. Closing twice is harmless.
         """
         was_closed = self._closed
+        if timeout_ms > 0 and self._parts.sender_thread.is_current:
+            _log.warning("close() in a callback does not wait: it is close(0), which fails what is not delivered yet")
+            timeout_ms = 0
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
             self._parts.staging.flush()
         self._closed = True

@@ -18,6 +18,7 @@ from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
 from spark_kafka_sink.records.encode import NO_HEADERS, header_section
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 from spark_kafka_sink.records.varints import varint_size
+from spark_kafka_sink.sender.callbacks import Callbacks
 
 RECORD_OVERHEAD = 40
 """More bytes than a record without headers ever takes besides its key and value."""
@@ -56,8 +57,8 @@ class Stage:
         "wake_at",
     )
 
-    def __init__(self, topic: str, snapshot: ClusterSnapshot, created: float, epoch_ms: int) -> None:
-        self.outcome = StageOutcome(topic, epoch_ms)
+    def __init__(self, outcome: StageOutcome, snapshot: ClusterSnapshot, created: float) -> None:
+        self.outcome = outcome
         self.snapshot = snapshot
         self.created = created
         self.owner = SHARED
@@ -153,7 +154,7 @@ class Stage:
         return _filled(self.partitions, self.rows, NOT_GIVEN, np.int32) if self.partitions else None
 
 
-CLOSED_STAGE = Stage("", ClusterSnapshot(), 0.0, 0)
+CLOSED_STAGE = Stage(StageOutcome("", 0, Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
 """Stands where no stage is open: it takes nothing."""
 
 CLOSED_STAGE.allowed = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable, Generator, Sequence
@@ -16,8 +15,8 @@ from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Bat
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.record import RecordMetadata
+from spark_kafka_sink.sender.callbacks import Callbacks
 
-_log = logging.getLogger("spark_kafka_sink.producer")
 _LONGEST_WAIT_S = 86_400.0
 
 Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
@@ -52,6 +51,7 @@ class StageOutcome:
     """
 
     __slots__ = (
+        "_callbacks",
         "_changed",
         "_error",
         "_laid_out",
@@ -67,8 +67,9 @@ class StageOutcome:
         "value_sizes",
     )
 
-    def __init__(self, topic: str, timestamp: int) -> None:
+    def __init__(self, topic: str, timestamp: int, callbacks: Callbacks) -> None:
         self.topic = topic
+        self._callbacks = callbacks
         self.default_timestamp = timestamp
         self.timestamps: Sequence[int] | None = None
         self.key_sizes: Sizes | None = None
@@ -98,7 +99,8 @@ class StageOutcome:
             watchers = [call for index in sorted(self._watched) for call in self._watched[index]]
             self._watched.clear()
             self._wake_waiters()
-        _run(watchers, error)
+        if watchers:
+            self._callbacks.add(watchers, error)
 
     def complete(self, start: int, batch: ProducerBatch, share: Share) -> None:
         """The fate of the rows from rank ``start`` on: they are ``share`` of ``batch``."""
@@ -109,16 +111,27 @@ class StageOutcome:
             watchers = self._take_watchers(piece) if self._watched else ()
             self._wake_waiters()
         if watchers:
-            _run(watchers, piece.error or piece)
+            self._callbacks.add(watchers, piece.error or piece)
 
-    def watch(self, index: int, call: Call) -> None:
-        """Have ``call`` run once record ``index`` is settled: on the sender thread, or here if it is already."""
+    def watch(self, index: int, call: Call) -> Piece | Exception | None:
+        """Have the sender thread run ``call`` once record ``index`` is settled; its fate if it is already."""
         with self._lock:
             settled = self._settled(index)
             if settled is None:
                 self._watched.setdefault(index, []).append(call)
-                return
-        _run((call,), settled)
+            return settled
+
+    def call_back(self, index: int, call: Call) -> None:
+        """The same for a record that may be settled already: the sender thread runs ``call`` in any case."""
+        settled = self.watch(index, call)
+        if settled is not None:
+            self._callbacks.add((call,), settled)
+
+    def call_at_once(self, index: int, call: Call) -> None:
+        """The same, but for a record that is settled already ``call`` runs here."""
+        settled = self.watch(index, call)
+        if settled is not None:
+            self._callbacks.run_here(call, settled)
 
     def settled(self, index: int) -> Piece | Exception | None:
         """The piece that record ``index`` is in, or its error; None while it is open."""
@@ -203,6 +216,17 @@ class _Segment:
         self._stage.complete(self._start + share.skipped, batch, share)
 
 
+class _Waited:
+    """``told`` under the ``condition`` and with its ``waiters``: no waiter may hear of a record it found finished."""
+
+    __slots__ = ("condition", "told", "waiters")
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.waiters: list[Any] = []
+        self.told = False
+
+
 class RecordFuture:
     """What ``send`` returns: the record's ``RecordMetadata``, or the error, as soon as it is known.
 
@@ -243,10 +267,10 @@ class RecordFuture:
 
     def add_done_callback(self, call: Callable[[RecordFuture], object]) -> None:
         """Run ``call(future)`` on the sender thread, or at once when the record is settled already."""
-        self._stage.watch(self._index, lambda _: call(self))
+        self._stage.call_at_once(self._index, lambda _: call(self))
 
     def when_settled(self, callback: Callback) -> None:
-        """``callback(metadata, error)``, of which one is None."""
+        """``callback(metadata, error)``, of which one is None, on the sender thread."""
 
         def settled(fate: Piece | Exception) -> None:
             if isinstance(fate, Piece):
@@ -254,7 +278,7 @@ class RecordFuture:
             else:
                 callback(None, fate)
 
-        self._stage.watch(self._index, settled)
+        self._stage.call_back(self._index, settled)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio
@@ -262,43 +286,47 @@ class RecordFuture:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[RecordMetadata] = loop.create_future()
 
-        def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        def settle(fate: Piece | Exception) -> None:
             if answer.done():
                 return
-            if error is not None:
-                answer.set_exception(error)
-            elif metadata is not None:
-                answer.set_result(metadata)
+            if isinstance(fate, Exception):
+                answer.set_exception(fate)
+            else:
+                answer.set_result(self._metadata(fate))
 
-        self.when_settled(lambda metadata, error: loop.call_soon_threadsafe(settle, metadata, error))
+        settled = self._stage.watch(self._index, lambda fate: loop.call_soon_threadsafe(settle, fate))
+        if settled is not None:
+            settle(settled)
         return answer.__await__()
 
     # What concurrent.futures.wait and as_completed use of their own Future; made only for those that are waited for.
 
     @property
     def _state(self) -> str:
-        return "FINISHED" if self.done() else "RUNNING"
+        return "FINISHED" if self._waiting().told else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:
-        return self._waiting()[0]
+        return self._waiting().condition
 
     @property
     def _waiters(self) -> list[Any]:
-        return self._waiting()[1]
+        return self._waiting().waiters
 
-    def _waiting(self) -> tuple[threading.Condition, list[Any]]:
+    def _waiting(self) -> _Waited:
         try:
             return self._waited
         except AttributeError:
-            self._waited: tuple[threading.Condition, list[Any]] = (threading.Condition(), [])
-        self._stage.watch(self._index, self._tell_waiters)
+            self._waited: _Waited = _Waited()
+        if self._stage.watch(self._index, self._tell_waiters) is not None:
+            self._waited.told = True
         return self._waited
 
     def _tell_waiters(self, fate: Piece | Exception) -> None:
-        condition, waiters = self._waited
-        with condition:
-            for waiter in waiters:
+        waited = self._waited
+        with waited.condition:
+            waited.told = True
+            for waiter in waited.waiters:
                 if isinstance(fate, Piece):
                     waiter.add_result(self)
                 else:
@@ -308,12 +336,3 @@ class RecordFuture:
         offset, timestamp = self._stage.place(self._index, piece)
         topic, partition = piece.partition
         return RecordMetadata(topic, partition, offset, timestamp, *self._stage.serialized_sizes(self._index))
-
-
-def _run(calls: Sequence[Call], fate: Piece | Exception) -> None:
-    """User code, outside every lock: what it raises is its own."""
-    for call in calls:
-        try:
-            call(fate)
-        except Exception:
-            _log.exception("A callback of a sent record raised")

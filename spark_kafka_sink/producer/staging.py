@@ -24,8 +24,9 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.columnar_append import ColumnarAppender, StagedColumns
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, SHARED, Stage, headers_size, java_estimate
-from spark_kafka_sink.producer.stage_outcome import RecordFuture
+from spark_kafka_sink.producer.stage_outcome import RecordFuture, StageOutcome
 from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
+from spark_kafka_sink.sender.callbacks import Callbacks
 
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
@@ -50,6 +51,7 @@ class StagingParts:
     metadata: Metadata
     pool: BufferPool
     clock: Clock
+    callbacks: Callbacks
     wake_sender: Callable[[], None]
     call_sender: Callable[[], None]
     lost: Callable[[Exception], None] | None = None
@@ -260,7 +262,8 @@ class TopicStages:
         with self._lock:
             aborted_by = self._aborted_by
             if aborted_by is None and self._open is CLOSED_STAGE:
-                self._open = Stage(self._topic, snapshot, parts.clock.now(), parts.clock.epoch_ms())
+                outcome = StageOutcome(self._topic, parts.clock.epoch_ms(), parts.callbacks)
+                self._open = Stage(outcome, snapshot, parts.clock.now())
                 self._open.owner = SHARED if self._shared else get_ident()
             granted = self._open.owner in (get_ident(), SHARED) and self._open is not CLOSED_STAGE
             if granted:

@@ -195,7 +195,7 @@ class ProducerTransactions:
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
         if self._sender_thread.is_current:
-            raise IllegalStateError(f"{step.value} from a callback would wait for itself")
+            raise IllegalStateError(f"{step.value} in a callback would wait for itself")
         answer = self._submit(step, details)
         self._sender_thread.wakeup()
         try:
@@ -206,6 +206,8 @@ class ProducerTransactions:
             self._forget(answer)
             raise
         self._forget(answer)
+        # The callbacks of a transaction have run when its end is told, as when the sender thread alone ran both.
+        self._sender_thread.callbacks.wait(self._max_block_ms if timeout_ms is None else timeout_ms)
         return result
 
     def _submit(self, step: Step, details: dict[str, Any]) -> Answer:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError, ProducerClosedError
 from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.sender.callbacks import Callbacks
 from spark_kafka_sink.sender.loop import Sender
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -20,7 +21,7 @@ class SenderThread:
 
     A caller in full swing turns it itself (``steered``), and the thread rests: the interpreter runs one of the two at a
     time anyway, and each hand-over costs both a context switch. Whoever turns holds ``_turning``, the lock of the loop,
-    the transport and ``_wake_at``.
+    the transport and ``_wake_at``. ``callbacks`` are the thread's alone.
     """
 
     def __init__(self, transport: Transport, clock: Clock, name: str) -> None:
@@ -35,6 +36,7 @@ class SenderThread:
         self._closing = threading.Event()
         self._drain_until = float("inf")
         self._sender: Sender | None = None
+        self.callbacks = Callbacks(self._callbacks_added)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, sender: Sender) -> None:
@@ -46,8 +48,8 @@ class SenderThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs in a turn of the loop: a callback, which must not wait for it."""
-        return threading.get_ident() in (self._turner, self._thread.ident)
+        """Whether the caller is in a callback, or in a turn of the loop: it must not wait for either."""
+        return threading.get_ident() in (self._turner, self._thread.ident) or self.callbacks.runs_here
 
     def wakeup(self) -> None:
         """The thread has something to do, at once: somebody is going to wait for it."""
@@ -85,7 +87,7 @@ class SenderThread:
         if not self._turning.acquire(blocking=False):
             self._transport.wakeup()
             if not self._turning.acquire(timeout=_REST_MS / 1000.0):
-                return  # in a callback that takes its time
+                return  # in callbacks that take their time
         try:
             self._turner = threading.get_ident()
             while not self._closing.is_set() and self._failure is None:
@@ -101,6 +103,14 @@ class SenderThread:
         finally:
             self._turner = None
             self._turning.release()
+            if self.callbacks.pending:
+                self._resume.set()
+
+    def _callbacks_added(self) -> None:
+        """The thread looks for them after each turn; a caller wakes it after its own."""
+        if threading.get_ident() not in (self._turner, self._thread.ident):
+            self._resume.set()
+            self._transport.wakeup()
 
     @property
     def _loop(self) -> Sender:
@@ -117,16 +127,20 @@ class SenderThread:
             error = ProducerClosedError(f"The sender thread died: {cause!r}. Open a new producer.")
             error.__cause__ = cause
         finally:
-            with self._turning:
-                self._loop.abort(error)
-                self._loop.close()
-                self._transport.shutdown()
+            try:
+                with self._turning:
+                    self._loop.abort(error)
+                    self._loop.close()
+                    self._transport.shutdown()
+            finally:
+                self.callbacks.end()
 
     def _turn_until_closed(self) -> None:
         closing = False
         while True:
             self._rest()
             with self._turning:
+                self.callbacks.run()
                 if self._clock.now() < self._rest_until:
                     continue
                 if self._failure is not None:
@@ -145,8 +159,10 @@ class SenderThread:
                     self._wake_at = min(self._wake_at, self._drain_until) if self._loop.has_work else now
 
     def _rest(self) -> None:
-        """Leave the loop to the caller who steers."""
+        """Leave the loop to the caller who steers, unless callbacks are to be run."""
         while (left := self._rest_until - self._clock.now()) > 0 and not self._closing.is_set():
+            if self.callbacks.pending:
+                return
             self._resume.wait(left / 1000.0)
             self._resume.clear()
 

@@ -138,6 +138,15 @@ def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker, prod
     assert producer.buffer_available_bytes == producer.config.buffer_memory
 
 
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_the_callbacks_of_a_transaction_have_run_when_its_end_is_told(producer: KafkaProducer, end: str) -> None:
+    told: list[object] = []
+    for _ in range(100):
+        producer.send(ProducerRecord(TOPIC, b"a"), lambda metadata, error: told.append(error))
+    getattr(producer, end)()
+    assert len(told) == 100
+
+
 def test_a_record_that_cannot_be_sent_keeps_the_others_from_being_committed(
     broker: TestBroker, producer: KafkaProducer
 ) -> None:

@@ -103,6 +103,7 @@ class Engine:
     def turn(self, ms: float = 0) -> None:
         self.clock.advance(ms)
         self.wake_at = self.parts.sender.run_once(self.clock.now(), self.transport.poll(0))
+        self.parts.sender_thread.callbacks.run()
 
     def spin(self, ms: float = 0) -> None:
         """Turns until nothing moves any more without time passing."""
@@ -112,6 +113,7 @@ class Engine:
             events = self.transport.poll(0)
             before = len(self.requests)
             self.wake_at = self.parts.sender.run_once(self.clock.now(), events)
+            self.parts.sender_thread.callbacks.run()
             idle = 0 if events or before != len(self.requests) else idle + 1
             if idle == 2:
                 return

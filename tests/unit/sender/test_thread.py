@@ -1,5 +1,6 @@
 """Who turns the loop: the sender thread, or a caller in full swing."""
 
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -126,7 +127,7 @@ def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
     eventually(lambda: SENDER in loop.turned_by)
 
 
-def test_a_callback_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
+def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
     swing(thread, loop)
     seen = []
 
@@ -143,16 +144,60 @@ def test_a_callback_in_a_callers_turn_is_told_apart_and_may_append(thread, loop)
     assert not thread.is_current
 
 
-def test_a_callback_that_takes_its_time_does_not_hold_a_caller_up(thread, loop):
+def test_callbacks_of_a_callers_turn_run_on_the_thread_before_its_rest_is_over(thread, loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.thread._REST_MS", 60_000.0)
+    swing(thread, loop)
+    with thread.steered():
+        pass  # the thread has ended the turn that it was in
+    told = []
+
+    def complete():
+        for number in range(3):
+            thread.callbacks.add([lambda fate: told.append((fate, threading.current_thread().name))], number)
+        assert not told
+
+    loop.in_turn = complete
+    with thread.steered():
+        pass
+    loop.in_turn = lambda: None
+    assert thread.callbacks.wait(DEADLINE_S * 1_000)
+    assert told == [(0, SENDER), (1, SENDER), (2, SENDER)]
+
+
+def test_callbacks_added_outside_a_turn_wake_the_thread(thread, loop):
+    told = []
+    thread.callbacks.add([told.append], 1)
+    assert thread.callbacks.wait(DEADLINE_S * 1_000)
+    assert told == [1]
+
+
+def test_sys_exit_in_a_callback_ends_neither_the_thread_nor_the_other_callbacks(thread, caplog):
+    told = []
+    thread.callbacks.add([lambda _: sys.exit(1), told.append], 1)
+    assert thread.callbacks.wait(DEADLINE_S * 1_000)
+    assert told == [1]
+    assert thread.is_alive()
+    assert "A callback of a sent record raised" in caplog.text
+
+
+def test_callbacks_added_after_the_thread_has_ended_run_on_another_one(loop):
+    with started(loop) as thread:
+        pass
+    told = []
+    thread.callbacks.add([lambda _: told.append(threading.get_ident())], None)
+    assert thread.callbacks.wait(DEADLINE_S * 1_000)
+    assert told != [threading.get_ident()]
+
+
+def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
     swing(thread, loop)
     entered, leave = threading.Event(), threading.Event()
 
-    def callback():
+    def callback(_):
         entered.set()
         leave.wait(DEADLINE_S)
 
-    loop.in_turn = callback
-    thread.wakeup()
+    thread.callbacks.add([callback], None)
     assert entered.wait(DEADLINE_S)
     swing(thread, loop)
     began = time.monotonic()

@@ -1,0 +1,252 @@
+"""Where user code runs that is told what became of records, and what it may do there."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, ProducerClosedError
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+
+DEADLINE_S = 15.0
+FULL_SWING = 20_000
+"""Records of 1 KiB: several stages, so that the caller polls inline."""
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t", partitions=2)
+    return kafka_test_broker
+
+
+@pytest.fixture
+def options(broker):
+    return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5}
+
+
+@contextmanager
+def opened(options, **more):
+    producer = KafkaProducer(options, **more)
+    try:
+        yield producer
+    finally:
+        producer.close(2_000)
+
+
+def within_deadline(work):
+    """Run ``work`` on a thread of its own, so that a test of what must not block ends if it does."""
+    outcome: concurrent.futures.Future[object] = concurrent.futures.Future()
+
+    def run():
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result(DEADLINE_S)
+
+
+def cannot_encode(monkeypatch):
+    def fail(*_args):
+        raise MemoryError("cannot encode")
+
+    monkeypatch.setattr("spark_kafka_sink.producer.value_append.encode_values", fail)
+
+
+def test_a_callback_may_take_the_lock_that_send_was_called_under(options):
+    lock, told = threading.Lock(), []
+
+    def callback(metadata, error):
+        with lock:
+            told.append(error)
+
+    def work(producer):
+        for _ in range(FULL_SWING):
+            with lock:
+                producer.send(ProducerRecord("t", b"x" * 1_000), callback)
+        producer.flush()
+
+    producer = KafkaProducer(options)
+    within_deadline(lambda: work(producer))
+    producer.close()
+    assert told == [None] * FULL_SWING
+
+
+def test_a_done_callback_may_take_the_lock_that_append_columns_was_called_under(options):
+    lock, told = threading.Lock(), []
+
+    def callback(future):
+        with lock:
+            told.append(future.exception(0))
+
+    def work(producer):
+        for _ in range(200):
+            future = producer.send(ProducerRecord("t", b"x"))
+            future.add_done_callback(callback)
+            with lock:
+                producer.send_columns("t", value=[b"x" * 1_000] * 100)
+        producer.flush()
+
+    producer = KafkaProducer(options)
+    within_deadline(lambda: work(producer))
+    producer.close()
+    assert told == [None] * 200
+
+
+class Acknowledgements(ProducerInterceptor):
+    def __init__(self):
+        self.threads = set()
+
+    def on_acknowledgement(self, metadata, error):
+        self.threads.add(threading.current_thread().name)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
+def test_callbacks_and_acknowledgements_run_on_the_sender_thread(options, monkeypatch, fails):
+    if fails:
+        cannot_encode(monkeypatch)
+    seen = Acknowledgements()
+    with opened({**options, "client.id": "c"}, interceptors=[seen]) as producer:
+        for _ in range(FULL_SWING):
+            producer.send(
+                ProducerRecord("t", b"x" * 1_000), lambda *_: seen.threads.add(threading.current_thread().name)
+            )
+        producer.flush()
+    assert seen.threads == {"pykafka-sender-c"}
+
+
+def test_flush_returns_after_the_callbacks_of_what_it_flushed(options):
+    told = []
+
+    def callback(metadata, error):
+        if not len(told) % 500:
+            time.sleep(0.002)
+        told.append(metadata)
+
+    with opened(options) as producer:
+        for count in (1, 10, FULL_SWING, 1, FULL_SWING):
+            told.clear()
+            for _ in range(count):
+                producer.send(ProducerRecord("t", b"x" * 1_000), callback)
+            producer.flush()
+            assert len(told) == count
+
+
+def test_callbacks_of_a_partition_run_in_the_order_of_its_records(options):
+    told = []
+    with opened(options) as producer:
+        for _ in range(FULL_SWING):
+            producer.send(
+                ProducerRecord("t", b"x" * 1_000, partition=1), lambda metadata, _: told.append(metadata.offset)
+            )
+        producer.flush()
+    assert told == list(range(FULL_SWING))
+
+
+def test_callbacks_that_block_hold_senders_up_by_memory_and_are_told_of_every_record(options):
+    """As in Java: they are the sender thread's, so what is sent meanwhile waits in buffer.memory."""
+    leave, told = threading.Event(), []
+
+    def callback(metadata, error):
+        leave.wait(DEADLINE_S)
+        told.append(metadata)
+
+    sent = []
+
+    def send_for_ever():
+        while len(sent) < 100_000:
+            sent.append(producer.send(ProducerRecord("t", b"x" * 1_000), callback))
+
+    with opened({**options, "buffer.memory": 4_000_000, "max.block.ms": 300}) as producer:
+        with pytest.raises(BufferExhaustedError):
+            send_for_ever()
+        leave.set()
+        producer.flush()
+    assert len(told) == len(sent)
+
+
+def test_a_callback_may_send(options, broker):
+    def callback(metadata, error):
+        producer.send(ProducerRecord("t", b"second"))
+
+    with opened(options) as producer:
+        producer.send(ProducerRecord("t", b"first"), callback)
+        producer.flush()
+        producer.flush()
+    assert sorted(record.value for record in broker.topic("t").records()) == [b"first", b"second"]
+
+
+def in_callback(producer, act):
+    """What ``act`` raises in the callback of a failed or delivered record."""
+    outcome: concurrent.futures.Future[object] = concurrent.futures.Future()
+
+    def callback(*_):
+        try:
+            outcome.set_result(act())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    for _ in range(1_500):
+        producer.send(ProducerRecord("t", b"x" * 1_000))
+    within_deadline(lambda: producer.send(ProducerRecord("t", b"x" * 1_000), callback))
+    within_deadline(producer.flush)
+    return outcome.result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
+def test_close_in_a_callback_does_not_wait(options, monkeypatch, fails, caplog):
+    """A failed record's callback ran on the caller's thread, where close() waited for the sender for ever."""
+    if fails:
+        cannot_encode(monkeypatch)
+    producer = KafkaProducer(options)
+    in_callback(producer, producer.close)
+    within_deadline(producer.close)
+    assert not producer.is_alive()
+    assert "close() in a callback" in caplog.text
+
+
+def test_close_in_a_callback_fails_what_is_incomplete(options):
+    """Java: close() in a callback is close(0)."""
+    with opened(options) as producer:
+        closed = threading.Event()
+
+        def callback(metadata, error):
+            waiting.append(producer.send(ProducerRecord("t", b"waits")))
+            producer.close()
+            closed.set()
+
+        waiting = []
+        producer.send(ProducerRecord("t", b"v"), callback)
+        assert closed.wait(DEADLINE_S)
+        assert isinstance(waiting[0].exception(DEADLINE_S), ProducerClosedError)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
+def test_flush_in_a_callback_raises(options, monkeypatch, fails):
+    if fails:
+        cannot_encode(monkeypatch)
+    with opened(options) as producer, pytest.raises(IllegalStateError, match="callback"):
+        in_callback(producer, producer.flush)
+
+
+def test_flush_in_a_done_callback_raises_though_its_record_is_settled_already(options):
+    with opened(options) as producer:
+        future = producer.send(ProducerRecord("t", b"v"))
+        future.result(DEADLINE_S)
+        refused = []
+
+        def callback(_):
+            try:
+                producer.flush()
+            except IllegalStateError as error:
+                refused.append(error)
+
+        future.add_done_callback(callback)
+        assert len(refused) == 1
+        producer.flush()
