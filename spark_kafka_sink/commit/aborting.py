@@ -1,63 +1,69 @@
-"""The fourth kind of process: Spark has given a batch up. It may be wrong: commit may have decided before."""
+"""The fourth kind of process: Spark has given a batch up. It may be wrong: commit may have decided before.
+
+It acts for its own run only, whose identity comes with the tasks' reports, or with the pickled writer of a batch job.
+Where another driver has taken the fence since, everything that is open may be that driver's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.fault_points import reach
-from spark_kafka_sink.commit.finishing import finish
-from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
-from spark_kafka_sink.commit.sweeping import abort_all, init_all, list_transactions
-from spark_kafka_sink.commit.values import Stage, TaskReport, task_id
-from spark_kafka_sink.sender.transactions.values import PreparedTransaction
+from spark_kafka_sink.commit.finishing import Stock, finish_standing
+from spark_kafka_sink.commit.session import CommitSettings, session_for
+from spark_kafka_sink.commit.sweeping import abort_all, left_open, list_open
+from spark_kafka_sink.commit.values import Entry, Stage, TaskReport, Unit, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """``committed``: batches whose intent stood, so that they were committed. ``aborted``: transactions ended."""
+    """``untouched``: why nothing was done; "" when something was. ``decided``: a clause for the batch, or another of
+    its name, that the ledger has decided; without one nothing is visible. ``aborted``: how many transactions were."""
 
-    committed: tuple[str, ...]
-    aborted: int
+    untouched: str = ""
+    decided: tuple[str, ...] = ()
+    aborted: int = 0
 
 
-def abort_batch(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> AbortOutcome:
-    """Under a fence of its own: finish what was decided, abort everything else these tasks left open.
+def abort_batch(
+    settings: CommitSettings, reports: Sequence[TaskReport | None], plan: WritePlan | None = None
+) -> AbortOutcome:
+    """Under the run's own fence: finish what was decided, abort everything else that the run has left open.
 
-    ``reports``: one for each task, None for those that failed. Within delivery.timeout.ms.
+    ``reports``: one for each task, None for those that failed. ``plan``: of a batch job. Within delivery.timeout.ms.
     """
+    present = [report for report in reports if report is not None]
+    known: WritePlan | TaskReport | None = plan or next(iter(present), None)
+    if known is None:
+        return AbortOutcome("no task has reported which run it was of")
     with session_for(settings) as session:
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
-        driver = session.take_fence(deadline)
+        listing = list_open(session, deadline)
+        driver = session.retake_fence(known.driver, deadline)
+        if driver is None:
+            return AbortOutcome(f"another driver has taken the fence {known.driver.fence.transactional_id} since")
         reach("abort fenced")
-        committed = []
-        decided: set[object] = set()
-        for entry in list(session.read_ledger(driver, deadline).entries.values()):
-            if entry.stage is Stage.DONE:
-                continue
-            decided.update(share.prepared for share in entry.tasks)
-            if not finish(session, entry, deadline):
-                driver = session.record(driver, done(entry), deadline)
-                committed.append(f"batch {entry.number} of {entry.query}")
-        aborted = _abort(session, reports, decided, deadline)
-        return AbortOutcome(tuple(committed), aborted)
+        entries = dict(session.read_ledger(driver, deadline).entries)
+        stock = finish_standing(session, driver, entries, deadline)
+        left = [report.share.prepared for report in present]
+        if entries or settings.per_attempt:
+            left += left_open(listing, driver)
+        decided = {share.prepared for entry in entries.values() for share in entry.tasks}
+        undecided = [each for each in dict.fromkeys(left) if each is not None and each not in decided]
+        aborted = abort_all(session, undecided, deadline)
+        return AbortOutcome(decided=_clauses(known.unit, entries, stock), aborted=aborted)
 
 
-def _abort(session: Session, reports: Sequence[TaskReport | None], decided: set[object], deadline: float) -> int:
-    prepared = [report.share.prepared for report in reports if report is not None]
-    aborted = abort_all(session, [each for each in prepared if each is not None and each not in decided], deadline)
-    init_all(session, _unreported(session, reports, decided, deadline), deadline)
-    return aborted
-
-
-def _unreported(
-    session: Session, reports: Sequence[TaskReport | None], decided: set[object], deadline: float
-) -> list[str]:
-    """The ids of attempts that told nothing: they may have initialised without having written yet."""
-    if not session.settings.per_attempt:
-        return [task_id(session.settings.prefix, task) for task, report in enumerate(reports) if report is None]
-    told = {report.share.prepared for report in reports if report is not None} | decided
-    names = {each.transactional_id for each in told if isinstance(each, PreparedTransaction)}
-    listed = list_transactions(session, (), deadline).transactions or ()
-    return [each.transactional_id for each in listed if each.transactional_id not in names]
+def _clauses(unit: Unit | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:
+    said = []
+    for query, entry in before.items():
+        batch = f"batch {entry.number} of {query}"
+        if query in stock.lost:
+            tasks = ", ".join(map(str, sorted(stock.lost[query])))
+            said.append(f"{batch} is decided and the rows of task {tasks} are gone, which its replay writes again")
+        elif entry.stage is Stage.INTENT:
+            said.append(f"{batch} had been decided and is committed")
+        elif unit is not None and (query, entry.number) == (unit.query, unit.number):
+            said.append(f"{batch} was committed before")
+    return tuple(said)

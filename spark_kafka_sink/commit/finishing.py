@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import armed, reach
 from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Entry
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.committer import EndVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What the ledger says when nothing of it stands half done any more; ``driver`` is the fence for what follows.
+
+    ``lost``: query → the tasks of its entry whose rows are gone from Kafka.
+    """
+
+    driver: DriverIdentity
+    entries: Mapping[str, Entry]
+    lost: Mapping[str, frozenset[int]]
+
+
+def finish_standing(session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float) -> Stock:
+    """Under the fence: carries out every intent among ``entries``, as they were read under it."""
+    settled = dict(entries)
+    lost: dict[str, frozenset[int]] = {}
+    for query, entry in entries.items():
+        if entry.stage is Stage.DONE:
+            continue
+        missing = finish(session, entry, deadline)
+        if missing:
+            lost[query] = missing
+        else:
+            settled[query] = done(entry)
+            driver = session.record(driver, settled[query], deadline)
+    return Stock(driver, settled, lost)
 
 
 def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
@@ -41,7 +74,16 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     def open_questions(view: LedgerView) -> bool:
         return not _stands(view, entry) or any(map(view.undecided, gone.values()))
 
-    view = session.ledger.await_decided(open_questions, deadline)
+    try:
+        view = session.ledger.await_decided(open_questions, deadline)
+    except ExactlyOnceError:
+        raise
+    except KafkaError as error:
+        raise ExactlyOnceError(
+            f"Batch {entry.number} of {entry.query} (name {session.settings.name}) is decided, but the ledger does "
+            f"not say whether the rows of task {', '.join(map(str, sorted(gone)))} are committed: {error}. Start the "
+            "query again: it finds out, and writes them again if they are gone."
+        ) from error
     return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.commit.decisions import check_target, done
+from spark_kafka_sink.commit.decisions import check_target
 from spark_kafka_sink.commit.errors import PlanningError
 from spark_kafka_sink.commit.fault_points import reach
-from spark_kafka_sink.commit.finishing import finish
+from spark_kafka_sink.commit.finishing import Stock, finish_standing
 from spark_kafka_sink.commit.ledger_topic import broker_limit_ms
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
 from spark_kafka_sink.commit.sweeping import list_open, sweep
-from spark_kafka_sink.commit.values import STRICT, DriverIdentity, Entry, Stage, Trust, Unit, WritePlan
+from spark_kafka_sink.commit.values import STRICT, Entry, Stage, Trust, Unit, WritePlan
 from spark_kafka_sink.errors import ConfigError, KafkaError
 
 
@@ -65,28 +65,10 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stock:
-    driver: DriverIdentity
-    entries: Mapping[str, Entry]
-    lost: Mapping[str, frozenset[int]]
-
-
-def _take_stock(session: Session, deadline: float) -> _Stock:
+def _take_stock(session: Session, deadline: float) -> Stock:
     """A new fence, what the ledger says under it, and nothing of that half done any more."""
     driver = session.take_fence(deadline)
-    entries = dict(session.read_ledger(driver, deadline).entries)
-    lost: dict[str, frozenset[int]] = {}
-    for query, entry in entries.items():
-        if entry.stage is Stage.DONE:
-            continue
-        missing = finish(session, entry, deadline)
-        if missing:
-            lost[query] = missing
-        else:
-            entries[query] = done(entry)
-            driver = session.record(driver, entries[query], deadline)
-    return _Stock(driver, entries, lost)
+    return finish_standing(session, driver, session.read_ledger(driver, deadline).entries, deadline)
 
 
 def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:

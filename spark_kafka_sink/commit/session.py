@@ -20,8 +20,9 @@ from spark_kafka_sink.commit.ledger_topic import ensure_ledger, place_of
 from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.committer import Committer
+from spark_kafka_sink.errors import KafkaError, ProducerFencedError
+from spark_kafka_sink.producer.committer import Committer, EndVerdict
+from spark_kafka_sink.sender.transactions.values import PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,23 @@ class Session:
         if outcome.fence is None:
             raise outcome.error or KafkaError(f"No fence on {name}")
         return DriverIdentity(outcome.fence)
+
+    def retake_fence(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
+        """A newer epoch of this very fence, after which its run can decide nothing more; None when another driver has
+        taken it since (KIP-360).
+
+        EndTxn first: while a transaction is open InitProducerId fences it and then refuses, whoever it was.
+        """
+        fence = driver.fence
+        left = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
+        (ended,) = self.committer.end([(left, False)], deadline - self.clock.now())
+        if ended.verdict is EndVerdict.UNDECIDED:
+            raise ended.error or KafkaError(f"{ended.verdict.value}: {left}")
+        held = {fence.transactional_id: (ended.fence or fence).identity}
+        (taken,) = self.committer.take_fences(held, deadline - self.clock.now())
+        if taken.fence is None and not isinstance(taken.error, ProducerFencedError):
+            raise taken.error or KafkaError(f"No fence on {fence.transactional_id}")
+        return None if taken.fence is None else DriverIdentity(taken.fence)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
         record = entry_record(self.settings.name, entry)

@@ -83,9 +83,13 @@ def sweep(
         width = max((len(entry.tasks) for entry in entries.values()), default=0)
         init_all(session, [task_id(session.settings.prefix, task) for task in range(width)], deadline)
         return 0
+    return abort_all(session, left_open(listing, driver), deadline)
+
+
+def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
+    """What was open when it was listed."""
     version = driver.fence.end_txn_version
-    left = [PreparedTransaction(*each[:3], version) for each in listing.transactions if each.is_open]
-    return abort_all(session, left, deadline)
+    return [PreparedTransaction(*each[:3], version) for each in listing.transactions or () if each.is_open]
 
 
 def abort_all(session: Session, prepared: Iterable[PreparedTransaction], deadline: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -40,6 +40,9 @@ Lease = Callable[[ProducerConfig], AbstractContextManager[KafkaProducer]]
 _TRANSACTIONAL: Final = "any task's"
 """transactional.id that makes a producer transactional; each task initialises it as its own."""
 
+_ABORT_MS: Final = 5_000.0
+"""How long a task that fails waits for the end of its transaction: it has something to tell."""
+
 
 @contextmanager
 def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
@@ -54,8 +57,8 @@ def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
 class TaskTransaction:
     """In a ``with`` block: ``append`` rows, then ``prepare``. One thread.
 
-    A block that fails leaves the transaction to the next attempt, or Spark's abort, to end. A task without rows opens
-    none. Raises ``ExactlyOnceError`` when made, before anything is written, if this batch may not be.
+    A block that fails aborts the transaction before it raises. A task without rows opens none. Raises
+    ``ExactlyOnceError`` when made, before anything is written, if this batch may not be.
     """
 
     def __init__(
@@ -141,6 +144,10 @@ class TaskTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None and self._producer is not None:
+            # A broker that does not answer ends it after transaction.timeout.ms.
+            with suppress(Exception):
+                self._producer.abort_transaction(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
 
     def _open(self) -> KafkaProducer:

@@ -57,6 +57,6 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
-            announce(abort_exactly_once(messages, self.options))
+            announce(*abort_exactly_once(messages, self.options, self.plan))
             return
         announce(aborted(messages))

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -46,6 +46,13 @@ class KafkaCommitMessage(WriterCommitMessage):
     """For receiptsPath."""
 
 
+class Told(NamedTuple):
+    """A line for the driver's log."""
+
+    text: str
+    level: int = logging.INFO
+
+
 def committed(messages: Sequence[WriterCommitMessage | None]) -> str:
     """``336776 rows (54525952 bytes) written to 4 partitions of 1 topic by 8 tasks``."""
     return f"{_totals(messages)} by {_counted(len(messages), 'task')}"
@@ -70,17 +77,17 @@ def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkO
         write_lines(options.receipts_path, (each for message in told for each in message.receipts))
 
 
-def announce(text: str) -> None:
-    """One line at level INFO in the driver's log.
+def announce(text: str, level: int = logging.INFO) -> None:
+    """One line in the driver's log.
 
     Spark's Python processes configure no logging, which would swallow it: without a handler it goes to stderr, which
     Spark passes on. Raise the level of the logger ``spark_kafka_sink`` to silence it.
     """
     if not _LOGGER.level:
         _LOGGER.setLevel(logging.INFO)
-    if not _LOGGER.isEnabledFor(logging.INFO):
+    if not _LOGGER.isEnabledFor(level):
         return
-    record = _LOGGER.makeRecord(_LOGGER.name, logging.INFO, __file__, 0, text, (), None)
+    record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
     if _LOGGER.hasHandlers():
         _LOGGER.handle(record)
     else:

@@ -6,6 +6,7 @@ its messages carry.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from spark_kafka_sink.commit.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.task import TaskTransaction
 from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import (
@@ -113,12 +114,20 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
     return f"{reports[0].unit}: {committed(messages)}, committed exactly once"
 
 
-def abort_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
-    """Nothing of the batch becomes visible, unless it was decided before; says which."""
-    outcome = abort_batch(_settings(options), _reports(messages))
-    if outcome.committed:
-        return f"write aborted, but {' and '.join(outcome.committed)} had been decided and is committed"
-    return f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted"
+def abort_exactly_once(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
+) -> Told:
+    """Nothing of the batch becomes visible, unless it was decided before; says which. ``plan``: of a batch writer."""
+    outcome = abort_batch(_settings(options), _reports(messages), plan)
+    if outcome.untouched:
+        return Told(
+            f"write given up, and nothing of it touched: {outcome.untouched}. What its tasks may have left open is "
+            "aborted by the next run under the same name, or after kafka.transaction.timeout.ms.",
+            logging.WARNING,
+        )
+    if outcome.decided:
+        return Told(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
+    return Told(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
 
 
 def _micro_batch(context: TaskContext) -> Unit:

@@ -57,6 +57,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
-            announce(f"micro-batch {batchId}: {abort_exactly_once(messages, self.options)}")
+            text, level = abort_exactly_once(messages, self.options)
+            announce(f"micro-batch {batchId}: {text}", level)
             return
         announce(f"micro-batch {batchId}: {aborted(messages)}")

@@ -26,11 +26,42 @@ def test_a_task_that_is_killed_is_run_again(query, point):
     assert query.committed() == EACH_ONCE
 
 
-def test_a_job_whose_task_is_killed_for_good_leaves_nothing_open(query):
+def test_a_batch_whose_task_is_killed_for_good_leaves_nothing_open(query):
+    query.run(0, ROWS)
     query.fault.arm("task prepared", task=1)
-    reports = query.tasks(query.plan(), 0, ROWS)
-    assert query.abort(reports).aborted == 1
-    assert query.committed() == {}
+    reports = query.tasks(query.plan(), 1, MORE)
+    assert query.abort(reports).aborted == 2
+    assert query.committed() == EACH_ONCE
+
+
+def test_a_fenced_drivers_abort_fences_no_healthy_driver(query):
+    query.run(0, ROWS)
+    fenced = query.tasks(query.plan(), 1, MORE)
+    healthy = query.tasks(query.plan(), 1, MORE)
+    assert "another driver" in query.abort([fenced[0], None]).untouched
+    query.start_commit(healthy).result()
+    assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
+
+
+@pytest.mark.parametrize("point", ["before the intent", "intent in the log", "intent committed", "before done"])
+def test_an_abort_beside_a_stopped_commit_tells_and_does_the_same(query, point):
+    """Whatever the abort finds, the commit that wakes afterwards changes nothing of it."""
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    query.fault.arm(point, "stop")
+    commit = query.start_commit(reports)
+    query.fault.wait(commit)
+    outcome = query.abort(reports)
+    query.fault.wake()
+    decided = point in ("intent committed", "before done")
+    assert (bool(outcome.decided), outcome.aborted) == ((True, 0) if decided else (False, 2))
+    if decided:
+        commit.result()
+    else:
+        with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
+            commit.result()
+    expected = {**EACH_ONCE, b"e": 1, b"f": 1} if decided else EACH_ONCE
+    assert query.committed() == expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +94,7 @@ def test_commit_raises_and_abort_gets_the_full_messages(query, point, decided):
     with pytest.raises(RuntimeError, match=point):
         query.start_commit(reports).result()
     outcome = query.abort(reports)
-    assert (bool(outcome.committed), outcome.aborted) == ((True, 0) if decided else (False, 2))
+    assert (bool(outcome.decided), outcome.aborted) == ((True, 0) if decided else (False, 2))
     assert query.committed() == (EACH_ONCE if decided else {})
 
 

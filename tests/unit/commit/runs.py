@@ -68,12 +68,18 @@ class Query:
         unit = None if self.guise is Guise.MICRO_BATCH else self.unit(number)
         return carried(plan_write(PlanningRequest(self.settings, unit, self.trust)))
 
+    def open_task(self, plan, number, task) -> TaskTransaction:
+        name = TaskAttempt(self.unit(number), task, next(_attempts))
+        return TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease)
+
+    def append(self, write, values) -> None:
+        write.append(self.topic, RecordColumns(value=pa.array(values, pa.binary())), None)
+
     def task(self, plan, number, task, values):
         """One task's write; its report."""
-        name = TaskAttempt(self.unit(number), task, next(_attempts))
-        with TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease) as write:
+        with self.open_task(plan, number, task) as write:
             if values:
-                write.append(self.topic, RecordColumns(value=pa.array(values, pa.binary())), None)
+                self.append(write, values)
             return carried(write.prepare())
 
     def tasks(self, plan, number, rows):
@@ -83,9 +89,10 @@ class Query:
         new_process()
         return commit_batch(self.settings, reports)
 
-    def abort(self, reports):
+    def abort(self, reports, plan=None):
+        """``plan``: the pickled writer of a batch job has it."""
         new_process()
-        return abort_batch(self.settings, reports)
+        return abort_batch(self.settings, reports, plan)
 
     def run(self, number, rows):
         """A whole batch; ``rows``: each task's values."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.commit.aborting import AbortOutcome
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.commit.values import Action, Guise, Trust, Trusted
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
@@ -99,18 +100,70 @@ def test_an_abort_after_the_intent_commits(broker, query, monkeypatch, point):
     for killed in crash(monkeypatch, point):
         with pytest.raises(killed):
             query.commit(reports)
-    assert query.abort(reports).committed == ("batch 0 of q1",)
+    assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
     assert committed(broker) == EACH_ONCE
 
 
 def test_an_abort_before_the_intent_leaves_nothing_open(broker, query):
-    plan = query.plan()
-    reports = query.tasks(plan, 0, ROWS[:1])
-    query.task(plan, 0, 1, ROWS[1])  # its message never came
-    assert query.abort([*reports, None]).aborted == 1
-    assert [broker.transaction_state(f"app-{task}") for task in (0, 1)] == ["CompleteAbort", "Empty"]
+    reports = query.tasks(query.plan(), 0, ROWS)
+    outcome = query.abort(reports)
+    assert outcome == AbortOutcome(aborted=2)
+    assert [broker.transaction_state(f"app-{task}") for task in (0, 1)] == ["CompleteAbort", "CompleteAbort"]
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
+
+
+def test_a_fenced_drivers_abort_fences_no_healthy_driver(broker, query):
+    query.run(0, ROWS)
+    fenced = query.tasks(query.plan(), 1, MORE)
+    healthy = query.tasks(query.plan(), 1, MORE)
+    assert "another driver" in query.abort([fenced[0], None]).untouched
+    query.commit(healthy)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_abort_without_a_report_touches_nothing(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert "no task has reported" in query.abort([None, None, None]).untouched
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
+    plan = job.plan()
+    reports = job.tasks(plan, 0, ROWS)
+    assert job.abort([None, None], plan) == AbortOutcome()
+    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
+        job.commit(reports)
+
+
+class TaskFailedError(Exception):
+    pass
+
+
+def fail(write, *before):
+    """The task's block ends with an error of its own, after these calls."""
+    with write:
+        for each in before:
+            each()
+        raise TaskFailedError
+
+
+@pytest.mark.parametrize("step", ["receipts", "prepare"])
+def test_a_task_that_fails_aborts_its_own_transaction_before_it_raises(broker, query, step):
+    write = query.open_task(query.plan(), 0, 0)
+    with pytest.raises(TaskFailedError):
+        fail(write, lambda: query.append(write, ROWS[0]), getattr(write, step))
+    assert broker.transaction_state("app-0") == "CompleteAbort"
+    assert committed(broker) == {}
+
+
+def test_a_task_that_fails_while_no_broker_answers_raises_what_it_failed_with(broker, query):
+    write = query.open_task(query.plan(), 0, 0)
+    with pytest.raises(TaskFailedError):
+        fail(write, lambda: query.append(write, ROWS[0]), lambda: broker.pause(1))
+    broker.resume(1)
 
 
 def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
@@ -240,7 +293,6 @@ def test_a_replay_of_other_rows_repairs_nothing(broker, torn, rows):
     plan = torn.plan()
     with pytest.raises(ReplayMismatchError, match="not repeatable"):
         torn.tasks(plan, 0, rows)
-    torn.abort([None, None, None])
     assert committed(broker) == {b"a": 1, b"b": 1}
 
 
