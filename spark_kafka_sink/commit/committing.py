@@ -4,6 +4,7 @@ carries it out."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.commit.decisions import commit_order, done
@@ -13,49 +14,77 @@ from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
 from spark_kafka_sink.commit.sweeping import list_open, sweep
 from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, TaskReport
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError
 
 _MARGIN_SHARE: Final = 10
 """No intent in the last tenth of the transaction timeout: it has to be carried out in what is left."""
 
 
-def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Entry | None:
-    """Everything becomes visible, within delivery.timeout.ms; None when it was before. Raises ``ExactlyOnceError``.
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """``entry`` None: the batch was committed before. ``untidied``: what could not be tidied up afterwards, with the
+    command that does it; "" when nothing is left."""
+
+    entry: Entry | None
+    untidied: str = ""
+
+
+def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> CommitOutcome:
+    """Everything becomes visible, within delivery.timeout.ms. Raises ``ExactlyOnceError``.
 
     Whatever it raises before the intent is committed, nothing is visible and the batch may be aborted; what it raises
-    afterwards says that the batch is decided, and whoever reads the ledger next finishes it.
+    afterwards says that the batch is decided, and whoever reads the ledger next finishes it. Once every task's
+    transaction is committed it raises nothing: what fails then concerns no reader.
     """
     with session_for(settings) as session:
         timeout_ms = settings.producer.transaction_timeout_ms
         order = commit_order(reports, timeout_ms // _MARGIN_SHARE, timeout_ms, session.clock.epoch_ms())
         entry = order.entry
         if entry is None:
-            return None
+            return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
         reach("before the intent")
         driver = _decide(session, order.report, entry, deadline)
         reach("intent committed")
-        if entry.stage is Stage.INTENT:
-            lost = finish(session, entry, deadline)
-            if lost:
-                raise LostRowsError(_lost(order.report, lost))
-            reach("before done")
-            session.record(driver, done(entry), deadline)
-        if settings.per_attempt:
-            sweep(session, list_open(session, deadline), driver, {}, deadline)
-        reach("committed")
-        return entry
+        lost = finish(session, entry, deadline) if entry.stage is Stage.INTENT else None
+        if lost:
+            raise LostRowsError(_lost(order.report, lost))
+    try:
+        with session_for(settings) as session:
+            _tidy(session, driver, entry, deadline)
+    except Exception as error:
+        return CommitOutcome(entry, _untidied(settings, order.report, error))
+    return CommitOutcome(entry)
 
 
 def _decide(session: Session, report: TaskReport, entry: Entry, deadline: float) -> DriverIdentity:
     try:
         return session.record(report.driver, entry, deadline)
-    except KafkaTimeoutError as error:
+    except ExactlyOnceError:
+        raise
+    except KafkaError as error:
         raise ExactlyOnceError(
             f"{report.unit} (name {report.name}) may be decided or not, no broker says which: {error}. Start the "
             "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): it reads what "
             "is decided, and commits the batch or writes it anew."
         ) from error
+
+
+def _tidy(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
+    reach("before done")
+    if entry.stage is Stage.INTENT:
+        session.record(driver, done(entry), deadline)
+    if session.settings.per_attempt:
+        sweep(session, list_open(session, deadline), driver, {}, deadline)
+    reach("committed")
+
+
+def _untidied(settings: CommitSettings, report: TaskReport, error: Exception) -> str:
+    return (
+        f"{report.unit} (name {report.name}) is committed, all of it is visible. What it leaves behind could not be "
+        f"tidied up: {error}. The next run under this name does it, or `{settings.command('commit')}`, then the same "
+        "with `abort`."
+    )
 
 
 def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:

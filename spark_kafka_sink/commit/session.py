@@ -40,6 +40,14 @@ class CommitSettings:
     topic: str
     per_attempt: bool = False
 
+    def command(self, action: str) -> str:
+        """What an operator types to do by hand what a driver could not."""
+        servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
+        return (
+            f"spark-kafka-sink transactions {action} --bootstrap-server {servers} --prefix {self.name} "
+            f"--commit-log-topic {self.topic}"
+        )
+
 
 class Session:
     """``planned``: the entries of the last planning in this process, ``handed``: the driver's identity that it gave to

@@ -24,7 +24,7 @@ from spark_kafka_sink.commit.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.commit.session import CommitSettings
 from spark_kafka_sink.commit.task import TaskTransaction
 from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import (
@@ -109,7 +109,10 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
     """All of the batch becomes visible; says so. Raises ``ExactlyOnceError``."""
     settings = _settings(options)
     reports = only_reports(settings, _reports(messages))
-    if commit_batch(settings, reports) is None:
+    outcome = commit_batch(settings, reports)
+    if outcome.untidied:
+        announce(outcome.untidied, logging.WARNING)
+    if outcome.entry is None:
         return f"{reports[0].unit} was committed before; nothing written"
     return f"{reports[0].unit}: {committed(messages)}, committed exactly once"
 

@@ -1,12 +1,15 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from spark_kafka_sink.commit.aborting import AbortOutcome
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.commit.values import Action, Guise, Trust, Trusted
+from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.unit.commit.runs import LEDGER, Query, committed
 
@@ -38,7 +41,7 @@ def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
     query.run(0, ROWS)
     reports = query.tasks(query.plan(), 0, ROWS)
     assert {report.action for report in reports} == {Action.SKIP}
-    assert query.commit(reports) is None
+    assert query.commit(reports).entry is None
     assert committed(broker) == EACH_ONCE
 
 
@@ -80,6 +83,20 @@ def crash(monkeypatch, point):
         yield Killed
 
 
+@contextmanager
+def refused(monkeypatch, point):
+    """Commit fails at ``point`` with an error that is not Kafka's."""
+    from spark_kafka_sink.commit import committing
+
+    def reach(name, task=None):
+        if name == point:
+            raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committing, "reach", reach)
+        yield
+
+
 @pytest.mark.parametrize("point", ["intent in the log", "intent committed", "between EndTxns", "before done"])
 def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkeypatch, point):
     reports = query.tasks(query.plan(), 0, ROWS)
@@ -92,6 +109,57 @@ def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkey
     query.commit(again)
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def after_the_first():
+    met = count()
+    return lambda request: next(met) > 0
+
+
+def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query, monkeypatch):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with refused(monkeypatch, "before done"):
+        outcome = query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+    assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.untidied
+    assert f"`spark-kafka-sink transactions commit --bootstrap-server {broker.bootstrap_servers}" in outcome.untidied
+    query.run(0, ROWS)
+    assert query.run(1, MORE).untidied == ""
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_done_record_that_no_broker_takes_is_told_and_not_raised(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
+    outcome = query.commit(reports)
+    broker.faults.clear()
+    assert "TOPIC_AUTHORIZATION_FAILED" in outcome.untidied
+    assert committed(broker) == EACH_ONCE
+
+
+def test_what_fails_before_the_last_end_says_that_the_batch_is_decided(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
+    with pytest.raises(ExactlyOnceError, match="Batch 0 of q1 .* is decided, but 2 of its 2 transactions"):
+        query.commit(reports)
+    broker.faults.clear()
+    assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_of_a_batch_that_is_done_says_so(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.commit(reports)
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert query.abort(again).decided == ("batch 0 of q1 was committed before",)
+
+
+def test_an_abort_of_a_torn_batch_says_that_it_is_decided(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS)
+    (clause,) = torn.abort(reports).decided
+    assert clause.startswith("batch 0 of q1 is decided and the rows of task 1 are gone")
+    torn.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
 
 
 @pytest.mark.parametrize("point", ["intent committed", "between EndTxns"])
