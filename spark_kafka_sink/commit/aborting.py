@@ -19,11 +19,13 @@ from spark_kafka_sink.commit.values import Entry, Stage, TaskReport, Unit, Write
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
     """``untouched``: why nothing was done; "" when something was. ``decided``: a clause for the batch, or another of
-    its name, that the ledger has decided; without one nothing is visible. ``aborted``: how many transactions were."""
+    its name, that the ledger has decided. ``aborted``: how many transactions were; ``gone``: how many of those that the
+    tasks reported were not open any more, so that another process may have committed them."""
 
     untouched: str = ""
     decided: tuple[str, ...] = ()
     aborted: int = 0
+    gone: int = 0
 
 
 def abort_batch(
@@ -46,13 +48,12 @@ def abort_batch(
         reach("abort fenced")
         entries = dict(session.read_ledger(driver, deadline).entries)
         stock = finish_standing(session, driver, entries, deadline)
-        left = [report.share.prepared for report in present]
-        if entries or settings.per_attempt:
-            left += left_open(listing, driver)
         decided = {share.prepared for entry in entries.values() for share in entry.tasks}
-        undecided = [each for each in dict.fromkeys(left) if each is not None and each not in decided]
-        aborted = abort_all(session, undecided, deadline)
-        return AbortOutcome(decided=_clauses(known.unit, entries, stock), aborted=aborted)
+        shares = [report.share.prepared for report in present]
+        reported = frozenset(each for each in shares if each is not None and each not in decided)
+        listed = left_open(listing, driver) if entries or settings.per_attempt else []
+        aborted = abort_all(session, reported.union(listed) - decided, deadline)
+        return AbortOutcome("", _clauses(known.unit, entries, stock), len(aborted), len(reported - aborted))
 
 
 def _clauses(unit: Unit | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _tidy(session: Session, driver: DriverIdentity, entry: Entry, deadline: floa
     if entry.stage is Stage.INTENT:
         session.record(driver, done(entry), deadline)
     if session.settings.per_attempt:
-        sweep(session, list_open(session, deadline), driver, {}, deadline)
+        sweep(session, list_open(session, deadline), driver, deadline)
     reach("committed")
 
 

@@ -79,7 +79,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     for entry in standing:
         finish(session, entry, deadline)
         driver = session.record(driver, done(entry), deadline)
-    return sweep(session, listing, driver, entries, deadline)
+    return sweep(session, listing, driver, deadline)
 
 
 def _named(entries: list[Entry]) -> str:

@@ -38,19 +38,20 @@ def plan_write(request: PlanningRequest) -> WritePlan:
 
 
 def _plan(session: Session, request: PlanningRequest, deadline: float) -> WritePlan:
-    listed = None
     if session.planned is None:
         session.verify_ledger(deadline)
         _check_timeout(session, deadline)
-        listed = list_open(session, deadline)
+    listed = None if session.swept else list_open(session, deadline)
     standing = _take_stock(session, deadline)
     if request.unit is not None:
         check_target(request.unit, standing.entries.get(request.unit.query))
     if listed is None and not _moved_on(session.planned, standing.entries):
         listed = list_open(session, deadline)
         standing = _take_stock(session, deadline)
-    if listed is not None:
-        sweep(session, listed, standing.driver, standing.entries, deadline)
+    # Without an entry this may be the wrong ledger, and what is open may be decided in another one.
+    if listed is not None and standing.entries:
+        sweep(session, listed, standing.driver, deadline)
+        session.swept = True
     session.planned, session.handed = standing.entries, standing.driver
     reach("planned")
     return WritePlan(

@@ -51,7 +51,7 @@ class CommitSettings:
 
 class Session:
     """``planned``: the entries of the last planning in this process, ``handed``: the driver's identity that it gave to
-    commit; None before the first."""
+    commit; None before the first. ``swept``: what earlier processes left open has been aborted."""
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
@@ -61,6 +61,7 @@ class Session:
         self.ledger = Ledger(self.cluster, settings.name, place_of(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.handed: DriverIdentity | None = None
+        self.swept = False
         self._verified = False
 
     def close(self) -> None:
@@ -95,18 +96,23 @@ class Session:
         """A newer epoch of this very fence, after which its run can decide nothing more; None when another driver has
         taken it since (KIP-360).
 
-        EndTxn first: while a transaction is open InitProducerId fences it and then refuses, whoever it was.
+        EndTxn first: while a transaction is open InitProducerId fences it and then refuses, whoever it was. Twice:
+        after an EndTxn of transactions version 2 the first only repeats the epoch that this gave to the run itself.
         """
-        fence = driver.fence
-        left = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
+        name, fence = driver.fence.transactional_id, driver.fence
+        left = PreparedTransaction(name, *fence.identity, fence.end_txn_version)
         (ended,) = self.committer.end([(left, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
             raise ended.error or KafkaError(f"{ended.verdict.value}: {left}")
-        held = {fence.transactional_id: (ended.fence or fence).identity}
-        (taken,) = self.committer.take_fences(held, deadline - self.clock.now())
-        if taken.fence is None and not isinstance(taken.error, ProducerFencedError):
-            raise taken.error or KafkaError(f"No fence on {fence.transactional_id}")
-        return None if taken.fence is None else DriverIdentity(taken.fence)
+        fence = ended.fence or fence
+        for _ in range(2):
+            (taken,) = self.committer.take_fences({name: fence.identity}, deadline - self.clock.now())
+            if taken.fence is None:
+                if isinstance(taken.error, ProducerFencedError):
+                    return None
+                raise taken.error or KafkaError(f"No fence on {name}")
+            fence = taken.fence
+        return DriverIdentity(fence)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
         record = entry_record(self.settings.name, entry)

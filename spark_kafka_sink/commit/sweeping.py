@@ -9,17 +9,16 @@ successor has prepared and decided meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY
 from spark_kafka_sink.commit.cluster import BrokerGoneError, CodeAt, Question
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import DriverIdentity, Entry, task_id
+from spark_kafka_sink.commit.values import DriverIdentity
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.producer.committer import EndVerdict
 from spark_kafka_sink.sender.transactions.values import PreparedTransaction
@@ -42,9 +41,7 @@ class Listed(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """``transactions`` None: the brokers cannot tell (before 3.0)."""
-
-    transactions: tuple[Listed, ...] | None
+    transactions: tuple[Listed, ...]
 
 
 def list_open(session: Session, deadline: float) -> Listing:
@@ -68,52 +65,40 @@ def list_transactions(session: Session, states: tuple[str, ...], deadline: float
             ids = [each.transactional_id for each in body.transaction_states]
             ours = [each for each in ids if pattern.fullmatch(each)]
             found += _described(session, node, ours, deadline) if ours else []
-    except UnsupportedVersionError:
-        return Listing(None)
+    except UnsupportedVersionError as error:
+        raise ExactlyOnceError(
+            "These brokers cannot list transactions (Kafka before 3.0), so that what a dead run has left open cannot "
+            "be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
+        ) from error
     except BrokerGoneError:  # its transactions are coordinated elsewhere now
         return list_transactions(session, states, deadline)
     return Listing(tuple(each for each in found if not states or each.state in states))
 
 
-def sweep(
-    session: Session, listing: Listing, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float
-) -> int:
+def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
     """Under the fence, with nothing half done any more: aborts what was listed; says how much of it was still open."""
-    if listing.transactions is None:
-        width = max((len(entry.tasks) for entry in entries.values()), default=0)
-        init_all(session, [task_id(session.settings.prefix, task) for task in range(width)], deadline)
-        return 0
-    return abort_all(session, left_open(listing, driver), deadline)
+    return len(abort_all(session, left_open(listing, driver), deadline))
 
 
 def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
     """What was open when it was listed."""
     version = driver.fence.end_txn_version
-    return [PreparedTransaction(*each[:3], version) for each in listing.transactions or () if each.is_open]
+    return [PreparedTransaction(*each[:3], version) for each in listing.transactions if each.is_open]
 
 
-def abort_all(session: Session, prepared: Iterable[PreparedTransaction], deadline: float) -> int:
-    """EndTxn(abort) with exactly these identities; says how many were open."""
-    endings = [(each, False) for each in prepared]
-    outcomes = session.committer.end(endings, deadline - session.clock.now())
+def abort_all(
+    session: Session, prepared: Iterable[PreparedTransaction], deadline: float
+) -> frozenset[PreparedTransaction]:
+    """Exactly these, if they are open; gives those that were."""
+    asked = list(prepared)
+    outcomes = session.committer.abort(asked, deadline - session.clock.now())
     failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if failed:
         raise ExactlyOnceError(
-            f"{len(failed)} of {len(endings)} transactions under the name {session.settings.name} could not be "
+            f"{len(failed)} of {len(asked)} transactions under the name {session.settings.name} could not be "
             f"aborted: {failed[0].error}. The next run does it, or kafka.transaction.timeout.ms."
         )
-    return sum(outcome.verdict is EndVerdict.ABORTED for outcome in outcomes)
-
-
-def init_all(session: Session, ids: Iterable[str], deadline: float) -> None:
-    """InitProducerId on each: aborts what was open, and fences whoever had it open or was about to open it."""
-    outcomes = session.committer.take_fences(dict.fromkeys(ids, NO_IDENTITY), deadline - session.clock.now())
-    failed = [outcome for outcome in outcomes if outcome.error is not None]
-    if failed:
-        raise ExactlyOnceError(
-            f"{len(failed)} transactions that an earlier attempt left open (such as {failed[0].transactional_id}) "
-            f"could not be aborted: {failed[0].error}"
-        )
+    return frozenset(outcome.prepared for outcome in outcomes if outcome.verdict is EndVerdict.ABORTED)
 
 
 def _described(session: Session, node: int, ids: list[str], deadline: float) -> list[Listed]:

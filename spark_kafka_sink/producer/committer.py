@@ -13,13 +13,16 @@ from random import Random
 from types import TracebackType
 from typing import Final, Self
 
+from kio.schema.errors import ErrorCode
+
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import camel_case
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.assembly import network_config
@@ -34,6 +37,8 @@ from spark_kafka_sink.sender.transactions.calls import (
 from spark_kafka_sink.sender.transactions.messages import Subject
 from spark_kafka_sink.sender.transactions.values import END_TXN_V1, END_TXN_V2, Fence, PreparedTransaction
 from spark_kafka_sink.sender.transactions.verdicts import FEATURE, GONE
+
+_OVER: Final = GONE | {ErrorCode.none}
 
 Config = ProducerConfig | Mapping[str, object]
 
@@ -168,22 +173,30 @@ class Committer:
         self._transport.shutdown()
 
     def end(self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float) -> list[EndTxnOutcome]:
-        outcomes: dict[int, EndTxnOutcome] = {}
+        ends = [_Ending(prepared, commit) for prepared, commit in endings]
+        return self._end([(each, each.end_txn()) for each in ends], timeout_ms)
 
-        def call(index: int, prepared: PreparedTransaction, commit: bool) -> CoordinatorCall:
-            def ended(end: CallEnd) -> None:
-                outcomes[index] = _outcome(prepared, commit, end)
+    def abort(self, prepared: Iterable[PreparedTransaction], timeout_ms: float) -> list[EndTxnOutcome]:
+        """Aborts, and fences whoever may still write under these identities; one outcome for each, in their order.
 
-            subject = Subject(prepared.transactional_id, prepared.identity)
-            return messages.end_txn(subject, prepared.end_txn_version, commit, ended)
+        EndTxn of transactions version 1 leaves the epoch as it is: partitions go on taking the rows of a zombie, and
+        its successor commits them. InitProducerId with the identity (KIP-360) aborts what is open by markers of the
+        next epoch, and nothing that is not this identity's. Never EndTxn before it: it would find nothing open.
+        """
+        timeout = self._config.transaction_timeout_ms
+        ends = [_Ending(each, False) for each in prepared]
+        calls = [
+            each.end_txn() if each.prepared.end_txn_version >= END_TXN_V2 else each.fence(timeout) for each in ends
+        ]
+        return self._end(list(zip(ends, calls, strict=True)), timeout_ms)
 
-        calls = [call(index, *ending) for index, ending in enumerate(endings)]
-        self._run(calls, timeout_ms)
-        for index, (prepared, _) in enumerate(endings):
-            if index not in outcomes:
-                error = _timeout("EndTxn", calls[index], timeout_ms)
-                outcomes[index] = EndTxnOutcome(prepared, EndVerdict.UNDECIDED, error=error)
-        return [outcomes[index] for index in range(len(endings))]
+    def _end(self, calls: Sequence[tuple[_Ending, CoordinatorCall]], timeout_ms: float) -> list[EndTxnOutcome]:
+        self._run([call for _, call in calls], timeout_ms)
+        for ending, call in calls:
+            if ending.outcome is None:
+                error = _timeout(camel_case(call.api), call, timeout_ms)
+                ending.outcome = EndTxnOutcome(ending.prepared, EndVerdict.UNDECIDED, error=error)
+        return [ending.outcome for ending, _ in calls if ending.outcome is not None]
 
     def take_fences(self, held: Mapping[str, ProducerIdentity], timeout_ms: float) -> list[FenceOutcome]:
         """``held``: transactional id → the identity that must still stand, or ``NO_IDENTITY``."""
@@ -232,13 +245,45 @@ class Committer:
         return Fence(subject.transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
 
 
-def _outcome(prepared: PreparedTransaction, commit: bool, end: CallEnd) -> EndTxnOutcome:
-    if end.error is not None:
+class _Ending:
+    """One prepared transaction, its verdict, and what came of it."""
+
+    def __init__(self, prepared: PreparedTransaction, commit: bool) -> None:
+        self.prepared = prepared
+        self.outcome: EndTxnOutcome | None = None
+        self._commit = commit
+        self._subject = Subject(prepared.transactional_id, prepared.identity)
+
+    def end_txn(self) -> CoordinatorCall:
+        return messages.end_txn(self._subject, self.prepared.end_txn_version, self._commit, self._ended)
+
+    def fence(self, transaction_timeout_ms: int) -> CoordinatorCall:
+        call = messages.init_producer_id(self._subject, transaction_timeout_ms, lambda end: self._fenced(end, call))
+        return call
+
+    def _ended(self, end: CallEnd) -> None:
+        if end.error is not None:
+            self._failed(end)
+            return
+        identity = messages.identity_after(end.body, self.prepared.identity)
+        fence = Fence(self.prepared.transactional_id, *identity, self.prepared.end_txn_version)
+        verdict = EndVerdict.COMMITTED if self._commit else EndVerdict.ABORTED
+        self.outcome = EndTxnOutcome(self.prepared, verdict, fence=fence)
+
+    def _fenced(self, end: CallEnd, call: CoordinatorCall) -> None:
+        """A transaction that was open answers CONCURRENT_TRANSACTIONS while its markers are written, then
+        PRODUCER_FENCED: its identity is the one before by then."""
+        before = call.last_error
+        if isinstance(before, BrokerError) and before.code == ErrorCode.concurrent_transactions and end.code in _OVER:
+            self.outcome = EndTxnOutcome(self.prepared, EndVerdict.ABORTED)
+        elif end.error is None:
+            self.outcome = EndTxnOutcome(self.prepared, EndVerdict.GONE)
+        else:
+            self._failed(end)
+
+    def _failed(self, end: CallEnd) -> None:
         verdict = EndVerdict.GONE if end.code in GONE else EndVerdict.UNDECIDED
-        return EndTxnOutcome(prepared, verdict, int(end.code), end.error)
-    identity = messages.identity_after(end.body, prepared.identity)
-    fence = Fence(prepared.transactional_id, *identity, prepared.end_txn_version)
-    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, fence=fence)
+        self.outcome = EndTxnOutcome(self.prepared, verdict, int(end.code), end.error)
 
 
 def _timeout(api: str, call: CoordinatorCall, timeout_ms: float) -> KafkaTimeoutError:

@@ -130,6 +130,12 @@ def abort_exactly_once(
         )
     if outcome.decided:
         return Told(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
+    if outcome.gone:
+        return Told(
+            f"write aborted, nothing more of it becomes visible: {outcome.aborted} prepared transactions aborted, "
+            f"{outcome.gone} were ended before, by a timeout or by another driver",
+            logging.WARNING,
+        )
     return Told(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
 
 

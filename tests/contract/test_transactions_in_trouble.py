@@ -26,7 +26,7 @@ DEADLINE_S = 10.0
 TOPIC = "t"
 
 
-@pytest.fixture(params=["3.9", "4.1"])
+@pytest.fixture(params=["3.5", "3.9", "4.1"])
 def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
     with TestBroker(like=request.param) as broker:
         broker.create_topic(TOPIC)

@@ -28,7 +28,7 @@ class TestBroker:
     """Runs from ``__enter__`` to ``__exit__`` on one background thread; nothing of it is left afterwards.
 
     Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and answers as the Kafka release
-    ``like`` does ("2.8", "3.9", "4.1"). Each file in ``apis/`` says what is emulated and what not.
+    ``like`` does ("2.8", "3.5", "3.9", "4.1"). Each file in ``apis/`` says what is emulated and what not.
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``config``: broker settings by Kafka's names (see
     ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest).

@@ -1,7 +1,7 @@
 """Which APIs and versions the broker offers, by the Kafka release it imitates.
 
-The figures are those of the ``ApiVersions`` answers of the real brokers (2.8.2, 3.9.1, 4.1.1). Versions that kio cannot
-read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
+The figures are those of the ``ApiVersions`` answers of the real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
+kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
 connection. Left out: everything a producer or an assigning consumer does not need (groups, ACLs, SASL, KRaft).
 """
 
@@ -41,30 +41,31 @@ class Release:
     verifies_partitions: bool
 
 
-_Row: TypeAlias = tuple[int, tuple[int, int] | None, tuple[int, int], tuple[int, int]]
+_Range: TypeAlias = tuple[int, int]
+_Row: TypeAlias = tuple[int, _Range | None, _Range, _Range, _Range]
 
 _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
     {
-        # API                    key  2.8      3.9      4.1
-        "Produce":              (0,  (0, 9),  (0, 11), (0, 13)),
-        "Fetch":                (1,  (0, 12), (0, 17), (4, 18)),
-        "ListOffsets":          (2,  (0, 6),  (0, 9),  (1, 10)),
-        "Metadata":             (3,  (0, 11), (0, 12), (0, 13)),
-        "OffsetCommit":         (8,  (0, 8),  (0, 9),  (2, 9)),
-        "OffsetFetch":          (9,  (0, 7),  (0, 9),  (1, 9)),
-        "FindCoordinator":      (10, (0, 3),  (0, 6),  (0, 6)),
-        "ApiVersions":          (18, (0, 3),  (0, 4),  (0, 4)),
-        "CreateTopics":         (19, (0, 7),  (0, 7),  (2, 7)),
-        "DeleteTopics":         (20, (0, 6),  (0, 6),  (1, 6)),
-        "InitProducerId":       (22, (0, 4),  (0, 5),  (0, 5)),
-        "AddPartitionsToTxn":   (24, (0, 3),  (0, 5),  (0, 5)),
-        "AddOffsetsToTxn":      (25, (0, 3),  (0, 4),  (0, 4)),
-        "EndTxn":               (26, (0, 3),  (0, 4),  (0, 5)),
-        "TxnOffsetCommit":      (28, (0, 3),  (0, 4),  (0, 5)),
-        "DescribeConfigs":      (32, (0, 4),  (0, 4),  (1, 4)),
-        "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3)),
-        "DescribeTransactions": (65, None,    (0, 0),  (0, 0)),
-        "ListTransactions":     (66, None,    (0, 1),  (0, 2)),
+        # API                   key  2.8      3.5      3.9      4.1
+        "Produce":              (0,  (0, 9),  (0, 9),  (0, 11), (0, 13)),
+        "Fetch":                (1,  (0, 12), (0, 15), (0, 17), (4, 18)),
+        "ListOffsets":          (2,  (0, 6),  (0, 8),  (0, 9),  (1, 10)),
+        "Metadata":             (3,  (0, 11), (0, 12), (0, 12), (0, 13)),
+        "OffsetCommit":         (8,  (0, 8),  (0, 8),  (0, 9),  (2, 9)),
+        "OffsetFetch":          (9,  (0, 7),  (0, 8),  (0, 9),  (1, 9)),
+        "FindCoordinator":      (10, (0, 3),  (0, 4),  (0, 6),  (0, 6)),
+        "ApiVersions":          (18, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
+        "CreateTopics":         (19, (0, 7),  (0, 7),  (0, 7),  (2, 7)),
+        "DeleteTopics":         (20, (0, 6),  (0, 6),  (0, 6),  (1, 6)),
+        "InitProducerId":       (22, (0, 4),  (0, 4),  (0, 5),  (0, 5)),
+        "AddPartitionsToTxn":   (24, (0, 3),  (0, 3),  (0, 5),  (0, 5)),
+        "AddOffsetsToTxn":      (25, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
+        "EndTxn":               (26, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
+        "TxnOffsetCommit":      (28, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
+        "DescribeConfigs":      (32, (0, 4),  (0, 4),  (0, 4),  (1, 4)),
+        "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3),  (0, 3)),
+        "DescribeTransactions": (65, None,    (0, 0),  (0, 0),  (0, 0)),
+        "ListTransactions":     (66, None,    (0, 0),  (0, 1),  (0, 2)),
     }
 )  # fmt: skip
 
@@ -81,8 +82,9 @@ def _column(index: int) -> Mapping[str, VersionRange]:
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
     {
         "2.8": Release(_column(0), {}, verifies_partitions=False),
-        "3.9": Release(_column(1), {"metadata.version": 21}, verifies_partitions=True),
-        "4.1": Release(_column(2), {"metadata.version": 27, "transaction.version": 2}, verifies_partitions=True),
+        "3.5": Release(_column(1), {"metadata.version": 11}, verifies_partitions=False),
+        "3.9": Release(_column(2), {"metadata.version": 21}, verifies_partitions=True),
+        "4.1": Release(_column(3), {"metadata.version": 27, "transaction.version": 2}, verifies_partitions=True),
     }
 )
 

@@ -94,7 +94,7 @@ def test_headers_and_nulls_survive(kafka_test_broker: TestBroker) -> None:
     assert [as_stored(message) for message in consume(kafka_test_broker, "t", 1)] == [stored]
 
 
-@pytest.mark.parametrize("like", ["2.8", "3.9", "4.1"])
+@pytest.mark.parametrize("like", ["2.8", "3.5", "3.9", "4.1"])
 def test_read_committed_sees_committed_transactions_only(like: str) -> None:
     with TestBroker(nodes=3, like=like) as broker:
         topic = broker.create_topic("t")

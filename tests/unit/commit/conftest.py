@@ -6,7 +6,7 @@ from spark_kafka_sink.testing import TestBroker
 from tests.unit.commit.runs import TOPIC, Query, new_process
 
 
-@pytest.fixture(params=["4.1", "3.9", "2.8"])
+@pytest.fixture(params=["4.1", "3.9", "3.5"])
 def broker(request):
     """Both transaction protocols, and the oldest broker."""
     with TestBroker(like=request.param) as broker:

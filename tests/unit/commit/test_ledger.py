@@ -86,7 +86,7 @@ def test_a_watermark_that_lags_hides_no_intent_from_planning(broker, query, deci
 
 
 def test_a_watermark_that_lags_hides_no_intent_from_abort(broker, query, decided):
-    assert query.abort(decided).committed == ("batch 0 of q1",)
+    assert query.abort(decided).decided == ("batch 0 of q1 had been decided and is committed",)
     assert committed(broker) == {b"a": 1, b"b": 1}
 
 

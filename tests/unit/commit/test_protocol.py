@@ -7,8 +7,13 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.commit.aborting import AbortOutcome
+from spark_kafka_sink.commit.committing import commit_batch
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
+from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.values import Action, Guise, Trust, Trusted
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer.committer import EndVerdict, end_transactions
+from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.unit.commit.runs import LEDGER, Query, committed
@@ -16,6 +21,8 @@ from tests.unit.commit.runs import LEDGER, Query, committed
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
 MORE = [[b"d"], [b"e"]]
+ENDED = {"CompleteAbort", "Empty"}
+"""States of an aborted transaction; the second after an InitProducerId."""
 
 
 def test_a_batch_becomes_visible_with_its_commit(broker, query):
@@ -62,7 +69,75 @@ def test_what_a_dead_run_left_open_is_aborted_although_fewer_tasks_follow(broker
     query.tasks(query.plan(), 1, [[b"y"]] * 4)
     query.run(1, [[b"y"]] * 2)
     assert committed(broker) == {b"x": 4, b"y": 2}
-    assert [broker.transaction_state(f"app-{task}") for task in (2, 3)] != ["Ongoing", "Ongoing"]
+    assert {broker.transaction_state(f"app-{task}") for task in (2, 3)} <= ENDED
+
+
+def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(broker, query):
+    """Before, this may be the wrong ledger. A process that is kept must not forget it."""
+    query.tasks(query.plan(), 0, [[b"x"]] * 3)
+    reports = query.tasks(query.plan(), 0, [[b"x"]])
+    assert [broker.transaction_state(f"app-{task}") for task in (1, 2)] == ["Ongoing", "Ongoing"]
+    commit_batch(query.settings, reports)
+    plan_write(PlanningRequest(query.settings))
+    assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} <= ENDED
+    assert committed(broker) == {b"x": 1}
+
+
+@pytest.mark.parametrize("who", ["sweep", "abort"])
+def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_rows(broker, query, who):
+    query.run(0, ROWS)
+    plan = query.plan()
+    zombie = query.open_task(plan, 1, 0)
+    query.append(zombie, [b"early"])
+    zombie.receipts()  # the row is in the log, its partition in the transaction
+    if who == "sweep":
+        query.plan()
+    else:
+        query.abort([None, query.task(plan, 1, 1, MORE[1])])
+    with pytest.raises(KafkaError):
+        fail(zombie, lambda: query.append(zombie, [b"late"]), zombie.prepare)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_brokers_that_cannot_list_transactions_are_refused_on_the_driver():
+    with TestBroker(like="2.8") as broker, pytest.raises(PlanningError, match="at-least-once, or newer brokers"):
+        Query(broker.bootstrap_servers).plan()
+
+
+def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query, monkeypatch):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    elsewhere = replace(query.settings, topic="__other")
+    plan = plan_write(PlanningRequest(elsewhere))
+    with pytest.raises(ExactlyOnceError, match="commitLogTopic changed"):
+        query.task(plan, 1, 0, MORE[0])
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_abort_whose_reported_transactions_were_ended_by_others_says_so(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    (ended,) = end_transactions(query.settings.producer, [(reports[1].share.prepared, True)], 5_000)
+    assert ended.verdict is EndVerdict.COMMITTED
+    assert query.abort(reports) == AbortOutcome(aborted=1, gone=1)
+
+
+@pytest.mark.parametrize("point", ["intent committed"])
+def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, point):
+    """Both would number their records alike, and one would be taken for the other's duplicate."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    handed = reports[0].driver.fence
+    query.abort(reports)
+    present = broker._call(lambda server: server.state.transactions.transactions["app-driver"].epoch)
+    # The intent and abort's own done record raise it too where transactions are of version 2.
+    assert present - handed.epoch == (3 if handed.end_txn_version == 5 else 2)
 
 
 def crash(monkeypatch, point):
@@ -176,7 +251,7 @@ def test_an_abort_before_the_intent_leaves_nothing_open(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     outcome = query.abort(reports)
     assert outcome == AbortOutcome(aborted=2)
-    assert [broker.transaction_state(f"app-{task}") for task in (0, 1)] == ["CompleteAbort", "CompleteAbort"]
+    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} <= ENDED
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
 
@@ -201,7 +276,7 @@ def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
     job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
-    assert job.abort([None, None], plan) == AbortOutcome()
+    assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
     with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
         job.commit(reports)
 

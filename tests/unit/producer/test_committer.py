@@ -29,6 +29,7 @@ class Brokers(ScriptedTransport):
         self.clock = clock
         self.codes: dict[str, list[ErrorCode]] = {}
         self.ended: list[tuple[str, int, int, bool]] = []
+        self.initialised: list[tuple[str, int, int]] = []
         self.served: Counter[int] = Counter()
         self.silent = self.refusing = False
 
@@ -58,7 +59,9 @@ class Brokers(ScriptedTransport):
             case "end_txn":
                 return None if self.silent else self._end(request)
             case "init_producer_id":
-                code = self._code(request.entity().transactional_id)
+                asked = request.entity()
+                self.initialised.append((asked.transactional_id, asked.producer_id, asked.producer_epoch))
+                code = self._code(asked.transactional_id)
                 return response.InitProducerIdResponse(
                     throttle_time=NO_THROTTLE, error_code=code, producer_id=7, producer_epoch=3
                 )
@@ -196,3 +199,30 @@ def test_fences_are_taken_each_for_itself(brokers: Brokers, clock: ManualClock) 
     assert (taken.fence, taken.error) == (Fence("b0", 7, 3, 3), None)
     assert refused.fence is None
     assert "PRODUCER_FENCED" in str(refused.error)
+
+
+def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_end(
+    brokers: Brokers, clock: ManualClock
+) -> None:
+    """EndTxn would leave the epoch as it is, and InitProducerId after it would write no markers."""
+    brokers.codes["a0"] = [ErrorCode.concurrent_transactions] * 2 + [ErrorCode.producer_fenced]
+    brokers.codes["gone0"] = [ErrorCode.producer_fenced]
+    brokers.codes["lost0"] = [ErrorCode.transactional_id_authorization_failed]
+    names = ["a0", "gone0", "empty0", "lost0"]
+    with Committer(CONFIG, brokers, clock) as committer:
+        outcomes = committer.abort([prepared(name, 3) for name in names], 1_000)
+    assert [outcome.verdict for outcome in outcomes] == [
+        EndVerdict.ABORTED,
+        EndVerdict.GONE,
+        EndVerdict.GONE,
+        EndVerdict.UNDECIDED,
+    ]
+    assert brokers.ended == []
+    assert set(brokers.initialised) == {(name, 7, 4) for name in names}
+
+
+def test_an_abort_of_transactions_version_2_is_an_end(brokers: Brokers, clock: ManualClock) -> None:
+    with Committer(CONFIG, brokers, clock) as committer:
+        (outcome,) = committer.abort([prepared("a0")], 1_000)
+    assert outcome.verdict is EndVerdict.ABORTED
+    assert (brokers.ended, brokers.initialised) == ([("a0", 5, 4, False)], [])

@@ -168,7 +168,9 @@ def test_an_api_younger_than_the_release_cannot_be_narrowed() -> None:
         TestBroker(like="2.8", api_versions={"ListTransactions": (0, 0)})
 
 
-@pytest.mark.parametrize(("like", "highest", "transaction_version"), [("2.8", 9, 0), ("3.9", 11, 0), ("4.1", 13, 2)])
+@pytest.mark.parametrize(
+    ("like", "highest", "transaction_version"), [("2.8", 9, 0), ("3.5", 9, 0), ("3.9", 11, 0), ("4.1", 13, 2)]
+)
 def test_it_offers_what_the_release_offers(like: str, highest: int, transaction_version: int) -> None:
     with TestBroker(like=like) as broker, PlainClient(broker.bootstrap_servers) as client:
         answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
