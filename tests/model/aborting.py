@@ -17,7 +17,6 @@ from tests.model.world import (
     Waiting,
     World,
     abort_exactly,
-    batch_bits,
     breaks,
     end,
     fenced_by,
@@ -119,13 +118,15 @@ def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abor
 
 
 def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
-    """In the end it says whether anything of the batch is visible: if it cannot know, it does not say."""
+    """In the end it says that nothing that this run has written is visible, or, where it cannot know, does not."""
     if abort.todo:
         return with_abort(world, index, abort)
     if not abort.sure:
         return with_abort(world, index, OVER)
-    plan = scenario.runs[index]
     after = with_abort(world, index, TOLD)
-    if world.visible & batch_bits(scenario, plan.query, abort.batch, plan.cut) and not scenario.ledger_losses:
-        return breaks(after, f"abort of run {index} says that nothing is visible, and rows of the batch are")
+    if any(
+        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)] == (part, "committed")
+        for task, part in enumerate(abort.messages)
+    ):
+        return breaks(after, f"abort of run {index} says that nothing of it is visible, and rows of it are")
     return after

@@ -30,6 +30,7 @@ SMALL: dict[str, Scenario] = {
     "fewer tasks on replay": Scenario(
         runs=(STREAM, ONE_TASK), batches=2, orderly=True, crashes=1, retries=1, aborts=False
     ),
+    "all gone, written in another cut": Scenario(runs=(ONE_TASK, STREAM), timeouts=1, aborts=False),
     "an empty task on replay": Scenario(
         runs=(STREAM, ONE_EMPTY), batches=2, orderly=True, crashes=1, retries=1, aborts=False
     ),
@@ -120,5 +121,42 @@ LARGE: dict[str, Scenario] = {
     ),
     "a batch job, two recoveries": Scenario(
         runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1, aborts=False
+    ),
+    "reads that lag, a zombie attempt, a timeout": Scenario(
+        runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, timeouts=1
+    ),
+    "reads that lag, three runs, two batches": Scenario(runs=(ONE_TASK,) * 3, batches=2, stale_reads=2, aborts=False),
+    "reads that lag, aborts": Scenario(stale_reads=2, lost_answers=1),
+    "mid-write, a task that fails, aborts": Scenario(mid_write=True, failures=1),
+    "killed in mid-write, a zombie attempt": Scenario(
+        batches=2, orderly=True, crashes=2, retries=1, failures=1, mid_write=True
+    ),
+    "transactions v1, aborts, a zombie attempt": Scenario(
+        runs=(STREAM, ONE_TASK), protocol="v1", retries=1, mid_write=True
+    ),
+    "before Kafka 3.6, everything": Scenario(
+        runs=(ONE_TASK,) * 2,
+        batches=2,
+        protocol="unverified",
+        mid_write=True,
+        late_rows=2,
+        retries=1,
+        timeouts=1,
+    ),
+    "before Kafka 3.6, three runs": Scenario(
+        runs=(ONE_TASK,) * 3, batches=2, protocol="unverified", mid_write=True, late_rows=1, aborts=False
+    ),
+    "another guarantee in between, twice": Scenario(
+        runs=(FIRST_ONLY, AT_LEAST_ONCE, STREAM, STREAM), batches=4, orderly=True, crashes=2, retries=1
+    ),
+    "another ledger in between, aborts": Scenario(runs=(STREAM, Plan(ledger=1), STREAM), batches=2, aborts=False),
+    "versions, another prefix, aborts": Scenario(
+        runs=(STREAM, Plan(ids=1), STREAM), kind="versions", timeouts=1, aborts=False
+    ),
+    "two batch jobs, one prefix, two tasks": Scenario(
+        runs=(STREAM, Plan(query=1)), kind="once", ids="attempt", aborts=False, lost_answers=1
+    ),
+    "a batch job, close to its timeout, recovered": Scenario(
+        kind="once", ids="attempt", retries=1, lost_answers=1, clock=True
     ),
 }

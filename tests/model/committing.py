@@ -154,7 +154,7 @@ def tidy(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if holds_fence(world, scenario, index):
         key = scenario.entries[index]
         after = record(after, scenario, index, None)
-        after = after._replace(markers=put(after.markers, key, (-1,) * TASKS))
+        after = after._replace(markers=put(after.markers, key, (None,) * TASKS))
     finished = with_run(after, index, run._replace(phase="committed"))
     yield f"run {index}: P2 ends other attempts' transactions, and removes its entry and markers", finished
 

@@ -61,9 +61,10 @@ def planned(world: World, scenario: Scenario, index: int, batch: int, before: Ru
     due = before is None or (not before.swept and scenario.has("sweep at the first entry"))
     if due and all(map(scenario.has, ("sweep", "sweep what is listed", "list before the fence"))):
         listed = open_transactions(world, scenario, index)
+    view = () if scenario.has("read under the fence") else world.ledger
     if before is None:
-        return Run("planned", batch, listed)
-    return Run("planned", batch, listed, kept=True, found=before.found, swept=not due)
+        return Run("planned", batch, listed, view)
+    return Run("planned", batch, listed, view, kept=True, found=before.found, swept=not due)
 
 
 def take_fence(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -77,6 +78,9 @@ def take_fence(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 def read_ledger(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """With a barrier where it is due, or where a kept session does not find its last batch done."""
     key = scenario.entries[index]
+    if not scenario.has("read under the fence"):
+        yield _read(world, scenario, index, run, run.view, " as it was before the fence")
+        return
     for how, view, after in read(world, scenario, index, run.barrier):
         last = view[key]
         if how and run.kept and (last is None or not last.done or last.batch < run.batch - 1):

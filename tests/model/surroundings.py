@@ -60,7 +60,7 @@ def crash(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 def lose_ledger(world: World, scenario: Scenario) -> Steps:
     beyond = min(world.checkpoint) >= 0 and all(run.batch > 0 for run in world.runs if run.phase in AT_WORK)
     if world.left.ledger_losses and (beyond or scenario.first_batch_too):
-        markers = tuple((-1,) * len(tasks) for tasks in world.markers)
+        markers = tuple((None,) * len(tasks) for tasks in world.markers)
         after = world._replace(ledger=(None,) * len(world.ledger), past=(), markers=markers)
         yield "the ledger topic is lost and created anew", spend(after, "ledger_losses")
 

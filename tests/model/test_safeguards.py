@@ -14,7 +14,7 @@ MOST = 200_000
 
 TWICE, LOST, STUCK = "is in twice", "and Spark believes it committed", "the query cannot go on"
 UNDONE, EARLY, HELD_UP = "it was decided", "before anything was decided", "are left open"
-STOPPED, WRONG = "which has taken its place", "says that nothing is visible"
+STOPPED, WRONG = "which has taken its place", "says that nothing of it is visible"
 FOR_GOOD = "nobody will write it again"
 
 # What is taken out, in which exploration (with everything in place it holds), and what breaks then.
@@ -40,6 +40,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("own names",), "two batch jobs, one prefix", FOR_GOOD),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),
+    (("marker of its rows",), "all gone, written in another cut", LOST),
     (("ask with the intent",), "the ledger lost", TWICE),
     (("read past the marker",), "reads that lag, a zombie attempt", TWICE),
     (("replay checksum",), "another cut on replay", TWICE),
@@ -47,6 +48,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("replay checksum",), "an empty task on replay", LOST),
     (("replay checksum",), "an older checkpoint", LOST),
     (("resolved reads",), "two runs, two batches", TWICE),
+    (("read under the fence",), "two runs, two batches", TWICE),
     (("barrier",), "reads that lag", TWICE),
     (("continuous fence",), "reads that lag, two batches", TWICE),
     (("abort barrier",), "reads that lag", UNDONE),
@@ -56,7 +58,6 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("abort fence",), "one task, aborts", UNDONE),
     (("abort for its own run",), "one task, aborts", STOPPED),
     (("abort by identity",), "two runs, aborts", STOPPED),
-    (("abort tells what it ended",), "one task, aborts", WRONG),
     (("abort tells what it ended",), "a batch job, transactions v1", WRONG),
     (("failing tasks abort",), "a task that fails", HELD_UP),
     (("sweep",), "fewer tasks on replay", HELD_UP),

@@ -42,6 +42,13 @@ class Entry(NamedTuple):
     done: bool
 
 
+class Marker(NamedTuple):
+    """A record in a task's transaction, visible when its rows are. ``rows`` stands for their checksum."""
+
+    batch: int
+    rows: tuple[int, ...]
+
+
 class Fence(NamedTuple):
     """Who holds a driver's id, a run or ~run for its abort, and what the run has recorded under it since planning.
 
@@ -124,7 +131,7 @@ class World(NamedTuple):
     txns: tuple[Txn, ...]
     logs: tuple[Log, ...]  # per id, where partitions do not ask the coordinator
     visible: int  # a bit per row that read_committed readers see
-    markers: tuple[tuple[int, ...], ...]  # per entry and task: the last batch whose marker is visible
+    markers: tuple[tuple[Marker | None, ...], ...]  # per entry and task: the last that is visible
     sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
     clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
@@ -148,7 +155,7 @@ def first(scenario: Scenario) -> World:
         txns=(NOBODYS,) * scenario.slots,
         logs=(Log(),) * scenario.slots if scenario.protocol == "unverified" else (),
         visible=0,
-        markers=((-1,) * TASKS,) * entries,
+        markers=((None,) * TASKS,) * entries,
         sleepers=(0,) * scenario.slots,
         clock=0,
         left=Left(**{name: getattr(scenario, name) for name in Left._fields}),
@@ -283,7 +290,8 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
         after = breaks(after, f"rows of an ended transaction are committed with task {task}: a row is in twice")
     markers = world.markers
     if scenario.has("marker"):
-        markers = put(markers, key, put(markers[key], task, prepared.batch))
+        marker = Marker(prepared.batch, scenario.rows(prepared.run, task))
+        markers = put(markers, key, put(markers[key], task, marker))
     after = _aborted_log(after, slot)  # a control record, under the epoch as it is
     return [
         (
@@ -301,7 +309,12 @@ def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepa
         return [("gone", world)]
     if not scenario.has("marker"):
         return [("no telling", world)]
-    if world.markers[key][task] == prepared.batch:
+    marker, rows = world.markers[key][task], scenario.rows(prepared.run, task)
+    if (
+        marker is not None
+        and marker.batch == prepared.batch
+        and (marker.rows == rows or not scenario.has("marker of its rows"))
+    ):
         stale = world.left.stale_reads and not scenario.has("read past the marker")
         return [("in", world), *([("gone", spend(world, "stale_reads"))] if stale else [])]
     # Whatever lost the intent lost the markers with it: their absence says nothing.
@@ -318,7 +331,7 @@ def done(world: World, scenario: Scenario, key: int, query: int, entry: Entry) -
     """Mark an intent done; its transactions need no name any more. A stream keeps no markers of tasks it had before."""
     parts: tuple[Part, ...] = tuple("empty" if part == "empty" else "in" for part in entry.parts)
     after = with_entry(world, scenario, key, Entry(entry.batch, entry.cut, parts, True))
-    kept = tuple(batch if task < len(parts) else -1 for task, batch in enumerate(world.markers[key]))
+    kept = tuple(marker if task < len(parts) else None for task, marker in enumerate(world.markers[key]))
     after = after._replace(markers=put(world.markers, key, kept))
     bits = batch_bits(scenario, query, entry.batch, entry.cut)
     if bits & ~world.visible and (query, entry.batch) not in scenario.answered_for:
