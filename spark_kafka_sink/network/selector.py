@@ -1,10 +1,12 @@
 """The only sockets: non-blocking connections behind one ``selectors`` selector (Java: ``common.network.Selector``).
 
-One thread owns it and calls everything, but for ``wakeup``, which any thread may call.
+One thread owns it and calls everything, but for ``wakeup``, which any thread may call. A socket call that fails ends
+its connection, or the attempt at one address, and nothing else.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import socket
@@ -109,7 +111,13 @@ class Selector:
         if link is None:
             return True
         link.outgoing.extend(filter(len, buffers))
-        return self._flush(link) if link.channel is not None else not link.outgoing
+        if link.channel is None:
+            return not link.outgoing
+        try:
+            return self._flush(link)
+        except OSError as error:
+            self._end(link, _reason(error))
+            return True
 
     def close(self, connection_id: int) -> None:
         link = self._links.pop(connection_id, None)
@@ -127,10 +135,8 @@ class Selector:
         for key, mask in ready:
             if key.data is None:
                 self._drain_wakeups()
-            elif key.data.channel is None:
-                self._finish_connecting(key.data)
             else:
-                self._transfer(key.data, mask)
+                self._serve(key.data, mask)
         events, self._events = self._events, []
         return events
 
@@ -157,6 +163,19 @@ class Selector:
         self._wakeup_reader.close()
         self._wakeup_writer.close()
 
+    def _serve(self, link: _Link, mask: int) -> None:
+        try:
+            if link.channel is None:
+                self._finish_connecting(link)
+            else:
+                self._transfer(link, mask)
+        except OSError as error:
+            if link.channel is None:
+                self._address_failed(link, error)
+                self._try_next_address(link)
+            else:
+                self._end(link, _reason(error))
+
     def _try_next_address(self, link: _Link) -> None:
         while link.addresses:
             link.trying = family, address = link.addresses.popleft()
@@ -164,9 +183,12 @@ class Selector:
                 self._start_connecting(link, family, address)
                 return
             except (OSError, OverflowError) as error:
-                link.reasons[_reason(error)] = None
-                self._close_socket(link)
+                self._address_failed(link, error)
         self._end(link, ", ".join(link.reasons))
+
+    def _address_failed(self, link: _Link, error: Exception) -> None:
+        link.reasons[_reason(error)] = None
+        self._close_socket(link)
 
     def _start_connecting(self, link: _Link, family: socket.AddressFamily, address: Any) -> None:
         link.socket = sock = socket.socket(family, socket.SOCK_STREAM)
@@ -184,14 +206,13 @@ class Selector:
         sock = link.socket
         assert sock is not None
         error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
         # On loopback a port nobody listens on may be drawn as our own: the socket is then connected to itself.
-        if error or sock.getsockname() == sock.getpeername():
-            link.reasons[os.strerror(error) if error else "Connection refused"] = None
-            self._close_socket(link)
-            self._try_next_address(link)
-            return
-        link.channel = Channel(sock)
+        if sock.getsockname() == sock.getpeername():
+            raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._selector.modify(sock, selectors.EVENT_READ, link)
+        link.channel = Channel(sock)
         self._events.append(Connected(link.id))
         if link.outgoing and self._flush(link):
             self._events.append(Written(link.id))
@@ -199,7 +220,7 @@ class Selector:
     def _transfer(self, link: _Link, mask: int) -> None:
         if mask & selectors.EVENT_READ:
             self._read(link)
-        if mask & selectors.EVENT_WRITE and link.outgoing and self._flush(link) and link.channel is not None:
+        if mask & selectors.EVENT_WRITE and link.outgoing and self._flush(link):
             self._events.append(Written(link.id))
 
     def _read(self, link: _Link) -> None:
@@ -208,16 +229,13 @@ class Selector:
             data = link.channel.read()
         except BlockingIOError:
             return
-        except OSError as error:
-            self._end(link, _reason(error))
-            return
         if data:
             self._events.append(Received(link.id, data))
         else:
             self._end(link, "the broker closed the connection")
 
     def _flush(self, link: _Link) -> bool:
-        """Writes until the socket takes no more; True when nothing is left."""
+        """Writes until the socket takes no more; True when nothing is left. Raises ``OSError``."""
         channel, outgoing = link.channel, link.outgoing
         assert channel is not None
         while outgoing:
@@ -226,9 +244,6 @@ class Selector:
                 written = channel.write(buffers)
             except BlockingIOError:
                 break
-            except OSError as error:
-                self._end(link, _reason(error))
-                return True
             if written < sum(map(len, buffers)):
                 _forget(outgoing, written)
                 break
@@ -254,14 +269,13 @@ class Selector:
         if sock is not None:
             if sock in self._selector.get_map():
                 self._selector.unregister(sock)
-            sock.close()
+            with suppress(OSError):  # the descriptor is gone all the same
+                sock.close()
 
     def _drain_wakeups(self) -> None:
-        try:
+        with suppress(OSError):
             while len(self._wakeup_reader.recv(_READ_BYTES)) == _READ_BYTES:
                 continue
-        except BlockingIOError:
-            return
 
 
 def _forget(outgoing: deque[Bytes], written: int) -> None:

@@ -1,0 +1,263 @@
+"""Every socket call of the selector fails with every errno: the connection it was for ends, and nothing else.
+
+Connection 1 goes through the failing call, connection 2 carries bytes all the while.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+import time
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.network import selector as selector_module
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
+from spark_kafka_sink.testing import TestBroker
+
+NOT_YET = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY}
+"""A call that would block: nothing has failed."""
+
+EVERY_ERRNO = sorted(set(errno.errorcode) - {errno.EINTR} - NOT_YET)
+"""EINTR does not reach a caller (PEP 475)."""
+
+RealSocket = socket.socket
+
+
+class FailingSocket(socket.socket):
+    """The next call of the method ``call`` raises ``number``, once; not of sockets that were accepted."""
+
+    call = ""
+    number = 0
+
+    @classmethod
+    def fail(cls, call: str, number: int) -> None:
+        cls.call, cls.number = call, number
+
+    @classmethod
+    def check(cls, call: str) -> None:
+        if call != cls.call:
+            return
+        cls.call = ""
+        raise OSError(cls.number, os.strerror(cls.number))
+
+    def __init__(self, *args: object, **options: object) -> None:
+        self.check("socket")
+        super().__init__(*args, **options)
+
+    def accept(self) -> tuple[socket.socket, object]:
+        descriptor, address = self._accept()
+        return RealSocket(fileno=descriptor), address
+
+    def setblocking(self, flag: bool) -> None:
+        self.check("setblocking")
+        super().setblocking(flag)
+
+    def setsockopt(self, *args: object) -> None:
+        self.check("setsockopt")
+        super().setsockopt(*args)
+
+    def connect(self, address: object) -> None:
+        self.check("connect")
+        super().connect(address)
+
+    def getsockopt(self, *args: object) -> object:
+        self.check("getsockopt")
+        return super().getsockopt(*args)
+
+    def getsockname(self) -> object:
+        self.check("getsockname")
+        return super().getsockname()
+
+    def getpeername(self) -> object:
+        self.check("getpeername")
+        return super().getpeername()
+
+    def recv(self, *args: object) -> bytes:
+        self.check("recv")
+        return super().recv(*args)
+
+    def sendmsg(self, *args: object) -> int:
+        self.check("sendmsg")
+        return super().sendmsg(*args)
+
+    def close(self) -> None:
+        super().close()
+        self.check("close")
+
+
+class FailingPoll(selectors.DefaultSelector):
+    """``register`` and ``modify`` of the selector fail too: epoll has limits and needs memory."""
+
+    def register(self, *args: object) -> object:
+        FailingSocket.check("register")
+        return super().register(*args)
+
+    def modify(self, fileobj: object, *args: object) -> object:
+        try:
+            FailingSocket.check("modify")
+        except OSError:
+            self.unregister(fileobj)  # as selectors does
+            raise
+        return super().modify(fileobj, *args)
+
+
+class Pair:
+    """A selector with connection 2 established, and the listening socket for connection 1."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        FailingSocket.fail("", 0)
+        monkeypatch.setattr(selectors, "DefaultSelector", FailingPoll)
+        self.selector = Selector()
+        self.server = socket.create_server(("0.0.0.0", 0), backlog=1000)
+        self.server.settimeout(5)
+        self.port = self.server.getsockname()[1]
+        self.selector.connect(2, "127.0.0.1", self.port)
+        self.second = self.accept()
+        self.until(Connected(2))
+        monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
+
+    def until(self, wanted: Event) -> list[Event]:
+        events: list[Event] = []
+        deadline = time.monotonic() + 5
+        while wanted not in events:
+            assert time.monotonic() < deadline, f"{wanted} is not among {events}"
+            events += self.selector.poll(50)
+        return events
+
+    def accept(self) -> socket.socket:
+        """The other end of a connection, which never fails."""
+        accepted = RealSocket(fileno=self.server._accept()[0])
+        accepted.settimeout(5)
+        return accepted
+
+    def connect(self) -> None:
+        """Connection 1, to one address."""
+        self.selector.connect(1, "127.0.0.1", self.port)
+
+    def end_of_first(self) -> list[Event]:
+        events: list[Event] = []
+        deadline = time.monotonic() + 5
+        while not any(isinstance(event, Closed) for event in events):
+            assert time.monotonic() < deadline, f"connection 1 did not end: {events}"
+            events += self.selector.poll(50)
+        return events
+
+    def check_second(self) -> None:
+        self.selector.send(2, (b"to",))
+        assert self.second.recv(2) == b"to"
+        self.second.sendall(b"from")
+        assert Received(2, b"from") in self.until(Received(2, b"from"))
+
+    def close(self) -> None:
+        self.selector.shutdown()
+        self.second.close()
+        self.server.close()
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    before = open_fds()
+    each = Pair(monkeypatch)
+    yield each
+    each.close()
+    assert open_fds() == before, "a file descriptor is left"
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+CONNECTING = [
+    "socket",
+    "setblocking",
+    "setsockopt",
+    "connect",
+    "register",
+    "getsockopt",
+    "getsockname",
+    "getpeername",
+    "modify",
+]
+ESTABLISHED = ["recv", "sendmsg", "modify"]
+
+
+@pytest.mark.parametrize("call", CONNECTING)
+def test_a_call_that_fails_while_connecting_ends_that_connection(pair, call):
+    for number in EVERY_ERRNO:
+        FailingSocket.fail(call, number)
+        pair.connect()
+        assert pair.end_of_first() == [Closed(1, os.strerror(number))], errno.errorcode[number]
+    pair.check_second()
+
+
+@pytest.mark.parametrize("call", CONNECTING)
+def test_a_call_that_fails_on_one_address_leaves_the_next(pair, call, monkeypatch):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, pair.port)) for host in ("127.0.0.2", "127.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    FailingSocket.fail(call, errno.ENOBUFS)
+    pair.selector.connect(1, "several", 9092)
+    assert pair.until(Connected(1)) == [Connected(1)]
+    pair.check_second()
+
+
+@pytest.mark.parametrize("call", ESTABLISHED)
+def test_a_call_that_fails_on_an_established_connection_ends_it(pair, call):
+    for number in EVERY_ERRNO:
+        pair.connect()
+        pair.until(Connected(1))
+        peer = pair.accept()
+        with peer:
+            FailingSocket.fail(call, number)
+            peer.sendall(b"x")
+            # More than the system's buffers take, so that the rest has to be watched for.
+            pair.selector.send(1, (bytes(20_000_000),) if call == "modify" else (b"y",))
+            events = [event for event in pair.end_of_first() if not isinstance(event, Received)]
+            assert events == [Closed(1, os.strerror(number))], errno.errorcode[number]
+    pair.check_second()
+
+
+@pytest.mark.parametrize("end", ["by the owner", "by the peer"])
+def test_closing_that_fails_is_of_no_consequence(pair, end):
+    for number in EVERY_ERRNO:
+        pair.connect()
+        pair.until(Connected(1))
+        peer = pair.accept()
+        FailingSocket.fail("close", number)
+        if end == "by the owner":
+            pair.selector.close(1)
+            peer.close()
+        else:
+            peer.close()
+            assert pair.end_of_first() == [Closed(1, "the broker closed the connection")]
+    pair.check_second()
+
+
+def test_a_wakeup_pipe_that_fails_does_not_end_the_poll(monkeypatch):
+    each = Selector()
+    reader = each._wakeup_reader
+    for number in EVERY_ERRNO:
+        broken = FailingSocket(fileno=os.dup(reader.fileno()))
+        broken.setblocking(False)
+        monkeypatch.setattr(each, "_wakeup_reader", broken)
+        FailingSocket.fail("recv", number)
+        each._wakeup_writer.send(b"\0")
+        assert each.poll(1000) == []
+        broken.close()
+    monkeypatch.setattr(each, "_wakeup_reader", reader)
+    each.shutdown()
+
+
+def test_a_connection_reset_right_after_it_was_established_does_not_end_the_sender(monkeypatch):
+    """The reset comes between asking for the socket's error and asking for its peer."""
+    FailingSocket.fail("", 0)
+    with TestBroker() as broker:
+        monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
+        FailingSocket.fail("getpeername", errno.ENOTCONN)
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send(ProducerRecord("t", b"x")).result(30)
+        assert broker.topic("t").values() == [b"x"]
