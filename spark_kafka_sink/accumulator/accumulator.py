@@ -205,6 +205,11 @@ class RecordAccumulator:
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
 
+    def topics_in_use(self) -> frozenset[str]:
+        """The topics of all batches that are not done, in flight too."""
+        with self._lock:
+            return frozenset(batch.partition.topic for batch in self._incomplete)
+
     def ready(self, snapshot: ClusterSnapshot, now: float) -> Readiness:
         """Which nodes have something to get. Costs what is ready, not what exists."""
         with self._lock:

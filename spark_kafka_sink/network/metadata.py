@@ -166,12 +166,14 @@ class Metadata:
                 return max(now, self._allowed_at)
             return max(now, self._allowed_at, self._updated_at + self.config.max_age_ms)
 
-    def request_for(self, now: float) -> tuple[str, ...]:
+    def request_for(self, now: float, in_use: Iterable[str] = ()) -> tuple[str, ...]:
         """The topics to ask for in the request that is now being sent; an update is in flight from here on.
 
-        Only what is new when nothing else is due. Forgets topics that nobody used for ``max_idle_ms``.
+        Only what is new when nothing else is due. Forgets topics that nobody used for ``max_idle_ms``; ``in_use`` have
+        batches that are not done, and stay.
         """
         with self._changed:
+            self._last_used.update(dict.fromkeys(in_use, now))
             oldest = now - self.config.max_idle_ms
             self._last_used = {topic: used for topic, used in self._last_used.items() if used > oldest}
             full = self._full_requested or now >= self._updated_at + self.config.max_age_ms
@@ -196,8 +198,8 @@ class Metadata:
             self._errors.clear()
             self._end_round()
             self._note_topic_errors(answer)
-            # Asking again soon and hearing the same is asking too often (KIP-580).
-            soon = now - self._updated_at <= 2 * self.config.retry_backoff_max_ms
+            # Asking again soon and hearing the same is asking too often (KIP-580); an update due by its age is not soon.
+            soon = now - self._updated_at < min(2 * self.config.retry_backoff_max_ms, self.config.max_age_ms)
             same = all(self.snapshot.topics.get(name) == info for name, info in answer.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Protocol
 
 from spark_kafka_sink.errors import BrokerError, KafkaError, NetworkError
 from spark_kafka_sink.network.client import NetworkClient
@@ -14,11 +15,18 @@ from spark_kafka_sink.network.requests import Response
 _REBOOTSTRAP_REQUIRED = 129
 
 
+class TopicsInUse(Protocol):
+    """Who knows for which topics something still waits to be sent: the accumulator."""
+
+    def topics_in_use(self) -> Collection[str]: ...
+
+
 class MetadataUpdater:
     """Owned by the sender thread."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, in_use: TopicsInUse | None = None) -> None:
         self._metadata = metadata
+        self._in_use = in_use
 
     def maybe_update(self, client: NetworkClient, now: float) -> float:
         """Sends a Metadata request when one is due; call it once a turn, before requests fill the connections.
@@ -37,7 +45,7 @@ class MetadataUpdater:
             return now + min((client.ready_delay(node, now) for node in nodes), default=math.inf)
         if not client.ready(node_to_ask, now):
             return now + client.ready_delay(node_to_ask, now)
-        topics = metadata.request_for(now)
+        topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
         request = metadata_request(topics, metadata.config.allow_auto_topic_creation, self._completed)
         client.send(node_to_ask.id, request, now)
         return math.inf

@@ -159,7 +159,7 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
             sealer=parts.sealer,
             client=client,
             metadata=parts.metadata,
-            metadata_updater=MetadataUpdater(parts.metadata),
+            metadata_updater=MetadataUpdater(parts.metadata, parts.accumulator),
             sequences=sequences,
             producer_id=ProducerIdRequester(client, retry_backoff),
             answers=Answers(policy, answer_parts),

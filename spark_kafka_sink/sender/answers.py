@@ -20,7 +20,7 @@ from spark_kafka_sink.accumulator.batch import (
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
@@ -146,7 +146,7 @@ class Answers:
             if of_batch.error_code is NO_ERROR:
                 self._succeed(batch, of_batch.base_offset, of_batch.log_append_time)
             else:
-                self._failed(batch, of_batch, response.completed_at)
+                self._failed(batch, of_batch, response)
 
     def _failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         self._metadata.request_update()
@@ -156,11 +156,13 @@ class Answers:
             else:
                 self._retry(batch, error, False, now)
 
-    def _failed(self, batch: ProducerBatch, answer: PartitionAnswer, now: float) -> None:
+    def _failed(self, batch: ProducerBatch, answer: PartitionAnswer, response: Response) -> None:
         code = answer.error_code
-        if answer.leader is not None:  # then the retry need not wait for metadata (KIP-951)
+        if answer.leader is not None:
             self._metadata.update_leader(batch.partition, answer.leader, answer.leader_epoch)
-            self._moved.add(batch.partition)
+            # The retry goes to another broker at once (KIP-951). A hint that is out of date changes no leader.
+            if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
+                self._moved.add(batch.partition)
         action, refresh_metadata = verdict(code, self._sequences.transactional)
         if refresh_metadata:
             self._metadata.request_update()
@@ -173,7 +175,7 @@ class Answers:
         if action is Action.RESEQUENCE and self._cannot_resequence(batch):
             action = Action.FAIL
         if action in (Action.RETRY, Action.RESEQUENCE):
-            self._retry(batch, error, action is Action.RESEQUENCE, now)
+            self._retry(batch, error, action is Action.RESEQUENCE, response.completed_at)
         elif action is Action.SPLIT and batch.count > 1:
             self._split(batch)
         else:

@@ -93,12 +93,13 @@ class Sender:
         readiness = parts.accumulator.ready(snapshot, now)
         if readiness.unknown_leaders:
             parts.metadata.request_update()
-        wake_at = min(wake_at, readiness.next_check)
+        # Before Produce requests fill the connections, or a due update would find no room for as long as there is load.
+        wake_at = min(wake_at, readiness.next_check, parts.metadata_updater.maybe_update(parts.client, now))
         if parts.transactions is None:
             wake_at = min(wake_at, self._identify(snapshot, readiness.nodes, now))
         if not parts.sequences.needs_identity and (parts.transactions is None or parts.transactions.may_send):
             wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
-        wake_at = min(wake_at, parts.metadata_updater.maybe_update(parts.client, now), parts.client.next_deadline(now))
+        wake_at = min(wake_at, parts.client.next_deadline(now))
         return min(wake_at, parts.accumulator.next_expiry, self._next_flight_expiry)
 
     def abort(self, error: KafkaError) -> None:

@@ -144,15 +144,16 @@ class Engine:
             case "api_versions":
                 return api_versions_response(request, RANGES)
             case "metadata":
-                return self._metadata(request.module)
+                return self._metadata(request)
             case "init_producer_id":
                 return self._init_producer_id(request.module)
             case "produce":
                 return self._produce(request)
         raise AssertionError(request.api)
 
-    def _metadata(self, module: Any) -> Any:
-        response = module.response
+    def _metadata(self, request: SentRequest) -> Any:
+        """Every topic that is asked for exists and has the same partitions."""
+        response = request.module.response
         partitions = tuple(
             response.MetadataResponsePartition(
                 error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
@@ -161,13 +162,16 @@ class Engine:
             )
             for p, leader in self.leaders.items()
         )
-        topic = response.MetadataResponseTopic(
-            error_code=ErrorCode.none, name=TOPIC, topic_id=None, partitions=partitions
+        topics = tuple(
+            response.MetadataResponseTopic(
+                error_code=ErrorCode.none, name=each.name, topic_id=None, partitions=partitions
+            )
+            for each in request.entity().topics
         )
         brokers = tuple(
             response.MetadataResponseBroker(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
         )
-        return response.MetadataResponse(throttle_time=timedelta(0), brokers=brokers, topics=(topic,))
+        return response.MetadataResponse(throttle_time=timedelta(0), brokers=brokers, topics=topics)
 
     def _init_producer_id(self, module: Any) -> Any:
         code = self.init_producer_id.popleft() if self.init_producer_id else ErrorCode.none

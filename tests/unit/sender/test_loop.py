@@ -6,9 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.producer.receipt import SendReceipt
-from tests.unit.scripted_engine import Engine, Step
+from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 BIG = b"x" * 900
 
@@ -402,3 +402,47 @@ def test_a_hint_at_the_new_leader_is_followed_at_once():
     engine.spin()
     assert engine.values() == [b"warm", b"a"], "neither metadata nor a backoff was waited for"
     assert "n1" in {host for host, _ in engine.transport.addresses.values()}
+
+
+@pytest.mark.parametrize("hint", [0, 1])
+def test_a_hint_that_changes_no_leader_is_not_retried_at_network_speed(hint):
+    """A broker that names itself, or one that an older epoch has led: the leader stays, and the backoff is kept."""
+    engine = Engine(nodes=2)
+    engine.connect()
+    engine.append([b"warm"])
+    engine.spin()
+    node = Node(0, "n0", 9092)
+    engine.parts.metadata.update_leader(TopicPartition(TOPIC, 0), node, 7 * hint)
+    engine.steps.extend([Step(before={0: ErrorCode.not_leader_or_follower}, new_leader=hint)] * 100)
+    engine.append([b"a"])
+    engine.spin()
+    assert len(engine.requests) == 2, "the retry waits for retry.backoff.ms"
+    engine.steps.clear()
+    engine.spin(1000)
+    assert engine.values() == [b"warm", b"a"]
+
+
+def test_a_topic_whose_batches_wait_longer_than_metadata_max_idle_is_not_forgotten():
+    """min.insync.replicas falls short for eleven minutes; the rows are still in time."""
+    engine = Engine(delivery_timeout_ms=1_200_000, metadata_max_age_ms=60_000)
+    engine.connect()
+    engine.steps.extend([Step(before={0: ErrorCode.not_enough_replicas})] * 10_000)
+    engine.append([b"a"])
+    for _ in range(11 * 60):
+        engine.spin(1000)
+    assert TOPIC in engine.parts.metadata.snapshot.topics
+    engine.steps.clear()
+    engine.settle(5_000)
+    assert engine.values() == [b"a"]
+    engine.receipt.wait(0)
+
+
+def test_a_topic_without_batches_is_forgotten():
+    engine = Engine(metadata_max_age_ms=60_000)
+    engine.connect()
+    engine.append([b"a"])
+    engine.spin()
+    engine.receipt.wait(0)
+    for _ in range(7):
+        engine.spin(60_000)
+    assert TOPIC not in engine.parts.metadata.snapshot.topics
