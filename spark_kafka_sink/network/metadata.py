@@ -198,7 +198,7 @@ class Metadata:
             self._errors.clear()
             self._end_round()
             self._note_topic_errors(answer)
-            # Asking again soon and hearing the same is asking too often (KIP-580); an update due by its age is not soon.
+            # To ask again before an update is due by its age, and to hear the same, is to ask too often (KIP-580).
             soon = now - self._updated_at < min(2 * self.config.retry_backoff_max_ms, self.config.max_age_ms)
             same = all(self.snapshot.topics.get(name) == info for name, info in answer.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
