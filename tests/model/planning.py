@@ -42,6 +42,8 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         batch = 0
     if plan.ledger and batch == 0 and not scenario.first_batch_too:
         return
+    if plan.at_least_once and not _committed(world, scenario, index):
+        return
     if batch < scenario.batches:
         first = Run("at least once", batch) if plan.at_least_once else planned(world, scenario, index, batch)
         yield f"run {index} (query {plan.query}, {plan.cut}) starts batch {batch}", with_run(world, index, first)
@@ -50,6 +52,12 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 def _at_rest(world: World, index: int) -> bool:
     runs = all(run.phase in ("dead", "over") for run in world.runs[:index])
     return runs and all(abort in (UNCALLED, OVER, TOLD) for abort in world.aborts[:index])
+
+
+def _committed(world: World, scenario: Scenario, index: int) -> bool:
+    """Whether Spark has committed the last batch in the ledger: the docs say to switch guarantees only then."""
+    entry = world.ledger[scenario.entries[index]]
+    return entry is not None and entry.done and entry.batch == world.checkpoint[scenario.runs[index].query]
 
 
 def planned(world: World, scenario: Scenario, index: int, batch: int, before: Run | None = None) -> Run:
