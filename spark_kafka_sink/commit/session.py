@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -119,6 +120,9 @@ class Session:
         return record_decision(self.ledger, self.committer, driver, record, self.clock, deadline)
 
 
+_MOST_KEPT: Final = 8
+"""Sessions a process keeps. The streams of one application are a few; each batch job has a name of its own."""
+
 _sessions: dict[tuple[int, CommitSettings], Session] = {}
 
 
@@ -130,7 +134,7 @@ def end_sessions() -> None:
 
 @contextmanager
 def session_for(settings: CommitSettings) -> Iterator[Session]:
-    """This process's session; one that failed is closed and not used again."""
+    """This process's session; one that failed is closed and not used again. Those used longest ago are closed."""
     key = os.getpid(), settings
     session = _sessions.pop(key, None) or Session(settings, SystemClock())
     try:
@@ -139,3 +143,5 @@ def session_for(settings: CommitSettings) -> Iterator[Session]:
         session.close()
         raise
     _sessions[key] = session
+    for other in [other for other in _sessions if other[0] == key[0]][:-_MOST_KEPT]:
+        _sessions.pop(other).close()

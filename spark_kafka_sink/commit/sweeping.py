@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.commit.cluster import BrokerGoneError, CodeAt, Question
+from spark_kafka_sink.commit.cluster import BrokerGoneError, Cluster, CodeAt, Question
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import DriverIdentity
@@ -51,28 +51,28 @@ def list_open(session: Session, deadline: float) -> Listing:
 def list_transactions(session: Session, states: tuple[str, ...], deadline: float) -> Listing:
     """The tasks' ids of exactly this prefix in these states (all: ``()``), whatever run or attempt they are of."""
     pattern = re.compile(re.escape(session.settings.prefix) + r"-\d+(\.\d+)?")
+    return list_matching(session.cluster, pattern, states, deadline)
 
-    def make(module: ModuleType, version: int) -> Any:
-        return module.ListTransactionsRequest(state_filters=states, producer_id_filters=())
 
-    def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt("ListTransactions", body.error_code)]
-
+def list_matching(cluster: Cluster, pattern: re.Pattern[str], states: tuple[str, ...], deadline: float) -> Listing:
+    """The ids that match as a whole, in these states (all: ``()``)."""
     found: list[Listed] = []
     try:
-        for node in session.cluster.node_ids(deadline):
-            body = session.cluster.ask_node(node, Question("list_transactions", (0, 1), make, codes), deadline)
-            ids = [each.transactional_id for each in body.transaction_states]
-            ours = [each for each in ids if pattern.fullmatch(each)]
-            found += _described(session, node, ours, deadline) if ours else []
-    except UnsupportedVersionError as error:
-        raise ExactlyOnceError(
-            "These brokers cannot list transactions (Kafka before 3.0), so that what a dead run has left open cannot "
-            "be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
-        ) from error
+        for node in cluster.node_ids(deadline):
+            ours = [each for each in _listed_by(cluster, node, states, deadline) if pattern.fullmatch(each)]
+            found += _described(cluster, node, ours, deadline) if ours else []
     except BrokerGoneError:  # its transactions are coordinated elsewhere now
-        return list_transactions(session, states, deadline)
+        return list_matching(cluster, pattern, states, deadline)
     return Listing(tuple(each for each in found if not states or each.state in states))
+
+
+def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
+    """Every transactional id that the brokers have not forgotten."""
+    try:
+        nodes = cluster.node_ids(deadline)
+        return frozenset(each for node in nodes for each in _listed_by(cluster, node, (), deadline))
+    except BrokerGoneError:
+        return list_ids(cluster, deadline)
 
 
 def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
@@ -101,7 +101,24 @@ def abort_all(
     return frozenset(outcome.prepared for outcome in outcomes if outcome.verdict is EndVerdict.ABORTED)
 
 
-def _described(session: Session, node: int, ids: list[str], deadline: float) -> list[Listed]:
+def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: float) -> list[str]:
+    def make(module: ModuleType, version: int) -> Any:
+        return module.ListTransactionsRequest(state_filters=states, producer_id_filters=())
+
+    def codes(body: Any) -> list[CodeAt]:
+        return [CodeAt("ListTransactions", body.error_code)]
+
+    try:
+        body = cluster.ask_node(node, Question("list_transactions", (0, 1), make, codes), deadline)
+    except UnsupportedVersionError as error:
+        raise ExactlyOnceError(
+            "These brokers cannot list transactions (Kafka before 3.0), so that what a dead run has left open cannot "
+            "be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
+        ) from error
+    return [each.transactional_id for each in body.transaction_states]
+
+
+def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[Listed]:
     """By the broker that listed them, which coordinates them; one that has moved meanwhile is left out."""
 
     def make(module: ModuleType, version: int) -> Any:
@@ -110,7 +127,7 @@ def _described(session: Session, node: int, ids: list[str], deadline: float) -> 
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt("DescribeTransactions", ErrorCode.none) for _ in body.transaction_states]
 
-    body = session.cluster.ask_node(node, Question("describe_transactions", (0, 0), make, codes), deadline)
+    body = cluster.ask_node(node, Question("describe_transactions", (0, 0), make, codes), deadline)
     return [
         Listed(
             each.transactional_id,
