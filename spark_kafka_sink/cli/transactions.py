@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.cli.producer_options import name_and_value
 from spark_kafka_sink.cli.properties import read_properties
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.operating import Survey, abort_undecided, commit_decided, survey
+from spark_kafka_sink.commit.discovery import Found, discover
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.commit.operating import abort_undecided, commit_decided, refuse_decided
 from spark_kafka_sink.commit.session import CommitSettings, Session
+from spark_kafka_sink.commit.values import driver_id
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 
@@ -19,16 +26,22 @@ if TYPE_CHECKING:
 
 LEDGER_TOPIC = "__pykafka_commits"
 
+DECLINED: Final = 1
+
 DESCRIPTION = """\
 An exactly-once write leaves transactions prepared until its batch is decided, and carries the decision
 out. Between these, a driver may die: readers then wait at what is open.
 
-  list     what is open, and under which intent; disturbs nobody
-  commit   carries out what is decided; a query that runs under the prefix is fenced and must be restarted
+  list     what is open, since when, and under which intent; disturbs nobody. Without --prefix: of every write
+  commit   carries out what is decided
   abort    aborts what is open and not decided; refuses while an intent stands. With --force what is left
            of a decided batch is committed, and its rows that are gone are given up
 
-Starting the query again does the first two by itself, and is the better way while its checkpoint is there."""
+commit and abort fence a query that runs under the name: it fails and has to be started again. They ask first;
+without a terminal they need --yes. --dry-run shows what they would do.
+
+Starting the query again does the first two by itself, and is the better way while its checkpoint is there.
+A batch job without txnAppId is tidied by nobody else: no later run has its name."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -40,48 +53,113 @@ def add_to(commands: Subparsers) -> None:
     )
     command.add_argument("action", choices=("list", "commit", "abort"))
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, commas between")
-    command.add_argument("--prefix", required=True, help="the write's transactionalIdPrefix")
+    command.add_argument(
+        "--prefix", help="the write's transactionalIdPrefix, or its name as list shows it; list does without"
+    )
     command.add_argument("--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC", help="default: %(default)s")
     command.add_argument("--force", action="store_true", help="for abort: although a batch is decided")
+    command.add_argument("--dry-run", action="store_true", help="show what commit or abort would do, and do nothing")
+    command.add_argument("--yes", action="store_true", help="do not ask before a query is fenced")
     command.add_argument(
         "--command-property", type=name_and_value, action="append", default=[], metavar="NAME=VALUE",
-        help="an option of Kafka's producer, such as security.protocol; may be given several times",
+        help="an option of Kafka's producer, such as max.block.ms (how long to wait for brokers, default 60000); may "
+        "be given several times, wins over --command-config",
     )  # fmt: skip
     command.add_argument("--command-config", type=Path, metavar="FILE", help="a .properties file of such options")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    session = Session(_settings(arguments), SystemClock())
-    try:
-        deadline = session.deadline(session.settings.producer.max_block_ms)
-        _check_ledger(session, deadline)
-        if arguments.action == "commit":
-            finished = commit_decided(session, deadline)
-            print(
-                "\n".join(f"committed batch {each.number} of {each.query}" for each in finished) or "nothing to commit"
-            )
-        elif arguments.action == "abort":
-            print(f"aborted {abort_undecided(session, arguments.force, deadline)} transactions")
-        else:
-            print(_told(survey(session, deadline), session.clock.epoch_ms()))
-    finally:
-        session.close()
+    if arguments.action != "list" and arguments.prefix is None:
+        raise ConfigError([f"{arguments.action} needs --prefix; `transactions list` shows the names that there are."])
+    config = _config(arguments)
+    found = _look(config, arguments)
+    if arguments.action == "list":
+        print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
+        return 0
+    decided = arguments.action == "commit"
+    todo = [each for each in found if (each.standing if decided else _to_abort(each, arguments.force))]
+    if not todo:
+        print(f"nothing to {arguments.action}")
+        return 0
+    if arguments.dry_run or not arguments.yes:
+        print("\n".join(line for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
+    if arguments.dry_run:
+        return 0
+    if not (arguments.yes or _agreed(todo)):
+        print("nothing done")
+        return DECLINED
+    if decided:
+        _commit(todo, config, arguments)
+    else:
+        _abort(todo, config, arguments)
     return 0
 
 
-def _check_ledger(session: Session, deadline: float) -> None:
-    topic = session.settings.topic
-    if session.cluster.topic(topic, deadline) is None:
-        raise ConfigError(
-            [
-                f"--commit-log-topic {topic}: there is no such topic, so nobody can tell what is decided. Name the one "
-                "of the write (its option commitLogTopic)."
-            ]
-        )
+def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[Found]:
+    with closing(Session(CommitSettings(config, "", "", arguments.commit_log_topic), SystemClock())) as session:
+        deadline = session.deadline(config.max_block_ms)
+        if session.cluster.topic(session.settings.topic, deadline) is None:
+            raise ConfigError(
+                [
+                    f"--commit-log-topic {session.settings.topic}: there is no such topic, so nobody can tell what is "
+                    "decided. Name the one of the write (its option commitLogTopic)."
+                ]
+            )
+        found = discover(session, deadline)
+        return [each for each in found if arguments.prefix is None or each.was_given(arguments.prefix)]
 
 
-def _settings(arguments: argparse.Namespace) -> CommitSettings:
+def _to_abort(found: Found, force: bool) -> bool:
+    """Raises ``ExactlyOnceError`` while an intent stands."""
+    if not force:
+        refuse_decided(found.name, found.standing)
+    return bool(found.undecided or found.standing)
+
+
+def _steps(found: Found, decided: bool, ledger: str) -> list[str]:
+    batches = [
+        f"commit batch {entry.number} of {entry.query}: "
+        + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
+        for entry in found.standing
+    ]
+    doubt = "" if found.entries else f" ({_no_entry(ledger)})"
+    return batches if decided else batches + [f"abort {each.transactional_id}{doubt}" for each in found.undecided]
+
+
+def _agreed(todo: Sequence[Found]) -> bool:
+    fences = ", ".join(driver_id(each.name) for each in todo)
+    told = f"This takes the fence {fences}: a query or job that runs under it fails and has to be started again."
+    if not sys.stdin.isatty():
+        raise ConfigError([f"{told} Without a terminal to ask at, say so with --yes."])
+    return input(f"{told} Go on? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+    """A write with rows that are gone keeps no other one waiting."""
+    lost: list[str] = []
+    for each in todo:
+        settings = CommitSettings(config, each.name, each.prefixes[0], arguments.commit_log_topic)
+        with closing(Session(settings, SystemClock())) as session:
+            try:
+                for entry in commit_decided(session, session.deadline(config.max_block_ms)):
+                    print(f"committed batch {entry.number} of {entry.query}")
+            except LostRowsError as error:
+                lost.append(str(error))
+    if lost:
+        raise ExactlyOnceError("\n".join(lost))
+
+
+def _abort(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+    aborted = 0
+    for name, prefix in [(each.name, prefix) for each in todo for prefix in each.prefixes]:
+        settings = CommitSettings(config, name, prefix, arguments.commit_log_topic)
+        with closing(Session(settings, SystemClock())) as session:
+            aborted += abort_undecided(session, arguments.force, session.deadline(config.max_block_ms))
+    print(f"aborted {aborted} transactions")
+
+
+def _config(arguments: argparse.Namespace) -> ProducerConfig:
     options: dict[str, object] = {}
     if arguments.command_config is not None:
         try:
@@ -90,22 +168,41 @@ def _settings(arguments: argparse.Namespace) -> CommitSettings:
             raise ConfigError([f"--command-config {arguments.command_config}: {error.strerror}."]) from error
     options.update(arguments.command_property)
     options["bootstrap.servers"] = arguments.bootstrap_server
-    name = arguments.prefix
-    return CommitSettings(ProducerConfig.parse(options), name, name, arguments.commit_log_topic)
+    return ProducerConfig.parse(options)
 
 
-def _told(found: Survey, now_ms: int) -> str:
-    lines = [
-        f"{entry.query}: batch {entry.number}, {entry.stage.value}, {len(entry.tasks)} tasks, {entry.total.count} rows"
+def _listed(found: Sequence[Found], now_ms: int, ledger: str) -> str:
+    if not found:
+        return "nothing is open, and the ledger has no entry"
+    lines: list[str] = []
+    for each in found:
+        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _told(each, now_ms))]
+        if not each.entries:
+            lines.append(f"  {_no_entry(ledger)}")
+    return "\n".join([*lines, f"{sum(len(each.listed) for each in found)} transactions open"])
+
+
+def _told(found: Found, now_ms: int) -> list[str]:
+    lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
+    lines += [
+        f"{entry.query}: batch {entry.number}, {entry.stage.value}, {len(entry.tasks)} tasks, "
+        f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
         for entry in found.entries.values()
-    ] or ["the ledger has no entry under this prefix"]
-    if found.listed is None:
-        return "\n".join([*lines, "these brokers cannot list transactions (before Kafka 3.0)"])
+    ]
     for each in found.listed:
         intent = found.intent_of(each)
         fate = (
             "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"
         )
-        age = "" if each.started_at < 0 else f", open for {(now_ms - each.started_at) / 1000:.0f} s"
+        age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
         lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {fate}")
-    return "\n".join([*lines, f"{len(found.listed)} transactions open"])
+    return lines
+
+
+def _no_entry(ledger: str) -> str:
+    """What is decided in another ledger must not be aborted, and nothing tells which ledger a write has."""
+    return f"no entry in {ledger}: be sure that this is the write's commitLogTopic"
+
+
+def _since(ms: int, now_ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({(now_ms - ms) / 1000:.0f} s ago)"

@@ -101,6 +101,12 @@ def _prepared(before: str, fields: list[Any]) -> PreparedTransaction | None:
     return PreparedTransaction(before + fields[0], *fields[1:]) if fields else None
 
 
+def name_of(key: bytes | None) -> str | None:
+    """Whose record it is; None when it is none of ours."""
+    parsed = _parsed_key(key)
+    return parsed[0] if parsed is not None and isinstance(parsed[0], str) else None
+
+
 def _parsed_key(key: bytes | None) -> list[Any] | None:
     try:
         parsed = json.loads(key or b"")

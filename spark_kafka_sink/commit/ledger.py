@@ -48,8 +48,10 @@ class Ledger:
     ``deadline`` bounds the time without progress: a log that is long is read to its end, however long that takes.
     """
 
-    def __init__(self, cluster: Cluster, name: str, place: LedgerPlace) -> None:
-        self.view = LedgerView(name)
+    def __init__(
+        self, cluster: Cluster, name: str, place: LedgerPlace, new_view: type[LedgerView] = LedgerView
+    ) -> None:
+        self.view = new_view(name)
         self.place = place
         self._cluster = cluster
         self._partition = TopicPartition(place.topic, place.partition)
@@ -150,7 +152,7 @@ class Ledger:
 
         body = self._cluster.ask_leader(self._partition, Question("list_offsets", (5, 7), make, codes), deadline)
         self._next_offset = int(_partitions(body.topics)[0].offset)
-        self.view = LedgerView(self.view.name)
+        self.view = type(self.view)(self.view.name)
 
     def _fetch(self, deadline: float) -> Any:
         """What is there from the next offset on, without waiting for more."""

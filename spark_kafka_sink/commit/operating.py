@@ -1,44 +1,13 @@
-"""What an operator may ask and do: look without touching anything, finish what was decided, abort what was not."""
+"""What an operator may do about one write: finish what was decided, abort what was not."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.sweeping import Listed, list_open, sweep
+from spark_kafka_sink.commit.sweeping import list_open, sweep
 from spark_kafka_sink.commit.values import Entry, Stage
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """``entries``: query → its last entry under the name. ``listed`` None: the brokers cannot list (before 3.0)."""
-
-    entries: Mapping[str, Entry]
-    listed: tuple[Listed, ...] | None
-
-    def intent_of(self, listed: Listed) -> Entry | None:
-        """The decided batch that this transaction is part of; None for one that nothing was decided about."""
-        identity = listed.transactional_id, listed.producer_id, listed.epoch
-        for entry in self.standing:
-            prepared = (share.prepared for share in entry.tasks if share.prepared is not None)
-            if any((each.transactional_id, each.producer_id, each.epoch) == identity for each in prepared):
-                return entry
-        return None
-
-    @property
-    def standing(self) -> list[Entry]:
-        """Decided, and not known to be carried out."""
-        return [entry for entry in self.entries.values() if entry.stage is Stage.INTENT]
-
-
-def survey(session: Session, deadline: float) -> Survey:
-    """Takes no fence: a query that runs is not disturbed."""
-    listed = list_open(session, deadline).transactions
-    return Survey(session.ledger.read(deadline).entries, listed)
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
@@ -71,15 +40,21 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     driver = session.take_fence(deadline)
     entries = session.read_ledger(driver, deadline).entries
     standing = [entry for entry in entries.values() if entry.stage is Stage.INTENT]
-    if standing and not force:
-        raise ExactlyOnceError(
-            f"Under the name {session.settings.name} {_named(standing)} is decided and not carried out: commit it. "
-            "--force commits what is left of it and gives up the rows that are gone."
-        )
+    if not force:
+        refuse_decided(session.settings.name, standing)
     for entry in standing:
         finish(session, entry, deadline)
         driver = session.record(driver, done(entry), deadline)
     return sweep(session, listing, driver, deadline)
+
+
+def refuse_decided(name: str, standing: list[Entry]) -> None:
+    """Raises ``ExactlyOnceError`` when an intent stands."""
+    if standing:
+        raise ExactlyOnceError(
+            f"Under the name {name} {_named(standing)} is decided and not carried out: commit it. "
+            "--force commits what is left of it and gives up the rows that are gone."
+        )
 
 
 def _named(entries: list[Entry]) -> str:

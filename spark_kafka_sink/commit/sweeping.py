@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.producer.committer import EndVerdict
 from spark_kafka_sink.sender.transactions.values import PreparedTransaction
 
-_OPEN = "Ongoing"
+OPEN: Final = "Ongoing"
 
 
 class Listed(NamedTuple):
@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        return self.state == _OPEN
+        return self.state == OPEN
 
 
 class Listing(NamedTuple):
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
 
 
 def list_open(session: Session, deadline: float) -> Listing:
-    return list_transactions(session, (_OPEN,), deadline)
+    return list_transactions(session, (OPEN,), deadline)
 
 
 def list_transactions(session: Session, states: tuple[str, ...], deadline: float) -> Listing:

@@ -13,6 +13,10 @@ DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id: its transactions hold one record and are ended at once."""
 
 
+APPLICATION: Final = "txn-"
+"""What the name of a txnAppId begins with (``SinkOptions.parse`` puts it there)."""
+
+
 class Guise(Enum):
     """What a number means to whoever replays it."""
 

@@ -53,11 +53,16 @@ def named(options: SinkOptions) -> SinkOptions:
 def plan_batch(options: SinkOptions) -> WritePlan:
     """In the process that pickles a batch writer for its tasks. Raises ``PlanningError``."""
     asked = _asked(options)
+    settings = _settings(options)
     if asked.version is None:
-        unit = Unit(uuid.uuid4().hex, 0, Guise.ONCE)
+        unit = Unit(settings.name, 0, Guise.ONCE)
+        announce(
+            f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
+            f"`spark-kafka-sink transactions list --bootstrap-server HOST:PORT --prefix {settings.name}` shows it"
+        )
     else:
         unit = Unit(*asked.version, Guise.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(_settings(options), unit, Trust.parse(asked.ledger_start)))
+    return plan_write(PlanningRequest(settings, unit, Trust.parse(asked.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import ExitStack
+from uuid import uuid4
 
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.commit.receipts import WriteReceipt
+from spark_kafka_sink.commit.values import Guise
 from spark_kafka_sink.producer.committer import take_fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.unit.commit.runs import LEDGER, Query, new_process
@@ -80,7 +82,8 @@ def command(night, capsys):
 
     def run(action, *more):
         arguments = ["--bootstrap-server", night.kafka.bootstrap_servers, "--prefix", night.prefix]
-        code = main(["transactions", action, *arguments, "--commit-log-topic", LEDGER, *more])
+        yes = [] if action == "list" else ["--yes"]
+        code = main(["transactions", action, *arguments, "--commit-log-topic", LEDGER, *yes, *more])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -92,13 +95,55 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
         code, said = command("list")
         assert code == 0
         assert "q1: batch 0, intent, 2 tasks, 2 rows" in said
-        lines = {line.split(" ")[0]: line for line in said.splitlines()}
+        lines = {line.split()[0]: line for line in said.splitlines()}
         for task in (0, 1):
             assert lines[f"{night.prefix}-{task}"].endswith("decided with batch 0 of q1: commit")
         assert lines[f"{night.prefix}-5"].endswith("not decided: abort")
         assert said.splitlines()[-1] == "3 transactions open"
         assert "more" not in said
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
+
+
+def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
+    """Its prefix is one word of what is listed: other tests' writes are, too."""
+    servers = night.kafka.bootstrap_servers
+    job = Query(servers, f"{night.prefix}-{uuid4().hex}", "job", Guise.ONCE, options=PATIENT, topic=night.topic("open"))
+    job.task(job.plan(), 0, 0, [b"job"])
+    app = Query(
+        servers, f"txn-{night.prefix}-app", "app", Guise.VERSION, options=PATIENT, topic=night.topic("open"),
+        prefix=f"mine-{night.prefix}-app",
+    )  # fmt: skip
+    app.task(app.plan(3), 3, 0, [b"app"])
+    assert main(["transactions", "list", "--bootstrap-server", servers, "--commit-log-topic", LEDGER]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if night.prefix in line]
+    assert [line for line in lines if not line.startswith(" ")] == [
+        f"{night.prefix} (stream)",
+        f"{job.name} (batch job)",
+        f"{app.name} (txnAppId)",
+    ]
+    assert sum("not decided: abort" in line for line in lines) == 3
+    assert all(" UTC (" in line for line in lines if line.startswith(" "))
+    assert not any("more" in line for line in lines)
+
+
+def test_a_dry_run_changes_nothing(night, command):
+    told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
+    assert command("commit", "--dry-run") == (0, told)
+    assert command("abort", "--force", "--dry-run") == (0, f"{told}abort {night.prefix}-5\n")
+    assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
+
+
+def test_the_prefix_of_a_plain_batch_job_finds_it(night, command):
+    command("commit")
+    command("abort")
+    job = Query(
+        night.kafka.bootstrap_servers, f"{night.prefix}-{uuid4().hex}", "job", Guise.ONCE, options=PATIENT,
+        topic=night.topic("open"),
+    )  # fmt: skip
+    job.task(job.plan(), 0, 0, [b"job"])
+    assert night.is_open("open")
+    assert command("abort") == (0, "aborted 1 transactions\n")
+    assert night.committed("open") == []
 
 
 def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):

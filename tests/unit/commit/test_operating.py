@@ -1,30 +1,43 @@
 """What the operator's command says and does."""
 
+import io
+import re
+import socket
+import time
 from contextlib import closing
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import LostRowsError
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Entry, RowSum, Stage, TaskShare, WritePlan
-from tests.unit.commit.runs import LEDGER, Query, committed
+from spark_kafka_sink.commit.values import Entry, Guise, RowSum, Stage, TaskShare, WritePlan
+from tests.unit.commit.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.commit.test_protocol import EACH_ONCE, MORE, ROWS, crash
+
+ANSWERS = {"list": [], "commit": ["--yes"], "abort": ["--yes"]}
 
 
 @pytest.fixture
-def command(broker, capsys):
+def transactions(broker, capsys):
     """Runs ``transactions``; its exit code and what it printed."""
 
     def run(action, *more):
-        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--prefix", "app", "--commit-log-topic", LEDGER]
+        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--commit-log-topic", LEDGER]
         code = main(["transactions", action, *arguments, *more])
         said = capsys.readouterr()
         return code, said.out + said.err
 
     return run
+
+
+@pytest.fixture
+def command(transactions):
+    """``transactions`` for the prefix app, with every question answered by yes."""
+    return lambda action, *more: transactions(action, "--prefix", "app", *ANSWERS[action], *more)
 
 
 @pytest.fixture
@@ -92,3 +105,136 @@ def test_rows_that_are_gone_are_given_up_by_force_only(broker, command, decided)
     command("abort", "--force")
     decided.run(1, MORE)
     assert committed(broker) == {b"a": 1, b"b": 1, b"d": 1, b"e": 1}
+
+
+@pytest.fixture
+def busy(broker):
+    """Three writes whose drivers are dead, nothing of them decided, and another application's transaction."""
+    servers = broker.bootstrap_servers
+    stream = Query(servers, "app")
+    stream.run(0, ROWS)
+    stream.task(stream.plan(), 1, 5, [b"stream"])
+    version = Query(servers, "txn-nightly", "nightly", Guise.VERSION, prefix="mine-nightly")
+    version.task(version.plan(3), 3, 0, [b"version"])
+    once = Query(servers, PLAIN, PLAIN, Guise.ONCE)
+    once.task(once.plan(), 0, 0, [b"once"])
+    with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "app-more-0"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.flush()
+        yield broker
+
+
+PLAIN = f"mine-{'0123456789abcdef' * 2}"
+
+
+def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
+    code, said = transactions("list")
+    assert code == 0
+    lines = said.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "app (stream)",
+        f"{PLAIN} (batch job)",
+        "txn-nightly (txnAppId)",
+        "3 transactions open",
+    ]
+    told = {line.split()[0]: line for line in lines if line.startswith(" ")}
+    assert "batch 0, done, 3 tasks, 3 rows, decided 20" in told["q1:"]
+    opened = [each for each in told if each.startswith(("app", "mine"))]
+    assert opened[:1] + opened[2:] == ["app-5", "mine-nightly-0"]
+    assert opened[1].startswith(f"{PLAIN}-0.")
+    for each in opened:
+        assert re.search(r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: abort$", told[each])
+
+
+def test_a_write_without_an_entry_may_have_another_ledger_and_abort_says_so(busy, transactions):
+    """Decided there, its transactions must not be aborted; only the operator can know."""
+    _, said = transactions("abort", "--prefix", "mine", "--dry-run")
+    doubt = f"no entry in {LEDGER}: be sure that this is the write's commitLogTopic"
+    assert f"abort mine-nightly-0 ({doubt})" in said.splitlines()
+    assert doubt in transactions("list", "--prefix", "mine")[1]
+    assert doubt not in transactions("list", "--prefix", "app")[1]
+
+
+def test_the_prefix_that_batch_jobs_were_given_finds_them(busy, transactions):
+    _, said = transactions("list", "--prefix", "mine")
+    assert [line for line in said.splitlines() if not line.startswith(" ")] == [
+        f"{PLAIN} (batch job)",
+        "txn-nightly (txnAppId)",
+        "2 transactions open",
+    ]
+    assert transactions("abort", "--prefix", "mine", "--yes") == (0, "aborted 2 transactions\n")
+    assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+    assert transactions("abort", "--prefix", "mine", "--yes") == (0, "nothing to abort\n")
+    assert {busy.transaction_state(each) for each in ("app-5", "app-more-0")} == {"Ongoing"}
+
+
+def test_a_dry_run_shows_what_abort_would_do_and_does_nothing(busy, transactions):
+    assert transactions("abort", "--prefix", "app", "--dry-run") == (0, "abort app-5\n")
+    assert busy.transaction_state("app-5") == "Ongoing"
+
+
+def test_a_dry_run_shows_what_commit_would_do_and_fences_nobody(broker, transactions, decided):
+    told = "commit batch 0 of q1: app-0, app-1\n"
+    assert transactions("commit", "--prefix", "app", "--dry-run") == (0, told)
+    assert transactions("abort", "--prefix", "app", "--force", "--dry-run") == (0, told)
+    code, said = transactions("abort", "--prefix", "app", "--dry-run")
+    assert (code, "commit it" in said) == (1, True)
+    assert committed(broker) == {}
+
+
+def test_without_a_terminal_nobody_is_fenced_unless_told(broker, transactions, query, monkeypatch, decided):
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    code, said = transactions("commit", "--prefix", "app")
+    assert code == 1
+    assert "This takes the fence app-driver: a query or job that runs under it fails" in said
+    assert "say so with --yes" in said
+    assert committed(broker) == {}
+
+
+@pytest.mark.parametrize(("answer", "rows"), [("y", EACH_ONCE), ("n", {}), ("", {})])
+def test_at_a_terminal_it_asks_before_it_fences(broker, transactions, monkeypatch, decided, answer, rows):
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    code, said = transactions("commit", "--prefix", "app")
+    assert (code, committed(broker)) == (0 if rows else 1, rows)
+    assert "takes the fence app-driver" in asked[0]
+    assert said.startswith("commit batch 0 of q1: app-0, app-1\n")
+
+
+def test_what_has_nothing_to_do_fences_nobody(broker, command, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert command("commit") == (0, "nothing to commit\n")
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_commit_and_abort_need_a_prefix(transactions):
+    for action in ("commit", "abort"):
+        code, said = transactions(action, "--yes")
+        assert code == 1
+        assert f"{action} needs --prefix; `transactions list` shows the names" in said
+
+
+@pytest.mark.parametrize("action", ["list", "commit", "abort"])
+def test_a_dead_broker_does_not_keep_it_past_its_deadline(capsys, action):
+    with socket.create_server(("127.0.0.1", 0)) as dead:  # connections are accepted, and nothing is ever answered
+        server = f"127.0.0.1:{dead.getsockname()[1]}"
+        began = time.monotonic()
+        arguments = ["--bootstrap-server", server, "--prefix", "app", "--command-property", "max.block.ms=1000"]
+        assert main(["transactions", action, *arguments]) == 1
+        assert time.monotonic() - began < 10
+    assert "No broker of kafka.bootstrap.servers has answered" in capsys.readouterr().err
+
+
+def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker, transactions, decided):
+    broker.pause(1)
+    began = time.monotonic()
+    arguments = ["--prefix", "app", "--yes", "--command-property", "max.block.ms=1000"]
+    code, said = transactions("commit", *arguments)
+    assert time.monotonic() - began < 10
+    broker.resume(1)
+    assert (code, "error: " in said) == (1, True)
+    assert committed(broker) == {}
