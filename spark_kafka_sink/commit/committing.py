@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from spark_kafka_sink.commit.decisions import commit_order, done
+from spark_kafka_sink.commit.decisions import CommitOrder, commit_order, done
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
@@ -15,9 +14,6 @@ from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
 from spark_kafka_sink.commit.sweeping import list_open, sweep
 from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, TaskReport
 from spark_kafka_sink.errors import KafkaError
-
-_MARGIN_SHARE: Final = 10
-"""No intent in the last tenth of the transaction timeout: it has to be carried out in what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +33,13 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     transaction is committed it raises nothing: what fails then concerns no reader.
     """
     with session_for(settings) as session:
-        timeout_ms = settings.producer.transaction_timeout_ms
-        order = commit_order(reports, timeout_ms // _MARGIN_SHARE, timeout_ms, session.clock.epoch_ms())
+        order = commit_order(reports, settings.producer.transaction_timeout_ms, session.clock.epoch_ms())
         entry = order.entry
         if entry is None:
             return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
         reach("before the intent")
-        driver = _decide(session, order.report, entry, deadline)
+        driver = _decide(session, order, deadline)
         reach("intent committed")
         lost = finish(session, entry, deadline) if entry.stage is Stage.INTENT else None
         if lost:
@@ -57,16 +52,23 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     return CommitOutcome(entry)
 
 
-def _decide(session: Session, report: TaskReport, entry: Entry, deadline: float) -> DriverIdentity:
+def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIdentity:
+    """No EndTxn is sent after ``deadline``, or after the one that the oldest transaction gives."""
+    if order.decide_by is not None:
+        deadline = min(deadline, session.deadline(order.decide_by - session.clock.epoch_ms()))
+    report, entry = order.report, order.entry
+    assert entry is not None
     try:
         return session.record(report.driver, entry, deadline)
     except ExactlyOnceError:
         raise
     except KafkaError as error:
+        timeout_ms = session.settings.producer.transaction_timeout_ms
         raise ExactlyOnceError(
             f"{report.unit} (name {report.name}) may be decided or not, no broker says which: {error}. Start the "
             "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): it reads what "
-            "is decided, and commits the batch or writes it anew."
+            "is decided, and commits the batch or writes it anew. No decision is sent when the batch's oldest "
+            f"transaction is about to end by kafka.transaction.timeout.ms={timeout_ms}."
         ) from error
 
 

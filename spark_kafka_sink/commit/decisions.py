@@ -10,6 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
 from spark_kafka_sink.commit.values import (
+    DRIVER_TIMEOUT_MS,
     Action,
     Entry,
     Guise,
@@ -22,6 +23,8 @@ from spark_kafka_sink.commit.values import (
     Unit,
     WritePlan,
 )
+
+_MARGIN_SHARE: Final = 10
 
 
 class Standing(Enum):
@@ -156,15 +159,27 @@ def prove(plan: WritePlan, unit: Unit, task: int, rows: RowSum) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """What commit does: record ``entry``, then end what it names. None: there is nothing to commit."""
+    """What commit does: record ``entry``, then end what it names. None: there is nothing to commit.
+
+    ``decide_by`` (epoch ms): no EndTxn of the intent is sent later. None: nothing can time out.
+    """
 
     report: TaskReport
     entry: Entry | None
+    decide_by: int | None = None
 
 
-def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int, now_ms: int) -> CommitOrder:
-    """All tasks' reports → what to record. ``now_ms`` epoch; raises ``ExactlyOnceError`` instead of an intent that
-    cannot be carried out."""
+def decision_margin_ms(timeout_ms: int) -> int:
+    """What is left of the oldest transaction's timeout for carrying out a decision. The last EndTxn of the intent that
+    was sent in time may take effect until the driver's own transaction times out."""
+    return max(timeout_ms // _MARGIN_SHARE, DRIVER_TIMEOUT_MS)
+
+
+def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) -> CommitOrder:
+    """All tasks' reports → what to record. ``timeout_ms``: of their transactions; ``now_ms`` epoch.
+
+    Raises ``ExactlyOnceError`` instead of an intent that cannot be carried out.
+    """
     first = reports[0]
     actions = {report.action for report in reports}
     if actions == {Action.SKIP}:
@@ -181,16 +196,20 @@ def commit_order(reports: Sequence[TaskReport], margin_ms: int, timeout_ms: int,
         )
     shares = tuple(report.share for report in reports)
     prepared = [report for report in reports if report.share.prepared is not None]
-    age = max((now_ms - report.began_at for report in prepared), default=0)
-    if age > timeout_ms - margin_ms:
+    stage = Stage.INTENT if prepared else Stage.DONE
+    entry = Entry(first.unit.query, first.unit.number, stage, shares, now_ms, first.unit.target)
+    if not prepared:
+        return CommitOrder(first, entry)
+    oldest = min(report.began_at for report in prepared)
+    decide_by = oldest + timeout_ms - decision_margin_ms(timeout_ms)
+    if now_ms > decide_by:
         raise ExactlyOnceError(
             f"{first.unit} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
-            f"transaction is {age / 1000:.0f} s old, and the broker ends it after kafka.transaction.timeout.ms="
-            f"{timeout_ms}. Write less per batch, use more cores, or raise kafka.transaction.timeout.ms (and the "
-            "broker's transaction.max.timeout.ms)."
+            f"transaction is {(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
+            f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
+            "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
         )
-    stage = Stage.INTENT if prepared else Stage.DONE
-    return CommitOrder(first, Entry(first.unit.query, first.unit.number, stage, shares, now_ms, first.unit.target))
+    return CommitOrder(first, entry, decide_by)
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:

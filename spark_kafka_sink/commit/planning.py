@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.commit.decisions import check_target
+from spark_kafka_sink.commit.decisions import check_target, decision_margin_ms
 from spark_kafka_sink.commit.errors import PlanningError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import Stock, finish_standing
@@ -81,8 +81,16 @@ def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) 
 
 
 def _check_timeout(session: Session, deadline: float) -> None:
-    limit = broker_limit_ms(session.cluster, deadline)
     asked = session.settings.producer.transaction_timeout_ms
+    margin = decision_margin_ms(asked)
+    if asked <= margin:
+        raise ConfigError(
+            [
+                f"kafka.transaction.timeout.ms is {asked}, and a decision may take {margin}: set it to more than "
+                f"{margin}."
+            ]
+        )
+    limit = broker_limit_ms(session.cluster, deadline)
     if limit is not None and asked > limit:
         raise ConfigError(
             [

@@ -236,7 +236,8 @@ class Committer:
             now = self._clock.now()
             self._client.handle(events, now)
             self._client.expire(now)
-            wake_at = min(self._calls.advance(now), self._client.next_deadline(now))
+            if now < deadline:  # nothing is sent afterwards, however long this process was stopped
+                wake_at = min(self._calls.advance(now), self._client.next_deadline(now))
 
     def _fence(self, subject: Subject, end: CallEnd) -> Fence:
         versions = self._client.api_versions(end.node_id)

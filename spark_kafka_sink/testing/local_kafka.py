@@ -46,7 +46,7 @@ class LocalKafka:
     """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
 
     Also after kill -9 of this process nothing is left. ``nodes`` brokers, each a controller too, numbered from 1,
-    listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache Kafka from 3.9 on,
+    listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache Kafka from 3.5 on,
     fetched once. ``properties`` go into every ``server.properties`` and win. ``listeners`` adds listeners: name →
     security protocol (``{"SECURE": "SASL_SSL"}``), each with a port of its own (``servers("SECURE")``).
 

@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.commit.fault_points import VARIABLE
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.processes import Query
@@ -18,8 +19,10 @@ PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50
 
 
 @pytest.fixture(scope="session")
-def kafka():
-    with LocalKafka(properties=PROPERTIES) as kafka:
+def kafka(request):
+    """Of the first ``--kafka-version``."""
+    version = (request.config.getoption("kafka_version") or [DEFAULT_VERSION])[0]
+    with LocalKafka(version=version, properties=PROPERTIES) as kafka:
         yield kafka
 
 

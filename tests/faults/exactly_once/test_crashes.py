@@ -172,7 +172,7 @@ def await_timeout(query):
 
 
 def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
-    query.timeout_ms = 2_000
+    query.timeout_ms = 12_000
     reports = query.tasks(query.plan(), 0, ROWS)
     await_timeout(query)
     with pytest.raises(ExactlyOnceError, match="oldest transaction is"):
@@ -184,7 +184,7 @@ def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
 
 
 def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(query):
-    query.timeout_ms = 5_000
+    query.timeout_ms = 15_000
     reports = query.tasks(query.plan(), 0, ROWS)
     query.fault.arm("intent committed")
     with pytest.raises(KilledError):

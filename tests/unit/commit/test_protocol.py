@@ -1,5 +1,6 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -478,13 +479,56 @@ def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
 
 def test_no_intent_is_recorded_late_in_the_transactions_timeout(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
-    old = [replace(report, began_at=report.began_at - 55_000) for report in reports]
     with pytest.raises(
         ExactlyOnceError, match=r"oldest transaction is 55 s old.*kafka\.transaction\.timeout\.ms=60000"
     ):
-        query.commit(old)
+        query.commit(began_ago(reports, 55_000))
     query.abort(reports)
     assert committed(broker) == {}
+
+
+def began_ago(reports, ms):
+    return [replace(report, began_at=report.began_at - ms) for report in reports]
+
+
+def test_no_end_of_the_intent_is_sent_after_the_deadline_of_the_oldest_transaction(broker, query):
+    """It would be decided when the broker may already be ending the oldest transaction."""
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
+    until = time.monotonic() + 1.5
+    broker.faults.answer(
+        "EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", only=lambda request: time.monotonic() < until, times=KEPT
+    )
+    with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
+        query.commit(reports)
+    time.sleep(max(0.0, until - time.monotonic()))
+    assert query.abort(reports) == AbortOutcome(aborted=2)
+    assert committed(broker) == {}
+
+
+def test_a_commit_that_was_stopped_until_the_deadline_of_the_oldest_transaction_sends_no_end(
+    broker, query, monkeypatch
+):
+    from spark_kafka_sink.commit import ledger
+
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
+    monkeypatch.setattr(ledger, "reach", lambda point, task=None: time.sleep(1.5))
+    with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
+        query.commit(reports)
+    assert query.abort(reports) == AbortOutcome(aborted=2)
+    assert committed(broker) == {}
+
+
+def test_an_intent_within_the_deadline_of_the_oldest_transaction_is_tried_again(broker, query):
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 30_000)
+    broker.faults.answer("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_timeout_that_leaves_no_time_for_a_decision_is_refused(broker):
+    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 10_000})
+    with pytest.raises(PlanningError, match=r"kafka\.transaction\.timeout\.ms is 10000.*more than 10000"):
+        query.plan()
 
 
 def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
