@@ -12,10 +12,10 @@ SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help setup demo test test-fast test-all test-spark check format bench model chaos lock build clean
+.PHONY: help setup demo test test-fast test-all test-spark check format bench model chaos chaos-cluster lock build clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## uv, the locked environment in .venv, a Java 17 or newer
 
@@ -67,6 +67,9 @@ model: $(READY) ## every history of the exactly-once protocol at large bounds (1
 
 chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 minutes)
 	@$(BIN)/python -m pytest tests/faults/exactly_once/test_query.py -k hundred $(ARGS)
+
+chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
+	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt

@@ -16,6 +16,7 @@ VARIABLE: Final = "SPARK_KAFKA_SINK_FAULT"
 
 POINTS: Final = frozenset(
     {
+        "fence taken",
         "planned",
         "task initialised",
         "task in mid-write",

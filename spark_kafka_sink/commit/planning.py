@@ -69,6 +69,7 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
 def _take_stock(session: Session, deadline: float) -> Stock:
     """A new fence, what the ledger says under it, and nothing of that half done any more."""
     driver = session.take_fence(deadline)
+    reach("fence taken")
     return finish_standing(session, driver, session.read_ledger(driver, deadline).entries, deadline)
 
 

@@ -18,21 +18,22 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 class StandaloneCluster:
-    """One master and ``workers`` workers of one core on 127.0.0.1; they end with the block, or with this process."""
+    """One master and ``workers`` workers of ``cores`` on 127.0.0.1; they end with the block, or with this process."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self.url = f"spark://127.0.0.1:{self._port}"
         self._folder = folder
         self._worker_count = workers
+        self._cores = cores
         self._processes: list[GuardedProcess] = []
 
     def __enter__(self) -> Self:
         try:
             log = self._start("master.Master", "master", "--port", str(self._port))
             self._await_line(log, "I have been elected leader")
-            common = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / "work"), self.url)
+            common = ("--cores", str(self._cores), "--memory", "2g", "--work-dir", str(self._folder / "work"), self.url)
             logs = [self._start("worker.Worker", f"worker-{n}", *common) for n in range(self._worker_count)]
             for log in logs:
                 self._await_line(log, "Successfully registered with master")

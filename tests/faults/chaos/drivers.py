@@ -1,0 +1,126 @@
+"""The driver of the query, started again whenever it has ended before its time, as a cluster manager would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tests.faults.chaos import query_job
+from tests.faults.chaos.processes import MARK, SIDE, START, Kind, SparkProcess, end_all, send, spark_processes
+
+ROOT = Path(__file__).parents[3]
+
+
+class Drivers(threading.Thread):
+    """Keeps one running until ``finish``. ``starts`` counts them; an abandoned one runs beside its successor."""
+
+    def __init__(self, master: str, servers: str, topic: str, folder: Path) -> None:
+        super().__init__(name="drivers", daemon=True)
+        self.folder = folder
+        self.starts = 0
+        self.fault_file = folder / "fault"
+        self._arguments = [master, servers, topic, str(folder)]
+        self._lock = threading.Lock()
+        self._current: subprocess.Popen[bytes] | None = None
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._done = threading.Event()
+
+    @property
+    def mark(self) -> str:
+        return str(self.folder)
+
+    def run(self) -> None:
+        while not self._done.wait(0.2):
+            with self._lock:
+                if self._current is None or self._current.poll() not in (None, 0):
+                    self._start()
+                elif self._current.poll() == 0:
+                    self._done.set()
+
+    def processes(self, *kinds: Kind, of_executor: bool | None = None, start: int | None = None) -> list[SparkProcess]:
+        """Of the query, in the order of their ids; those of an abandoned driver too unless ``start`` says otherwise."""
+        return sorted(
+            (
+                each
+                for each in spark_processes(self.mark)
+                if each.kind in kinds and of_executor in (None, each.of_executor) and start in (None, each.start)
+            ),
+            key=lambda each: each.pid,
+        )
+
+    def own_processes(self) -> list[SparkProcess]:
+        """Everything of the driver that runs now, its executors left aside."""
+        return self.processes(Kind.DRIVER, Kind.DAEMON, Kind.WORKER, of_executor=False, start=self.starts)
+
+    def kill(self) -> None:
+        """SIGKILL to the driver that runs now; its executors and its Python workers are left to themselves."""
+        with self._lock:
+            send(self.processes(Kind.DRIVER, start=self.starts), signal.SIGKILL)
+            if self._current is not None:
+                self._current.wait(20)
+
+    def abandon(self) -> None:
+        """Another one is started though this one has not ended."""
+        with self._lock:
+            self._current = None
+
+    @property
+    def commits(self) -> int:
+        """The last micro-batch that Spark has committed, -1 before the first."""
+        folder = self.folder / "checkpoint" / "commits"
+        return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1)
+
+    def finish(self, timeout_s: float) -> None:
+        """Let the query commit a micro-batch more and end."""
+        (self.folder / "stop").touch()
+        assert self._done.wait(timeout_s), f"the query did not end within {timeout_s:.0f} s:\n{self.log_tail()}"
+
+    def close(self) -> None:
+        self._done.set()
+        self.join(30)
+        end_all(self.mark)
+        for job in self._all:
+            job.wait(20)
+
+    def log_tail(self) -> str:
+        return "".join(self._log(self.starts).read_text(errors="replace").splitlines(True)[-60:])
+
+    def failures(self) -> list[str]:
+        """What the query failed with, each time."""
+        logs = (self._log(start).read_text(errors="replace") for start in range(1, self.starts + 1))
+        return [
+            line.partition(query_job.FAILED)[2] for log in logs for line in log.splitlines() if query_job.FAILED in line
+        ]
+
+    def _log(self, start: int) -> Path:
+        return self.folder / f"driver-{start}.log"
+
+    def _start(self) -> None:
+        self.starts += 1
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "SPARK_KAFKA_SINK_FAULT": str(self.fault_file),
+            MARK: self.mark,
+            START: str(self.starts),
+            SIDE: "driver",
+        }
+        with self._log(self.starts).open("wb") as log:
+            command = [sys.executable, query_job.__file__, *self._arguments]
+            self._current = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        self._all.append(self._current)
+
+
+def await_that(condition, timeout_s: float) -> bool:
+    """Whether it became true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,66 @@
+"""What happens in each round: drawn from the seed alone, so that a run, or one round of it, can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tests.faults.chaos.troubles import TROUBLES
+
+_TOGETHER = (1, 2, 2, 3)
+_LONGEST_S = 12.0
+_APART_S = 4.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """``at``: seconds after the round began. ``draw``: from 0 to 1, chooses what is hit."""
+
+    trouble: str
+    at: float
+    seconds: float
+    draw: float
+
+    def __str__(self) -> str:
+        return f"{self.trouble} (after {self.at:.1f} s, for {self.seconds:.1f} s, {self.draw:.3f})"
+
+
+Round = Sequence[Step]
+
+
+def random_round(seed: int, number: int) -> Round:
+    """Up to three troubles that go together."""
+    random = Random(f"{seed}/{number}")
+    count = random.choice(_TOGETHER)
+    chosen: list[str] = []
+    taken: set[str] = set()
+    while len(chosen) < count:
+        free = [name for name, trouble in TROUBLES.items() if not trouble.needs & taken]
+        if not free:
+            break
+        (name,) = random.choices(free, [TROUBLES[name].weight for name in free])
+        chosen.append(name)
+        taken |= TROUBLES[name].needs
+    return [_step(name, random) for name in chosen]
+
+
+def one_of_each(seed: int) -> list[Round]:
+    """Every trouble once, two together where they go together."""
+    random = Random(seed)
+    left = list(TROUBLES)
+    random.shuffle(left)
+    rounds = []
+    while left:
+        first = left.pop(0)
+        partner = next((name for name in left if not TROUBLES[name].needs & TROUBLES[first].needs), None)
+        together = [first]
+        if partner is not None:
+            left.remove(partner)
+            together.append(partner)
+        rounds.append([_step(name, random) for name in together])
+    return rounds
+
+
+def _step(name: str, random: Random) -> Step:
+    return Step(name, random.uniform(0, _APART_S), random.uniform(1, _LONGEST_S), random.random())

@@ -1,0 +1,186 @@
+"""A run: rounds of trouble, and after each the query has to go on; a reader looks on all the time."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGCONT
+
+from tests.faults.chaos.drivers import Drivers
+from tests.faults.chaos.kafka import ChaosKafka
+from tests.faults.chaos.plan import Round, Step
+from tests.faults.chaos.processes import Kind, send
+from tests.faults.chaos.query_job import ROWS, TASKS
+from tests.faults.chaos.reader import Reader
+from tests.faults.chaos.troubles import LEDGER, TROUBLES, NotReachedError
+from tests.faults.exactly_once.fault import Fault
+from tests.faults.exactly_once.reader import read_committed
+from tests.spark.cluster import StandaloneCluster
+
+STEP_S = 300.0
+PROGRESS_S = 240.0
+END_S = 300.0
+_BATCHES = 2
+
+# What no broker and no dead process can give a query to fail with: a fault of ours. The JVM's have a package in front.
+_OURS = re.compile(
+    r"(?<![.\w])(KeyError|IndexError|AttributeError|TypeError|NameError|AssertionError|IllegalStateError|RuntimeError"
+    r"|UnboundLocalError|RecursionError|ValueError)\b"
+)
+_CAUSE = re.compile(r"\w+(Error|Exception): ")
+_DIGITS = re.compile(r"\b[0-9a-f]{8,}\b|[0-9]+")
+
+
+class ChaosError(AssertionError):
+    """A promise that does not hold, or an end that does not come."""
+
+
+class Chaos:
+    """Cluster, query and reader, from ``__enter__`` to ``__exit__``. ``tell`` gets a line for whatever happens."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.topic = "chaos"
+        self.counts: Counter[str] = Counter()
+        self.now: dict[Step, None] = {}
+        self.rounds = 0
+        self._tell = tell
+        self._stack = ExitStack()
+        self._errors: list[str] = []
+        self.began = time.monotonic()
+
+    def __enter__(self) -> Chaos:
+        with ExitStack() as stack:
+            self.kafka = stack.enter_context(ChaosKafka())
+            self.kafka.local.create_topic(self.topic, TASKS)
+            cluster = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=4))
+            self.reader = Reader(self.kafka.servers, self.topic)
+            self.drivers = Drivers(cluster.url, self.kafka.servers, self.topic, self.folder)
+            self.fault = Fault(self.drivers.fault_file)
+            stack.callback(self.drivers.close)
+            self.reader.start()
+            stack.callback(self.reader.close)
+            self.drivers.start()
+            self._await_rows(ROWS, "the query begins")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def status(self) -> str:
+        """One line."""
+        doing = ", ".join(step.trouble for step in self.now) or "calm"
+        reader = self.reader
+        return (
+            f"round {self.rounds} | {reader.expected.whole_batches} batches, {reader.expected.total} rows | "
+            f"{self.drivers.starts} drivers | no row for {reader.stalled_s:.0f} s, at most {reader.longest.seconds:.0f}"
+            f" s | {doing}"
+        )
+
+    def run(self, rounds: Iterable[Round]) -> None:
+        for number, steps in enumerate(rounds, 1):
+            self.rounds = number
+            self._round(number, steps)
+        self._end()
+
+    def _round(self, number: int, steps: Round) -> None:
+        self.say(f"round {number}: {'; '.join(map(str, steps))}")
+        threads = [threading.Thread(target=self._act, args=(step,), daemon=True) for step in steps]
+        deadline = time.monotonic() + STEP_S
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < deadline:
+                thread.join(0.5)
+                self.check()
+            if thread.is_alive():
+                raise ChaosError(f"round {number} did not end within {STEP_S:.0f} s")
+        self._heal()
+        self._await_rows(self.reader.expected.total + _BATCHES * ROWS, f"the query goes on after round {number}")
+
+    def _act(self, step: Step) -> None:
+        time.sleep(step.at)
+        self.now[step] = None
+        try:
+            TROUBLES[step.trouble].act(self, step)
+            self.counts[step.trouble] += 1
+        except NotReachedError:
+            self.fault.disarm()
+            self.counts[f"{step.trouble} (nothing there)"] += 1
+            self.say(f"nothing there for {step.trouble}")
+        except BaseException as error:
+            self._errors.append(f"{step}: {error!r}")
+        finally:
+            self.now.pop(step)
+
+    def _heal(self) -> None:
+        self.fault.disarm()
+        every = (Kind.DRIVER, Kind.DAEMON, Kind.WORKER)
+        send(self.drivers.processes(*every, Kind.EXECUTOR), SIGCONT)
+        self.kafka.heal()
+
+    def _await_rows(self, total: int, what: str) -> None:
+        deadline = time.monotonic() + PROGRESS_S
+        while self.reader.expected.total < total:
+            self.check()
+            if time.monotonic() > deadline:
+                raise ChaosError(f"waited {PROGRESS_S:.0f} s in vain until {what}:\n{self.drivers.log_tail()}")
+            time.sleep(0.2)
+
+    def check(self) -> None:
+        if self.reader.error is not None:
+            raise ChaosError(f"the reader: {self.reader.error}") from self.reader.error
+        if self._errors:
+            raise ChaosError("; ".join(self._errors))
+
+    def _end(self) -> None:
+        """Every row of every micro-batch that Spark has committed is there, no other, and nothing is open."""
+        self.say("the query ends")
+        self.drivers.finish(END_S)
+        batches = self.drivers.commits + 1
+        self._await_rows(batches * ROWS, f"all {batches} batches are there")
+        values = read_committed(self.kafka.servers, self.topic)
+        there = sum(map(len, values.values()))
+        if there != batches * ROWS or self.reader.expected.total != there:
+            raise ChaosError(f"Spark has committed {batches * ROWS} rows, {there} are there")
+        read_committed(self.kafka.servers, LEDGER)
+        self.check()
+        ours = [text for text in self.drivers.failures() if _is_ours(text)]
+        if ours:
+            raise ChaosError("the query failed by a fault of ours:\n" + "\n".join(ours))
+
+    def say(self, line: str) -> None:
+        self._tell(f"{self.elapsed_s:7.1f} s  {line}")
+
+    def report(self) -> str:
+        if not hasattr(self, "drivers") or not self.drivers.starts:
+            return "it has not begun"
+        lines = [
+            f"{self.rounds} rounds in {self.elapsed_s / 60:.1f} minutes: {self.reader.expected.whole_batches} batches, "
+            f"{self.reader.expected.total} rows, {self.drivers.starts} drivers",
+            f"longest time without a row: {self.reader.longest.seconds:.0f} s, until {self.reader.longest.at:.0f} s",
+            *(f"{count:5} {name}" for name, count in sorted(self.counts.items())),
+            "what the query failed with, and was started again:",
+            *(f"{count:5} {text}" for text, count in Counter(map(_cause, self.drivers.failures())).most_common()),
+        ]
+        return "\n".join(lines)
+
+
+def _cause(text: str) -> str:
+    """The last error that a text tells of, ids left out."""
+    causes = list(_CAUSE.finditer(text))
+    return _DIGITS.sub("#", text[causes[-1].start() :] if causes else text)[:240]
+
+
+def _is_ours(text: str) -> bool:
+    return _OURS.search(text) is not None
