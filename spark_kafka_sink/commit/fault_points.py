@@ -2,7 +2,9 @@
 
 ``SPARK_KAFKA_SINK_FAULT`` names a file. While it holds ``<point>=<action>`` or ``<point>@<task>=<action>``, the first
 process that reaches the point takes the file away, leaves its process id in its place under the suffix ``.tripped``,
-and does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP: a zombie, until SIGCONT wakes it) or ``fail`` (an exception).
+and does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP: a zombie, until SIGCONT wakes it), ``hold`` (it waits until the
+FIFO with the suffix ``.hold`` is opened for writing; unlike stopped processes, held ones may become orphans without a
+SIGHUP from the kernel) or ``fail`` (an exception).
 """
 
 from __future__ import annotations
@@ -70,4 +72,7 @@ def _trip(point: str) -> None:
     mine.rename(file.with_suffix(".tripped"))
     if action == "fail":
         raise FaultInjectedError(point)
+    if action == "hold":
+        file.with_suffix(".hold").read_bytes()
+        return
     os.kill(os.getpid(), _SIGNALS[action])

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGCONT
+from signal import SIGCONT, SIGKILL
 
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
@@ -124,9 +124,11 @@ class Chaos:
             self.now.pop(step)
 
     def _heal(self) -> None:
+        """Everything that is stopped goes on, and of several drivers the last one stays."""
         self.fault.disarm()
-        every = (Kind.DRIVER, Kind.DAEMON, Kind.WORKER)
-        send(self.drivers.processes(*every, Kind.EXECUTOR), SIGCONT)
+        abandoned = [each for each in self.drivers.processes(Kind.DRIVER) if each.start != self.drivers.starts]
+        send(abandoned, SIGKILL)
+        send(self.drivers.processes(*Kind), SIGCONT)
         self.kafka.heal()
 
     def _await_rows(self, total: int, what: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -102,7 +103,8 @@ def _election_at(chaos: Chaos, step: Step, point: str) -> None:
     deposed, leader = _leader_that_matters(chaos, another_draw(step.draw))
     chaos.kafka.pause(deposed)
     elected = await_that(lambda: leader() != deposed, _ELECTED_S)
-    chaos.fault.wake()
+    with suppress(ProcessLookupError):  # it was killed meanwhile
+        chaos.fault.wake()
     time.sleep(step.seconds)
     chaos.kafka.resume(deposed)
     assert elected, f"no broker was elected in place of {deposed}"
@@ -171,19 +173,19 @@ def worker_killed(chaos: Chaos, step: Step) -> None:
 
 
 def workers_outlive_the_driver(chaos: Chaos, step: Step) -> None:
-    """A task stops in mid-work; driver and executors die, a successor goes on, and then the task does too."""
-    chaos.fault.arm(pick(TASK, step.draw), "stop")
+    """A task waits in mid-work; driver and executors die, a successor goes on, and then the task does too."""
+    chaos.fault.arm(pick(TASK, step.draw), "hold")
     if not await_that(lambda: chaos.fault.happened, REACHED_S):
         raise NotReachedError
     tasks = chaos.drivers.processes(Kind.WORKER, of_executor=True)
-    send(tasks, signal.SIGSTOP)
-    # Only a daemon that is dead tells its workers nothing when its executor ends.
+    # A daemon that is dead tells its workers nothing when its executor ends.
     send(chaos.drivers.processes(Kind.DAEMON, of_executor=True), signal.SIGKILL)
     chaos.drivers.kill()
     before = chaos.reader.expected.total
     if another_draw(step.draw) < 0.5:  # else they write while the successor starts
         await_that(lambda: chaos.reader.expected.total > before, REACHED_S)
-    send(tasks, signal.SIGCONT)
+    if not chaos.fault.release():
+        raise NotReachedError
     time.sleep(step.seconds)
     send(tasks, signal.SIGKILL)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _DEADLINE_S = 60.0
+_RELEASE_S = 2.0
 
 
 class Fault:
@@ -16,9 +18,13 @@ class Fault:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._tripped = file.with_suffix(".tripped")
+        self._hold = file.with_suffix(".hold")
 
     def arm(self, point: str, action: str = "kill", task: int | None = None) -> None:
         self._tripped.unlink(missing_ok=True)
+        if action == "hold":
+            self._hold.unlink(missing_ok=True)
+            os.mkfifo(self._hold)
         where = point if task is None else f"{point}@{task}"
         draft = self.file.with_suffix(".draft")
         draft.write_text(f"{where}={action}")
@@ -45,3 +51,13 @@ class Fault:
     def wake(self) -> None:
         """Let a stopped process go on: a zombie now."""
         os.kill(self.wait(), signal.SIGCONT)
+
+    def release(self) -> bool:
+        """Let a held process go on; False when it is gone."""
+        deadline = time.monotonic() + _RELEASE_S
+        while time.monotonic() < deadline:
+            with suppress(OSError):  # nobody reads, not yet or not any more
+                os.close(os.open(self._hold, os.O_WRONLY | os.O_NONBLOCK))
+                return True
+            time.sleep(0.01)
+        return False
