@@ -9,6 +9,13 @@ class KafkaError(Exception):
     """Base of all errors of this package."""
 
 
+def unexpected(error: Exception) -> KafkaError:
+    """The error of records and calls that an unexpected exception concerned; its trace is in the log."""
+    wrapped = KafkaError(f"Unexpected error in the sender: {error!r}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
 class ConfigError(KafkaError, ValueError):
     """Options that cannot work, all faults in one message.
 

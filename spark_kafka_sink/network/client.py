@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.connection import Connection, ConnectionConfig, InFlight, Stage
@@ -111,18 +111,25 @@ class NetworkClient:
             if state is None or state.connection is None:
                 continue
             connection = state.connection
-            match event:
-                case Received(_, data):
-                    self._received(state, connection, data)
-                case Written():
-                    connection.stalled = False
-                    self._complete_unacknowledged(connection)
-                case Connected():
-                    state.setup_failures = 0
-                    self._transport.send(connection.id, (connection.connected(now),))
-                case Closed(_, reason):
-                    self._failed(state, connection.closed_error(reason))
+            try:
+                self._handle_event(state, connection, event)
+            except Exception as error:
+                _log.exception("What node %s sent could not be taken in: its connection is closed", connection.node)
+                self._failed(state, unexpected(error))
         self._run_completions()
+
+    def _handle_event(self, state: NodeState, connection: Connection, event: Event) -> None:
+        match event:
+            case Received(_, data):
+                self._received(state, connection, data)
+            case Written():
+                connection.stalled = False
+                self._complete_unacknowledged(connection)
+            case Connected():
+                state.setup_failures = 0
+                self._transport.send(connection.id, (connection.connected(self._now),))
+            case Closed(_, reason):
+                self._failed(state, connection.closed_error(reason))
 
     def expire(self, now: float) -> None:
         """Ends what took too long: connecting, requests, and connections that nobody used."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from spark_kafka_sink.errors import BrokerError, KafkaError, NetworkError
+from spark_kafka_sink.errors import BrokerError, KafkaError, NetworkError, unexpected
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_messages import metadata_request, parse_metadata
 from spark_kafka_sink.network.requests import Response
 
 _REBOOTSTRAP_REQUIRED = 129
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 
 class TopicsInUse(Protocol):
@@ -58,6 +61,9 @@ class MetadataUpdater:
             self._answered(response.body, response.completed_at)
         except KafkaError as error:
             self._metadata.failed(error, response.completed_at)
+        except Exception as error:
+            _log.exception("A Metadata response could not be taken in")
+            self._metadata.failed(unexpected(error), response.completed_at)
 
     def _answered(self, body: Any, now: float) -> None:
         code = int(getattr(body, "error_code", 0))

@@ -19,7 +19,7 @@ from spark_kafka_sink.accumulator.batch import (
 )
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.metadata import Metadata
@@ -68,13 +68,34 @@ class Answers:
         self._backoff = parts.backoff
         self._transactions = parts.transactions
         self._metrics = parts.accumulator.metrics
+        self.completed = 0
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
 
     def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
-        """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0."""
+        """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0.
+
+        If it cannot be taken in, the request's batches fail and nothing else does.
+        """
         self._metrics.request_ended(response.node_id)
         states = [self._sequences.answered(batch) for batch in batches]
+        try:
+            self._take_in(batches, response)
+            self._settle_all(batches, states, response.completed_at)
+        except Exception as error:
+            _log.exception("A Produce response could not be taken in: its records fail")
+            for batch in batches:
+                if not batch.parts:
+                    self._fail(batch, unexpected(error))
+            self._settle_all(batches, states, response.completed_at)
+        finally:
+            self.flush_finished()
+
+    def _settle_all(self, batches: Sequence[ProducerBatch], states: Sequence[PartitionSequence], now: float) -> None:
+        for batch, state in zip(batches, states, strict=True):
+            self._settle(batch.partition, state, now)
+
+    def _take_in(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         if response.error is not None:
             self._failed_request(batches, response.error, response.completed_at)
         elif isinstance(response.body, ProduceAnswer):
@@ -83,9 +104,6 @@ class Answers:
         else:
             for batch in batches:
                 self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        for batch, state in zip(batches, states, strict=True):
-            self._settle(batch.partition, state, response.completed_at)
-        self.flush_finished()
 
     def give_up(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that will not be sent (again). ``flush_finished`` must follow."""
@@ -130,6 +148,7 @@ class Answers:
         if self._finished:
             self._accumulator.pool.release(self._finished)
             self._accumulator.finish(self._finished)
+            self.completed += len(self._finished)
             self._finished = []
 
     def _judge(self, batches: Sequence[ProducerBatch], answer: ProduceAnswer, response: Response) -> None:

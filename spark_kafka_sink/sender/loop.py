@@ -5,6 +5,7 @@ No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,7 +14,7 @@ from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
 from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.accumulator.seal import Sealer
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
@@ -26,6 +27,8 @@ from spark_kafka_sink.sender.producer_id import Phase, ProducerIdRequester
 from spark_kafka_sink.sender.sequences import Sequences
 from spark_kafka_sink.sender.transactions.manager import TransactionManager
 from spark_kafka_sink.sender.transactions.states import State
+
+_log = logging.getLogger("spark_kafka_sink.sender")
 
 
 class StagedRecords(Protocol):
@@ -69,6 +72,11 @@ class Sender:
     def has_work(self) -> bool:
         transactions = self._parts.transactions
         return self._parts.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
+
+    @property
+    def completed(self) -> int:
+        """Batches that were completed so far, well or not."""
+        return self._parts.answers.completed
 
     def begin_close(self, now: float) -> float:
         """The producer closes as soon as there is no work, and a transaction left open is aborted.
@@ -174,31 +182,46 @@ class Sender:
         return wake_at
 
     def _request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
-        for batch in batches:
-            self._stamp(batch)
+        """One request. If it cannot be made, its batches fail and nothing else does."""
+        sent = False
 
         def answered(response: Response) -> None:
-            for batch in batches:
-                self._in_flight.pop(batch, None)
-            self._parts.answers.answered(batches, response)
+            if sent:
+                for batch in batches:
+                    self._in_flight.pop(batch, None)
+                self._parts.answers.answered(batches, response)
 
-        self._count(node_id, batches, now)
-        transactions = self._parts.transactions
-        if transactions is None:
-            request = produce_request(batches, self._parts.produce, answered)
-        else:
-            subject = transactions.transactional_id
-            request = produce_request(batches, self._parts.produce, answered, transactions.produce_versions, subject)
-        self._parts.client.send(node_id, request, now)
+        try:
+            for batch in batches:
+                self._stamp(batch)
+            self._count(node_id, batches, now)
+            transactions = self._parts.transactions
+            if transactions is None:
+                request = produce_request(batches, self._parts.produce, answered)
+            else:
+                versions, subject = transactions.produce_versions, transactions.transactional_id
+                request = produce_request(batches, self._parts.produce, answered, versions, subject)
+            self._parts.client.send(node_id, request, now)
+            sent = True
+        except Exception as error:
+            _log.exception("A Produce request could not be made: its records fail")
+            self._fail_unsent(batches, unexpected(error), now)
+
+    def _fail_unsent(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
+        for batch in batches:
+            if batch in self._in_flight:
+                del self._in_flight[batch]
+                self._parts.sequences.answered(batch)
+        self._give_up([(batch, error) for batch in batches], now)
 
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts
         if batch.payload is None:
             parts.sealer.seal(batch)
         alone = parts.sequences.send(batch)
+        self._in_flight[batch] = None
         if alone or parts.policy.one_at_a_time:
             parts.accumulator.admit(batch.partition, Admission.NOTHING)
-        self._in_flight[batch] = None
         expiry = batch.created + parts.policy.delivery_timeout_ms
         if expiry < self._next_flight_expiry:
             self._next_flight_expiry = expiry

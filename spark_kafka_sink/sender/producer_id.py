@@ -78,6 +78,13 @@ class ProducerIdRequester:
         return identity
 
     def _answered(self, response: Response) -> None:
+        try:
+            self._take_in(response)
+        except Exception as error:
+            _log.exception("An InitProducerId response could not be taken in")
+            self._retry(error, response.completed_at)
+
+    def _take_in(self, response: Response) -> None:
         if response.error is not None:
             self._retry(response.error, response.completed_at)
             return

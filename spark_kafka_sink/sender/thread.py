@@ -33,8 +33,10 @@ class SenderThread:
         self._rest_until = self._swing_until = 0.0
         self._resume = threading.Event()
         self._failure: BaseException | None = None
+        self._failed_turns = self._completed = 0
         self._closing = threading.Event()
         self._drain_until = float("inf")
+        self._draining = False
         self._sender: Sender | None = None
         self.callbacks = Callbacks(self._callbacks_added)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -65,7 +67,7 @@ class SenderThread:
         has come is taken in, on the caller's thread at the end of the block.
         """
         now = self._clock.now()
-        steers = now < self._swing_until and not self.is_current and self.is_alive()
+        steers = now < self._swing_until and not (self._failed_turns or self.is_current) and self.is_alive()
         if steers:
             self._rest_until = now + _REST_MS
         yield
@@ -96,6 +98,9 @@ class SenderThread:
                 self._wake_at = self._loop.run_once(self._clock.now(), events)
                 if not events:
                     break
+        except Exception as error:
+            self._turn_failed(error)
+            self.wakeup()
         except BaseException as error:
             self._failure = error
             self.wakeup()
@@ -112,6 +117,18 @@ class SenderThread:
             self._resume.set()
             self._transport.wakeup()
 
+    def _turn_failed(self, error: Exception) -> None:
+        """Go on (Java: ``Sender.run``), unless turns fail one after the other and complete no batch."""
+        if self._completed != self._loop.completed:
+            self._completed = self._loop.completed
+            self._failed_turns = 0
+        self._failed_turns += 1
+        self._wake_at = self._clock.now()
+        if self._failed_turns >= _MOST_FAILED_TURNS:
+            self._failure = error
+        else:
+            _log.error("Uncaught error in the sender thread of %s; it goes on", self._thread.name, exc_info=error)
+
     @property
     def _loop(self) -> Sender:
         assert self._sender is not None, "not started"
@@ -123,8 +140,9 @@ class SenderThread:
             self._turn_until_closed()
         except BaseException as cause:
             self._failure = cause
-            _log.exception("The sender thread of %s died", self._thread.name)
-            error = ProducerClosedError(f"The sender thread died: {cause!r}. Open a new producer.")
+            turns = f"gave up after {self._failed_turns} failed turns in a row" if self._failed_turns else "died"
+            _log.exception("The sender thread of %s %s", self._thread.name, turns)
+            error = ProducerClosedError(f"The sender thread {turns}: {cause!r}. Open a new producer.")
             error.__cause__ = cause
         finally:
             try:
@@ -136,8 +154,8 @@ class SenderThread:
                 self.callbacks.end()
 
     def _turn_until_closed(self) -> None:
-        closing = False
-        while True:
+        ended = False
+        while not ended:
             self._rest()
             with self._turning:
                 self.callbacks.run()
@@ -145,18 +163,30 @@ class SenderThread:
                     continue
                 if self._failure is not None:
                     raise self._failure
-                events = self._transport.poll(max(0.0, self._wake_at - self._clock.now()))
-                now = self._clock.now()
-                if self._closing.is_set() and now >= self._drain_until:
-                    return
-                if self._closing.is_set() and not closing:
-                    closing = True
-                    self._drain_until = min(self._drain_until, self._loop.begin_close(now))
-                if closing and not self._loop.has_work:
-                    return
-                self._wake_at = self._loop.run_once(now, events)
-                if self._closing.is_set():
-                    self._wake_at = min(self._wake_at, self._drain_until) if self._loop.has_work else now
+                try:
+                    ended = self._turn()
+                    self._failed_turns = 0
+                except Exception as error:
+                    self._turn_failed(error)
+            if self._failed_turns:
+                self._closing.wait(_PAUSE_MS / 1000.0)
+
+    def _turn(self) -> bool:
+        """Wait for the network and turn once; True when the producer is closed and nothing is left to send."""
+        events = self._transport.poll(max(0.0, self._wake_at - self._clock.now()))
+        now = self._clock.now()
+        closing = self._closing.is_set()
+        if closing and now >= self._drain_until:
+            return True
+        if closing and not self._draining:
+            self._draining = True
+            self._drain_until = min(self._drain_until, self._loop.begin_close(now))
+        if self._draining and not self._loop.has_work:
+            return True
+        self._wake_at = self._loop.run_once(now, events)
+        if closing:
+            self._wake_at = min(self._wake_at, self._drain_until) if self._loop.has_work else now
+        return False
 
     def _rest(self) -> None:
         """Leave the loop to the caller who steers, unless callbacks are to be run."""
@@ -169,6 +199,10 @@ class SenderThread:
 
 _REST_MS = 5.0
 """How long the thread rests after a caller's last turn: what comes in then waits as long."""
+
+_MOST_FAILED_TURNS = 20
+_PAUSE_MS = 100.0
+"""After a failed turn, so that what fails each time does not fill the log at the speed of the network."""
 
 _GRACE_MS = 2_000.0
 """How much longer than it was granted the thread may take to end: one turn, not one request."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
@@ -268,6 +268,15 @@ class CoordinatorCalls:
 
     def _answered(self, call: CoordinatorCall, response: Response) -> None:
         call.in_flight = False
+        try:
+            self._take_in(call, response)
+        except Exception as error:
+            _log.exception("The response to %s could not be taken in", camel_case(call.api))
+            self._calls.pop(call, None)
+            at, node_id = response.completed_at, response.node_id
+            call.on_end(CallEnd(Fate.FATAL, None, unexpected(error), ErrorCode.none, node_id, at))
+
+    def _take_in(self, call: CoordinatorCall, response: Response) -> None:
         at = response.completed_at
         if response.error is not None:
             if isinstance(response.error, UnsupportedVersionError):

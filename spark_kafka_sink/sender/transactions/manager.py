@@ -23,6 +23,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
+    unexpected,
 )
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
@@ -127,8 +128,12 @@ class TransactionManager:
         """A caller notes what it lost, then submits its commit. Here in reverse: take the commit, then the losses."""
         while self._commands and self._ended_by is None:
             command = self._commands.popleft()
-            self._take_losses()
-            self._take(command)
+            try:
+                self._take_losses()
+                self._take(command)
+            except Exception as error:
+                command.listener.answered(None, unexpected(error))
+                raise
         self._take_losses()
 
     def advance(self, now: float) -> float:

@@ -25,6 +25,7 @@ class Loop:
         self.turning = threading.Lock()
         self.aborted_with = None
         self.has_work = False
+        self.completed = 0
         self.comes_due = 60_000
 
     def run_once(self, now, events):
@@ -207,19 +208,53 @@ def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
     assert time.monotonic() - began < DEADLINE_S / 2
 
 
-def test_what_fails_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
+def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
+    def interrupt():
+        if threading.current_thread().name != SENDER:
+            raise KeyboardInterrupt
+
+    with started(loop) as thread:
+        swing(thread, loop)
+        loop.in_turn = interrupt
+        with pytest.raises(KeyboardInterrupt), thread.steered():
+            pass
+        eventually(lambda: not thread.is_alive())
+    assert isinstance(loop.aborted_with, ProducerClosedError)
+    assert isinstance(loop.aborted_with.__cause__, KeyboardInterrupt)
+
+
+def test_what_fails_in_a_callers_turn_is_logged_and_the_thread_goes_on(thread, loop, caplog):
     def fail():
         if threading.current_thread().name != SENDER:
             raise ArithmeticError("a bug")
 
+    swing(thread, loop)
+    loop.in_turn = fail
+    with thread.steered():
+        pass
+    assert "ArithmeticError: a bug" in caplog.text
+    loop.turned_by.clear()
+    eventually(lambda: SENDER in loop.turned_by)
+    assert thread.is_alive()
+
+
+def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.thread._PAUSE_MS", 1.0)
+
+    def fail_with_progress():
+        loop.completed += 1
+        raise ArithmeticError("a bug")
+
     with started(loop) as thread:
-        swing(thread, loop)
-        loop.in_turn = fail
-        with pytest.raises(ArithmeticError, match="a bug"), thread.steered():
-            pass
-        eventually(lambda: not thread.is_alive())
-    assert isinstance(loop.aborted_with, ProducerClosedError)
-    assert isinstance(loop.aborted_with.__cause__, ArithmeticError)
+        loop.turned_by.clear()
+        loop.comes_due = 0
+        loop.in_turn = fail_with_progress
+        thread.wakeup()
+        eventually(lambda: thread.wakeup() or len(loop.turned_by) > 50)
+        assert thread.is_alive()
+        loop.in_turn = lambda: 1 / 0
+        eventually(lambda: thread.wakeup() or not thread.is_alive())
+    assert "gave up after 20 failed turns in a row: ZeroDivisionError" in str(loop.aborted_with)
 
 
 def test_work_that_fails_is_not_sent(thread, loop):
@@ -232,7 +267,7 @@ def test_work_that_fails_is_not_sent(thread, loop):
 def test_a_caller_does_not_turn_for_a_thread_that_has_died(loop):
     with started(loop) as thread:
         swing(thread, loop)
-        loop.in_turn = lambda: 1 / 0
+        loop.in_turn = lambda: sys.exit(1)
         thread.wakeup()
         eventually(lambda: not thread.is_alive())
         loop.turned_by.clear()
