@@ -35,7 +35,7 @@ SAFEGUARDS: dict[str, str] = {
     "own names": "plain batch jobs with one transactionalIdPrefix share a name",
     "marker": "tasks write no marker into their transaction",
     "ask the marker": "a transaction that EndTxn does not know any more counts as missing and is rewritten",
-    "marker of its rows": "a marker of the batch and the task counts, whichever rows it is of",
+    "marker of its own transaction": "a marker of the batch and the task counts, whichever transaction it is of",
     "ask with the intent": "the marker's absence is believed even where the intent is no longer in the ledger",
     "read past the marker": "the marker's absence is believed before the log is read past the marker's offset",
     "replay checksum": "rows of a replay are not compared with those of the ledger's entry",

@@ -40,7 +40,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("own names",), "two batch jobs, one prefix", FOR_GOOD),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),
-    (("marker of its rows",), "all gone, written in another cut", LOST),
+    (("marker of its own transaction",), "all gone, written in another cut", LOST),
     (("ask with the intent",), "the ledger lost", TWICE),
     (("read past the marker",), "reads that lag, a zombie attempt", TWICE),
     (("replay checksum",), "another cut on replay", TWICE),

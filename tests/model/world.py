@@ -42,13 +42,6 @@ class Entry(NamedTuple):
     done: bool
 
 
-class Marker(NamedTuple):
-    """A record in a task's transaction, visible when its rows are. ``rows`` stands for their checksum."""
-
-    batch: int
-    rows: tuple[int, ...]
-
-
 class Fence(NamedTuple):
     """Who holds a driver's id, a run or ~run for its abort, and what the run has recorded under it since planning.
 
@@ -131,7 +124,7 @@ class World(NamedTuple):
     txns: tuple[Txn, ...]
     logs: tuple[Log, ...]  # per id, where partitions do not ask the coordinator
     visible: int  # a bit per row that read_committed readers see
-    markers: tuple[tuple[Marker | None, ...], ...]  # per entry and task: the last that is visible
+    markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
     sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
     clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
@@ -290,8 +283,7 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
         after = breaks(after, f"rows of an ended transaction are committed with task {task}: a row is in twice")
     markers = world.markers
     if scenario.has("marker"):
-        marker = Marker(prepared.batch, scenario.rows(prepared.run, task))
-        markers = put(markers, key, put(markers[key], task, marker))
+        markers = put(markers, key, put(markers[key], task, prepared))
     after = _aborted_log(after, slot)  # a control record, under the epoch as it is
     return [
         (
@@ -309,16 +301,14 @@ def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepa
         return [("gone", world)]
     if not scenario.has("marker"):
         return [("no telling", world)]
-    marker, rows = world.markers[key][task], scenario.rows(prepared.run, task)
-    if (
-        marker is not None
-        and marker.batch == prepared.batch
-        and (marker.rows == rows or not scenario.has("marker of its rows"))
-    ):
+    entry, marker = world.ledger[key], world.markers[key][task]
+    if entry is not None and entry.done and entry.batch == prepared.batch:
+        return [("in", world)]  # another process has carried the batch out
+    own = marker == prepared or not scenario.has("marker of its own transaction")
+    if marker is not None and marker.batch == prepared.batch and own:
         stale = world.left.stale_reads and not scenario.has("read past the marker")
         return [("in", world), *([("gone", spend(world, "stale_reads"))] if stale else [])]
     # Whatever lost the intent lost the markers with it: their absence says nothing.
-    entry = world.ledger[key]
     if scenario.has("ask with the intent") and (entry is None or entry.batch < prepared.batch):
         return [("no telling", world)]
     return [("gone", world)]
