@@ -76,6 +76,7 @@ class Cluster:
         self._soon = ExponentialBackoff(_SOON_MS, config.retry_backoff_max_ms, random)
         self._clock = clock
         self._leaders: dict[TopicPartition, int] = {}
+        self.servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
 
     def close(self) -> None:
         self._network.close()
@@ -126,6 +127,12 @@ class Cluster:
     def now(self) -> float:
         """Monotonic ms, as deadlines are."""
         return self._clock.now()
+
+    def replicas(self, name: str, deadline: float) -> list[list[int]]:
+        """The nodes that have each partition of a topic, the preferred leader first; of one that there is."""
+        answer = self._exchange(lambda done: metadata_request([name], False, done), self._any_node, deadline)
+        partitions = [each for topic in answer.topics if topic.name == name for each in topic.partitions]
+        return [list(map(int, each.replica_nodes)) for each in sorted(partitions, key=lambda p: p.partition_index)]
 
     def pause(self, ms: float) -> None:
         self._network.pause(ms)

@@ -197,7 +197,18 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     shares = tuple(report.share for report in reports)
     prepared = [report for report in reports if report.share.prepared is not None]
     stage = Stage.INTENT if prepared else Stage.DONE
-    entry = Entry(first.unit.query, first.unit.number, stage, shares, now_ms, first.unit.target)
+    unit = first.unit
+    entry = Entry(
+        query=unit.query,
+        number=unit.number,
+        stage=stage,
+        tasks=shares,
+        decided_at=now_ms,
+        target=unit.target,
+        marker_partition=first.place.marker_partition,
+        markers_before=max(report.markers_before for report in reports),
+        once=unit.guise is Guise.ONCE,
+    )
     if not prepared:
         return CommitOrder(first, entry)
     oldest = min(report.began_at for report in prepared)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError
-from spark_kafka_sink.commit.format import name_of
+from spark_kafka_sink.commit.format import read_key
 from spark_kafka_sink.commit.ledger import Ledger
 from spark_kafka_sink.commit.ledger_topic import PARTITIONS
 from spark_kafka_sink.commit.ledger_view import LedgerView
+from spark_kafka_sink.commit.raw_batch import RawBatch
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.sweeping import OPEN, Listed, list_ids, list_matching
 from spark_kafka_sink.commit.values import APPLICATION, Entry, LedgerPlace, Stage, driver_id
-from spark_kafka_sink.records.decode import DecodedBatch
 
 _TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
 _FRESH: Final = "-[0-9a-f]{32}"
@@ -76,29 +76,29 @@ class EveryName(LedgerView):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.views: dict[str, LedgerView] = {}
-        self.unreadable: dict[str, str] = {}
         self._pending: dict[int, set[str]] = {}
 
-    def apply(self, batches: Iterable[DecodedBatch]) -> None:
+    def apply(self, batches: Iterable[RawBatch]) -> None:
         for batch in batches:
-            producer_id = batch.header.producer_id
-            if batch.header.is_control:
-                names = self._pending.pop(producer_id, set())
+            if batch.is_control:
+                names = self._pending.pop(batch.producer_id, set())
+            elif not batch.is_transactional:
+                super().apply([batch])
+                continue
             else:
-                names = {name for name in (name_of(each.key) for each in batch.records) if name is not None}
-                self._pending.setdefault(producer_id, set()).update(names)
+                keys = [read_key(record.key) for record in self.records(batch)]
+                self.foreign += sum(key is None for key in keys)
+                names = {key.name for key in keys if key is not None}
+                self._pending.setdefault(batch.producer_id, set()).update(names)
             for name in names:
-                try:
-                    self.views.setdefault(name, LedgerView(name)).apply([batch])
-                except ExactlyOnceError as error:
-                    self.unreadable[name] = str(error)
+                self.views.setdefault(name, LedgerView(name)).apply([batch])
 
 
 def discover(session: Session, deadline: float) -> list[Found]:
     """Every write that has an entry in the ledger or an open transaction, by name; whatever name ``session`` has."""
-    views, unreadable = _read_ledger(session, deadline)
+    ledger, unreadable = _read_ledger(session, deadline)
     drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
-    names = drivers | views.keys()
+    names = drivers | ledger.keys() | unreadable.keys()
     listed = list_matching(session.cluster, _TASK, (OPEN,), deadline).transactions
     opened: dict[str, list[Listed]] = {}
     for each in listed:
@@ -106,7 +106,7 @@ def discover(session: Session, deadline: float) -> list[Found]:
             opened.setdefault(name, []).append(each)
     found = []
     for name in sorted(names):
-        entries = views[name].entries if name in views else {}
+        entries = ledger.get(name, {})
         ours = tuple(sorted(opened.get(name, ())))
         if entries or ours or name in unreadable:
             prefixes = tuple(sorted({_prefix(each) for each in ours})) or (name,)
@@ -114,16 +114,19 @@ def discover(session: Session, deadline: float) -> list[Found]:
     return found
 
 
-def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, LedgerView], dict[str, str]]:
-    views: dict[str, LedgerView] = {}
+def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[str, Entry]], dict[str, str]]:
+    entries: dict[str, Mapping[str, Entry]] = {}
     unreadable: dict[str, str] = {}
     for partition in range(PARTITIONS):
-        ledger = Ledger(session.cluster, "", LedgerPlace(session.settings.topic, partition), EveryName)
-        view = ledger.read(deadline)
-        assert isinstance(view, EveryName)
-        views |= view.views
-        unreadable |= view.unreadable
-    return views, unreadable
+        ledger = Ledger(session.cluster, "", LedgerPlace(session.settings.topic, partition, partition), EveryName)
+        every = ledger.read(deadline)
+        assert isinstance(every, EveryName)
+        for name, view in every.views.items():
+            try:
+                entries[name] = view.entries
+            except ExactlyOnceError as error:
+                unreadable[name] = str(error)
+    return entries, unreadable
 
 
 def _prefix(task: Listed) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import armed, reach
-from spark_kafka_sink.commit.ledger_view import LedgerView
+from spark_kafka_sink.commit.markers import lost_tasks
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage
 from spark_kafka_sink.errors import KafkaError
@@ -70,12 +70,8 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     }
     if not gone:
         return frozenset()
-
-    def open_questions(view: LedgerView) -> bool:
-        return not _stands(view, entry) or any(map(view.undecided, gone.values()))
-
     try:
-        view = session.ledger.await_decided(open_questions, deadline)
+        return lost_tasks(session.ledger, entry, gone, deadline)
     except ExactlyOnceError:
         raise
     except KafkaError as error:
@@ -84,15 +80,3 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
             f"not say whether the rows of task {', '.join(map(str, sorted(gone)))} are committed: {error}. Start the "
             "query again: it finds out, and writes them again if they are gone."
         ) from error
-    return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))
-
-
-def _stands(view: LedgerView, entry: Entry) -> bool:
-    """Whether the ledger that is asked for markers is the one with the intent: in another, none means nothing."""
-    found = view.entries.get(entry.query)
-    if found is not None and found.number > entry.number:
-        raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (name {view.name}) was taken over: another driver is at batch "
-            f"{found.number}. End the run that is not wanted."
-        )
-    return found is not None and found.number == entry.number

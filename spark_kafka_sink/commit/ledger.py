@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-import numpy as np
-from kio.schema.errors import ErrorCode
-
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.commit.cluster import Cluster, CodeAt, Question
+from spark_kafka_sink.commit.cluster import Cluster
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import reach
-from spark_kafka_sink.commit.format import LedgerRecord, barrier_record
-from spark_kafka_sink.commit.ledger_view import LedgerView
+from spark_kafka_sink.commit.format import LedgerRecord, LedgerWrite, barrier_record
+from spark_kafka_sink.commit.ledger_view import LedgerView, MarkerFates
+from spark_kafka_sink.commit.partition_log import PartitionLog
 from spark_kafka_sink.commit.values import DRIVER_TIMEOUT_MS, DriverIdentity, LedgerPlace
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.committer import Committer, EndVerdict
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    stamp_header,
+)
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
-from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.sender.transactions.values import END_TXN_V2, Fence, PreparedTransaction
+from spark_kafka_sink.records.varints import encode_varint
+from spark_kafka_sink.sender.transactions.values import END_TXN_V2, PreparedTransaction
 
-_EARLIEST: Final = -2
-_FETCH_BYTES: Final = 8 << 20
-_PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
+_log = logging.getLogger("spark_kafka_sink.commit")
+
 _CODEC: Final = "gzip"
 _COMPRESS_FROM: Final = 1024
-_ACK_TIME: Final = timedelta(seconds=30)
 _SOON_MS: Final = 5.0
-_LONGEST_PAUSE_MS: Final = 200.0
 _OLDEST_VIEW_MS: Final = 1_800_000
 """Half of the delete.retention.ms that the topic is created with."""
+
+_told_foreign: set[TopicPartition] = set()
 
 
 class Ledger:
@@ -54,7 +54,7 @@ class Ledger:
         self.view = new_view(name)
         self.place = place
         self._cluster = cluster
-        self._partition = TopicPartition(place.topic, place.partition)
+        self._log = self._partition_log(place.partition)
         self._next_offset: int | None = None
         self._topic_id: UUID | None = None
         self._read_at = 0.0
@@ -71,42 +71,74 @@ class Ledger:
         The barrier is in no transaction, so it decides nothing, and a tombstone, so that compaction removes it.
         """
         self._follow_topic(deadline)
-        barrier = self._produce(_plain_batch(barrier_record(self.view.name), now_ms), None, deadline)
+        header = BatchHeader(0, 1, now_ms, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        barrier = self._log.append(_batch(header, [barrier_record(self.view.name)]), None, deadline)
         return self._read_to(barrier + 1, deadline)
 
     def await_decided(self, undecided: Callable[[LedgerView], bool], deadline: float) -> LedgerView:
         """Read until the control records of what is ``undecided`` are in the log; a few milliseconds as a rule."""
         while undecided(self.read(deadline)):
-            self._cluster.check_time(deadline, f"Transactions in {self._partition} stay undecided")
+            self._cluster.check_time(deadline, f"Transactions in {self._log.partition} stay undecided")
             self._cluster.pause(_SOON_MS)
         return self.view
 
-    def append(self, driver: DriverIdentity, record: LedgerRecord, now_ms: int, deadline: float) -> None:
-        """One record into the driver's open transaction; with protocol v2 this opens it."""
-        self._produce(_batch(driver, record, now_ms), driver.fence, deadline)
-
-    def _produce(self, batch: bytes, fence: Fence | None, deadline: float) -> int:
-        """With acks=all; gives the batch's offset."""
-
-        def make(module: ModuleType, version: int) -> Any:
-            request = module.request
-            data = request.PartitionProduceData(index=self._partition.partition, records=batch)
-            topic = request.TopicProduceData(name=self._partition.topic, partition_data=(data,))
-            transactional_id = None if fence is None else fence.transactional_id
-            return module.ProduceRequest(
-                transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
+    def committed_markers(
+        self, partition: int, markers: Mapping[int, tuple[int, PreparedTransaction]], deadline: float
+    ) -> set[int]:
+        """``markers``: task → its marker's offset and its transaction, all in this partition. Which of them committed,
+        told when the log is read past each offset and its control record."""
+        log, fates = self._partition_log(partition), MarkerFates(markers)
+        patience, end = log.patience(deadline), None
+        while not fates.decided:
+            what = f"does not say yet what became of the transaction marked at offset {fates.next_offset} or behind"
+            fetched = log.fetch(fates.next_offset, patience.deadline)
+            if fetched is None or fetched.next_offset == fates.next_offset:
+                patience.wait(what)
+                continue
+            end = fetched.high_watermark if end is None else end
+            fates.apply(fetched.batches, fetched.next_offset)
+            if fates.next_offset < end:
+                patience.progressed()
+            else:
+                self._cluster.check_time(patience.deadline, f"{log.partition} {what}")
+        info = self._cluster.topic(self.place.topic, deadline)
+        if info is None or info.topic_id != self._topic_id:
+            raise ExactlyOnceError(
+                f"commitLogTopic {self.place.topic} was deleted and made again while it was read: what was decided "
+                "cannot be told from it"
             )
+        return fates.committed
 
-        def codes(body: Any) -> list[CodeAt]:
-            return [
-                CodeAt(f"Produce to {self._partition}", each.error_code, each.error_message)
-                for topic in body.responses
-                for each in topic.partition_responses
-            ]
+    def append(self, driver: DriverIdentity, write: LedgerWrite, now_ms: int, deadline: float) -> None:
+        """Into the driver's open transaction; with protocol v2 this opens it."""
+        fence = driver.fence
+        for log, sequence, records in self._parts(driver, write):
+            attributes, count = TRANSACTIONAL, len(records)
+            header = BatchHeader(attributes, count, now_ms, now_ms, fence.producer_id, fence.epoch, sequence)
+            log.append(_batch(header, records), fence, deadline)
 
-        versions = _PRODUCE_V2 if fence is not None and fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
-        body = self._cluster.ask_leader(self._partition, Question("produce", versions, make, codes), deadline)
-        return int(body.responses[0].partition_responses[0].base_offset)
+    def behind(self, driver: DriverIdentity, write: LedgerWrite) -> DriverIdentity:
+        """The sequence numbers after a write, where the epoch stays (transactions v1)."""
+        parts = {log.partition.partition: len(records) for log, _, records in self._parts(driver, write)}
+        entries = parts.pop(self.place.partition)
+        return DriverIdentity(driver.fence, driver.sequence + entries, driver.marker_sequence + sum(parts.values()))
+
+    def partitions_of(self, driver: DriverIdentity, write: LedgerWrite) -> list[TopicPartition]:
+        return [log.partition for log, _, _ in self._parts(driver, write)]
+
+    def _parts(
+        self, driver: DriverIdentity, write: LedgerWrite
+    ) -> list[tuple[PartitionLog, int, Sequence[LedgerRecord]]]:
+        """What goes to which partition, and with which sequence number."""
+        if not write.markers or write.marker_partition is None:
+            return [(self._log, driver.sequence, write.entries)]
+        if write.marker_partition == self.place.partition:
+            return [(self._log, driver.sequence, (*write.entries, *write.markers))]
+        markers = self._partition_log(write.marker_partition)
+        return [(markers, driver.marker_sequence, write.markers), (self._log, driver.sequence, write.entries)]
+
+    def _partition_log(self, partition: int) -> PartitionLog:
+        return PartitionLog(self._cluster, TopicPartition(self.place.topic, partition))
 
     def _follow_topic(self, deadline: float) -> None:
         """A topic that was made anew is read from its start. So is one that was not looked at for long: compaction may
@@ -120,91 +152,55 @@ class Ledger:
 
     def _read_to(self, end: int | None, deadline: float) -> LedgerView:
         """Up to offset ``end``, None: to the high watermark that the first response tells."""
-        patience = deadline - self._cluster.now()
-        idle = 0
+        assert self._next_offset is not None
+        patience = self._log.patience(deadline)
         while True:
-            before = self._next_offset
-            answer = self._fetch(deadline)
-            if answer.error_code is ErrorCode.offset_out_of_range:
-                self._start_anew(deadline)
+            fetched = self._log.fetch(self._next_offset, patience.deadline)
+            if fetched is None:
+                self._start_anew(patience.deadline)
+                patience.wait(f"could not be read up to offset {end}")
                 continue
-            end = answer.high_watermark if end is None else end
-            if self._take(answer, end) >= end:
+            end = fetched.high_watermark if end is None else end
+            progress = fetched.next_offset > self._next_offset
+            self.view.apply(fetched.batches)
+            self._next_offset = fetched.next_offset
+            if self._next_offset >= end:
                 self._read_at = self._cluster.now()
+                self._tell_foreign()
                 return self.view
-            if self._next_offset != before:
-                idle, deadline = 0, self._cluster.now() + patience
-                continue
-            left = deadline - self._cluster.now()
-            self._cluster.pause(max(0.0, min(_SOON_MS * 2**idle, _LONGEST_PAUSE_MS, left)))
-            self._cluster.check_time(deadline, f"{self._partition} could not be read up to offset {end}")
-            self._cluster.forget_leader(self._partition)
-            idle += 1
+            if progress:
+                patience.progressed()
+            else:
+                patience.wait(f"could not be read up to offset {end}")
 
     def _start_anew(self, deadline: float) -> None:
-        def make(module: ModuleType, version: int) -> Any:
-            asked = module.request.ListOffsetsPartition(partition_index=self._partition.partition, timestamp=_EARLIEST)
-            topic = module.request.ListOffsetsTopic(name=self._partition.topic, partitions=(asked,))
-            return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
-
-        def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"ListOffsets of {self._partition}", each.error_code) for each in _partitions(body.topics)]
-
-        body = self._cluster.ask_leader(self._partition, Question("list_offsets", (5, 7), make, codes), deadline)
-        self._next_offset = int(_partitions(body.topics)[0].offset)
+        self._next_offset = self._log.earliest(deadline)
         self.view = type(self.view)(self.view.name)
 
-    def _fetch(self, deadline: float) -> Any:
-        """What is there from the next offset on, without waiting for more."""
-
-        def make(module: ModuleType, version: int) -> Any:
-            request = module.request
-            asked = request.FetchPartition(
-                partition=self._partition.partition, fetch_offset=self._next_offset, partition_max_bytes=_FETCH_BYTES
+    def _tell_foreign(self) -> None:
+        partition = self._log.partition
+        if self.view.foreign and partition not in _told_foreign:
+            _told_foreign.add(partition)
+            _log.warning(
+                "%d records in %s are not of this sink and are ignored. Who may write to the commitLogTopic may decide "
+                "what is committed: give WRITE on it to nobody else.",
+                self.view.foreign,
+                partition,
             )
-            return module.FetchRequest(
-                max_wait=timedelta(0),
-                min_bytes=0,
-                topics=(request.FetchTopic(topic=self._partition.topic, partitions=(asked,)),),
-                forgotten_topics_data=(),
-            )
-
-        def codes(body: Any) -> list[CodeAt]:
-            codes = [each.error_code for each in _partitions(body.responses)]
-            told = [ErrorCode.none if code is ErrorCode.offset_out_of_range else code for code in codes]
-            return [CodeAt(f"Fetch of {self._partition}", code) for code in told]
-
-        body = self._cluster.ask_leader(self._partition, Question("fetch", (11, 12), make, codes), deadline)
-        return _partitions(body.responses)[0]
-
-    def _take(self, answer: Any, end: int) -> int:
-        """The records of an answer into the view; says which offset is the next."""
-        offset = self._next_offset
-        assert offset is not None
-        batches = decode_batches(answer.records or b"", partial_tail=True)
-        fresh = [batch for batch in batches if batch.header.last_offset >= offset]
-        self.view.apply(fresh)
-        if fresh:
-            offset = fresh[-1].header.last_offset + 1
-        elif answer.high_watermark >= end:
-            offset = end  # compaction left nothing of the last offsets
-        self._next_offset = offset
-        return offset
 
 
 def record_decision(
-    ledger: Ledger, committer: Committer, driver: DriverIdentity, record: LedgerRecord, clock: Clock, deadline: float
+    ledger: Ledger, committer: Committer, driver: DriverIdentity, write: LedgerWrite, clock: Clock, deadline: float
 ) -> DriverIdentity:
-    """One record in a transaction of its own under the driver's fence, whose EndTxn is the proof that the fence still
-    stands. Gives the identity of the next. Raises ``ExactlyOnceError`` when another driver has taken over; after any
-    other error the record may stand or not, and only a reader under a newer fence can tell.
+    """A transaction of its own under the driver's fence, whose EndTxn is the proof that the fence still stands. Gives
+    the identity of the next. Raises ``ExactlyOnceError`` when another driver has taken over; after any other error the
+    records may stand or not, and only a reader under a newer fence can tell.
     """
     fence = driver.fence
-    partition = TopicPartition(ledger.place.topic, ledger.place.partition)
     try:
         if fence.end_txn_version < END_TXN_V2:
-            committer.add_partitions(fence, [partition], deadline - clock.now())
-        ledger.append(driver, record, clock.epoch_ms(), deadline)
+            committer.add_partitions(fence, ledger.partitions_of(driver, write), deadline - clock.now())
+        ledger.append(driver, write, clock.epoch_ms(), deadline)
         reach("intent in the log")
         prepared = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
         (outcome,) = committer.end([(prepared, True)], deadline - clock.now())
@@ -214,14 +210,10 @@ def record_decision(
         raise _taken_over(fence.transactional_id, outcome.error) from outcome.error
     if outcome.fence is None:
         raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
-    return next_identity(driver, replace(fence, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch))
-
-
-def next_identity(driver: DriverIdentity, fence: Fence) -> DriverIdentity:
-    """A new epoch counts from 0; with protocol v1 the epoch stays, and so does the count."""
-    if fence == driver.fence:
-        return DriverIdentity(fence, driver.sequence + 1)
-    return DriverIdentity(fence)
+    after = replace(fence, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch)
+    if after != fence:
+        return DriverIdentity(after)
+    return ledger.behind(driver, write)
 
 
 def _taken_over(transactional_id: str, error: KafkaError | None) -> ExactlyOnceError:
@@ -232,26 +224,21 @@ def _taken_over(transactional_id: str, error: KafkaError | None) -> ExactlyOnceE
     )
 
 
-def _plain_batch(record: LedgerRecord, now_ms: int) -> bytes:
-    payload = _payload(record)
-    return stamp_header(BatchHeader(0, 1, now_ms, now_ms), [payload]) + payload
-
-
-def _payload(record: LedgerRecord) -> bytes:
-    columns = RecordColumns(bytes_column([record.key]), bytes_column([record.value]))
-    return bytes(encode_records(columns, np.zeros(1, np.int64), 0).data)
-
-
-def _batch(driver: DriverIdentity, record: LedgerRecord, now_ms: int) -> bytes:
-    payload = _payload(record)
-    attributes = TRANSACTIONAL
+def _batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
+    payload = b"".join(_encoded(index, record) for index, record in enumerate(records))
     if len(payload) >= _COMPRESS_FROM:
         payload = compress(_CODEC, None, [payload])
-        attributes |= CODEC_IDS[_CODEC]
-    fence = driver.fence
-    header = BatchHeader(attributes, 1, now_ms, now_ms, fence.producer_id, fence.epoch, driver.sequence)
+        header = header._replace(attributes=header.attributes | CODEC_IDS[_CODEC])
     return stamp_header(header, [payload]) + payload
 
 
-def _partitions(topics: Any) -> list[Any]:
-    return [each for topic in topics for each in topic.partitions]
+def _encoded(index: int, record: LedgerRecord) -> bytes:
+    """One by one, as a driver has few: the encoder of columns costs a process that only plans half a second of CPU, in
+    which Arrow imports pandas."""
+    attributes, timestamp_delta, no_headers = b"\0", encode_varint(0), encode_varint(0)
+    fields = (attributes, timestamp_delta, encode_varint(index), _sized(record.key), _sized(record.value), no_headers)
+    return _sized(b"".join(fields))
+
+
+def _sized(data: bytes | None) -> bytes:
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -15,43 +18,56 @@ from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.values import LedgerPlace
 from spark_kafka_sink.errors import BrokerError
 
-PARTITIONS: Final = 10
-"""A name's partition is its hash modulo this, however many more the topic gets."""
+_log = logging.getLogger("spark_kafka_sink.commit")
 
+PARTITIONS: Final = 10
+"""A name's partition is its hash modulo this, however many more the topic gets; its markers are as many further on."""
+
+_HOUR_MS: Final = 3_600_000
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cleanup.policy": "compact",
-        "segment.ms": str(3_600_000),
         "unclean.leader.election.enable": "false",
+        "segment.ms": str(_HOUR_MS // 12),
+        "delete.retention.ms": str(_HOUR_MS),
+        "min.cleanable.dirty.ratio": "0.1",
     }
 )
-"""Created with these, as a transaction log is. An hour's segment is what a driver reads when it starts."""
+"""Created with these. A driver that starts reads the last segment, and the control records of the last hour: reading
+must have ended before they are removed, and a kept view is read anew after half of that."""
 
 _REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")
+_NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
+_IN_SYNC: Final = "min.insync.replicas"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _MOST_REPLICAS: Final = 3
 _TOPIC, _BROKER = 2, 4
 _ANSWER_TIME: Final = timedelta(seconds=30)
 _FORBIDDEN: Final = frozenset({int(ErrorCode.topic_authorization_failed), int(ErrorCode.cluster_authorization_failed)})
 
-
-def place_of(name: str, topic: str) -> LedgerPlace:
-    return LedgerPlace(topic, zlib.crc32(name.encode()) % PARTITIONS)
+_told: set[str] = set()
 
 
-def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> None:
-    """Creates the topic when it is missing and verifies what is there. Raises ``ExactlyOnceError`` when it cannot be
-    created or would lose entries."""
+def place_of(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPlace:
+    """Where there are too few partitions for it, markers stand among the entries."""
+    partition = zlib.crc32(name.encode()) % PARTITIONS
+    return LedgerPlace(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
+
+
+def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
+    """Creates the topic when it is missing and verifies what is there; gives its number of partitions. Raises
+    ``ExactlyOnceError`` when it cannot be created or would lose entries."""
+    wanted = _wanted(cluster, deadline)
     info = cluster.topic(topic, deadline)
     if info is None:
-        _create(cluster, topic, deadline)
-        return
+        _create(cluster, topic, wanted, deadline)
+        return 2 * PARTITIONS
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
             "or delete an empty one and let this sink create it."
         )
-    configs = _describe(cluster, _TOPIC, [topic], _REQUIRED, deadline)
+    configs = _describe(cluster, _TOPIC, [topic], tuple(wanted.settings), deadline)
     faults = [
         f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}" for name in _REQUIRED if configs[name] != SETTINGS[name]
     ]
@@ -60,6 +76,68 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> None:
             f"commitLogTopic {topic} would lose what was decided: {'; '.join(faults)}. Change its settings "
             "(kafka-configs --alter), or name another topic."
         )
+    if topic not in _told and (mends := _mends(cluster, topic, wanted, configs, deadline)):
+        _told.add(topic)
+        _log.warning(
+            "commitLogTopic %s is not as this sink would create it: it may lose what was decided when brokers do, or "
+            "make queries slow to start. Mend it with: %s",
+            topic,
+            " ; ".join(mends),
+        )
+    return info.partition_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the topic is created with in this cluster."""
+
+    replication: int
+    settings: Mapping[str, str]
+
+
+def _wanted(cluster: Cluster, deadline: float) -> _Wanted:
+    brokers = len(cluster.node_ids(deadline))
+    like = _broker_configs(cluster, _LIKE_TRANSACTION_LOG, deadline)
+    replication = int(like.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    in_sync = int(like.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
+    return _Wanted(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
+
+
+def _mends(
+    cluster: Cluster, topic: str, wanted: _Wanted, configs: Mapping[str, str | None], deadline: float
+) -> list[str]:
+    """The commands that make an existing topic what it would have been created as."""
+    server, mends = f"--bootstrap-server {cluster.servers}", []
+    replicas = cluster.replicas(topic, deadline)
+    brokers = cluster.node_ids(deadline)
+    factor = min(wanted.replication, len(brokers))
+    if any(len(each) < factor for each in replicas):
+        moves = [
+            {
+                "topic": topic,
+                "partition": index,
+                "replicas": _widened(each, brokers[index % len(brokers) :] + brokers, factor),
+            }
+            for index, each in enumerate(replicas)
+        ]
+        plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
+        mends.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
+    if len(replicas) < 2 * PARTITIONS:
+        mends.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
+    weak = [name for name in _NO_MORE_THAN if float(configs.get(name) or 0) > float(wanted.settings[name])]
+    if int(configs.get(_IN_SYNC) or 1) < min(int(wanted.settings[_IN_SYNC]), len(brokers)):
+        weak.append(_IN_SYNC)
+    if weak:
+        changes = ",".join(f"{name}={wanted.settings[name]}" for name in weak)
+        mends.append(
+            f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
+        )
+    return mends
+
+
+def _widened(replicas: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
+    """The leader stays the first."""
+    return list(dict.fromkeys([*replicas, *brokers]))[: max(factor, len(replicas))]
 
 
 def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
@@ -69,21 +147,15 @@ def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
     return None if limit is None else int(limit)
 
 
-def _create(cluster: Cluster, topic: str, deadline: float) -> None:
-    brokers = len(cluster.node_ids(deadline))
-    like = _broker_configs(cluster, _LIKE_TRANSACTION_LOG, deadline)
-    replication = int(like.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
-    in_sync = int(like.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
-    settings = {**SETTINGS, "min.insync.replicas": str(in_sync)}
-
+def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> None:
     def make(module: ModuleType, version: int) -> Any:
         entry = module.request.CreatableTopicConfig
         asked = module.request.CreatableTopic(
             name=topic,
-            num_partitions=PARTITIONS,
-            replication_factor=replication,
+            num_partitions=2 * PARTITIONS,
+            replication_factor=wanted.replication,
             assignments=(),
-            configs=tuple(entry(name=name, value=value) for name, value in settings.items()),
+            configs=tuple(entry(name=name, value=value) for name, value in wanted.settings.items()),
         )
         return module.CreateTopicsRequest(topics=(asked,), timeout=_ANSWER_TIME)
 
@@ -98,7 +170,7 @@ def _create(cluster: Cluster, topic: str, deadline: float) -> None:
         advice = "the principal needs CREATE on the topic or the cluster" if error.code in _FORBIDDEN else "see above"
         raise ExactlyOnceError(
             f"commitLogTopic {topic} is missing and cannot be created: {error} ({advice}). Create it by hand: "
-            f"{PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in settings.items())}."
+            f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
         ) from error
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.commit.cluster import Cluster
-from spark_kafka_sink.commit.format import entry_record
+from spark_kafka_sink.commit.format import entry_write
 from spark_kafka_sink.commit.ledger import Ledger, record_decision
 from spark_kafka_sink.commit.ledger_topic import ensure_ledger, place_of
 from spark_kafka_sink.commit.ledger_view import LedgerView
@@ -75,7 +75,8 @@ class Session:
     def verify_ledger(self, deadline: float) -> None:
         """Once per session: settings of a topic do not change by themselves."""
         if not self._verified:
-            ensure_ledger(self.cluster, self.settings.topic, deadline)
+            partitions = ensure_ledger(self.cluster, self.settings.topic, deadline)
+            self.ledger.place = place_of(self.settings.name, self.settings.topic, partitions)
             self._verified = True
 
     def read_ledger(self, driver: DriverIdentity, deadline: float) -> LedgerView:
@@ -116,8 +117,8 @@ class Session:
         return DriverIdentity(fence)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
-        record = entry_record(self.settings.name, entry)
-        return record_decision(self.ledger, self.committer, driver, record, self.clock, deadline)
+        write = entry_write(self.settings.name, entry)
+        return record_decision(self.ledger, self.committer, driver, write, self.clock, deadline)
 
 
 _MOST_KEPT: Final = 8

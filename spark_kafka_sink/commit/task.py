@@ -14,6 +14,7 @@ import numpy.typing as npt
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.commit.checksum import RowChecksum
 from spark_kafka_sink.commit.decisions import prove, task_action
+from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.format import marker_record
 from spark_kafka_sink.commit.receipts import TaskName, WriteReceipt, receipts_of
@@ -30,6 +31,7 @@ from spark_kafka_sink.commit.values import (
     task_id,
 )
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
@@ -115,17 +117,19 @@ class TaskTransaction:
         rows = self._checksum.rows
         if self.action in (Action.VERIFY, Action.REWRITE):
             prove(self._plan, self._unit, self._task, rows)
-        prepared = None
+        share = TaskShare(rows)
         if self._producer is not None:
             place = self._plan.place
             marker = Marker(self._unit.query, self._unit.number, self._task, rows)
             key, value = marker_record(self._plan.name, marker)
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
-            self.append_own(place.topic, columns, np.array([place.partition], np.int32))
+            self.append_own(place.topic, columns, np.array([place.marker_partition], np.int32))
             prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
+            share = TaskShare(rows, prepared, self._marker_offset())
             reach("task prepared", self._task)
+        last = self._plan.entries.get(self._unit.query)
         repaired = self.action in (Action.VERIFY, Action.REWRITE)
         compared = self.action is Action.SKIP and self._plan.trust != Trust(Trusted.LEDGER, self._unit.number)
         return TaskReport(
@@ -134,10 +138,11 @@ class TaskTransaction:
             driver=self._plan.driver,
             unit=self._unit,
             action=self.action,
-            share=TaskShare(rows, prepared),
+            share=share,
             began_at=self._began_at,
             tasks_before=len(self._plan.entries[self._unit.query].tasks) if repaired else 0,
             decided=self._plan.entries[self._unit.query].total if compared else None,
+            markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
         )
 
     def __enter__(self) -> Self:
@@ -149,6 +154,14 @@ class TaskTransaction:
             with suppress(Exception):
                 self._producer.abort_transaction(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
+
+    def _marker_offset(self) -> int:
+        """Where the marker is: whoever finds the transaction gone looks there."""
+        place = self._plan.place
+        offset = self._own.deliveries[TopicPartition(place.topic, place.marker_partition)].last_offset
+        if offset < 0:
+            raise ExactlyOnceError(f"The brokers have the marker of task {self._task}, but do not say at which offset")
+        return offset
 
     def _open(self) -> KafkaProducer:
         if self._producer is None:

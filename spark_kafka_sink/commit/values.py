@@ -101,11 +101,13 @@ class RowSum:
 class TaskShare:
     """One task's part of a batch: its rows, and the transaction that holds them.
 
-    ``prepared`` None: there is nothing to end, because the task had no rows or they are committed already.
+    ``prepared`` None: there is nothing to end, because the task had no rows or they are committed already. ``marker``:
+    the offset of the transaction's marker; None where version 1 of the ledger's format had none.
     """
 
     rows: RowSum
     prepared: PreparedTransaction | None = None
+    marker: int | None = None
 
 
 class Stage(Enum):
@@ -117,7 +119,9 @@ class Stage(Enum):
 class Entry:
     """What the ledger says of a query: the last batch that was decided, and whether all of it is known to be ended.
 
-    ``target`` None: not recorded, as for a stream.
+    ``target`` None: not recorded, as for a stream. ``marker_partition``: where the tasks' markers are (None in version
+    1: in the entry's). ``markers_before``: how many tasks may have left one in batches before. ``once``: of a plain
+    batch job, which leaves nothing in the ledger once it is done.
     """
 
     query: str
@@ -126,6 +130,9 @@ class Entry:
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
     target: Target | None = None
+    marker_partition: int | None = field(default=None, compare=False)
+    markers_before: int = field(default=0, compare=False)
+    once: bool = False
 
     @property
     def total(self) -> RowSum:
@@ -145,18 +152,21 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where the ledger of a name is: a topic and a partition of it."""
+    """Where the ledger of a name is: a topic, its partition with the entries, and the one with the markers."""
 
     topic: str
     partition: int
+    marker_partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """A fence on ``<name>-driver``, and the sequence number of the next batch written under it."""
+    """A fence on ``<name>-driver``, and the sequence numbers of the next batches written under it, to the partition of
+    the entries and to that of the markers."""
 
     fence: Fence
     sequence: int = 0
+    marker_sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +194,8 @@ class TaskReport:
 
     ``began_at`` (epoch ms, the executor's clock) is when its transaction was about to be opened. ``tasks_before``: of a
     batch that is being repaired, how many tasks it had when it was decided; else 0. ``decided``: of a batch that is
-    skipped, all rows it had then, which its replay must have too; None where nobody asks.
+    skipped, all rows it had then, which its replay must have too; None where nobody asks. ``markers_before``: as in
+    ``Entry``.
     """
 
     name: str
@@ -196,6 +207,7 @@ class TaskReport:
     began_at: int = 0
     tasks_before: int = 0
     decided: RowSum | None = None
+    markers_before: int = 0
 
 
 class TaskAttempt(NamedTuple):

@@ -27,7 +27,7 @@ from spark_kafka_sink.commit.values import (
 from spark_kafka_sink.sender.transactions.values import Fence, PreparedTransaction
 
 DRIVER = DriverIdentity(Fence("app-driver", 9, 3, 5))
-PLACE = LedgerPlace("ledger", 0)
+PLACE = LedgerPlace("ledger", 0, 10)
 NOW = 1_000_000_000
 ROWS = RowSum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000

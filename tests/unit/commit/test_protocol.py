@@ -608,7 +608,7 @@ def test_a_ledger_of_too_few_partitions_is_refused(broker, query):
 
 def test_a_ledger_that_may_not_be_created_is_described(broker, query):
     broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
-    with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 10 partitions, cleanup.policy=compact"):
+    with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 20 partitions, cleanup.policy=compact"):
         query.plan()
 
 
