@@ -26,7 +26,7 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_messages import metadata_request, parse_metadata
 from spark_kafka_sink.network.requests import Request, Response, kio_request
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.producer.assembly import metadata_config, network_config
+from spark_kafka_sink.producer.assembly import bootstrap_servers, metadata_config, network_config
 from spark_kafka_sink.producer.inline_network import InlineNetwork, MakeRequest
 from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
 
@@ -70,7 +70,7 @@ class Cluster:
         random = Random()
         transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         client = NetworkClient(network_config(config), transport, random)
-        metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+        metadata = Metadata(bootstrap_servers(config), metadata_config(config), random)
         self._network = InlineNetwork(client, metadata, transport, clock, config.request_timeout_ms)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(_SOON_MS, config.retry_backoff_max_ms, random)

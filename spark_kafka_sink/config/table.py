@@ -70,7 +70,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("client.id", STRING, "", "medium",
            "Name under which brokers see this client in their logs, metrics and quotas."),
     Option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
-           "Try every address of a name in turn, or first resolve bootstrap servers to their canonical names.",
+           "Try every address of a name in turn; or the same, with the bootstrap servers' addresses first replaced by "
+           "their canonical names.",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
     Option("send.buffer.bytes", INT, 131072, "medium", "SO_SNDBUF of each connection; -1 leaves it to the system.",
            MINUS_1_OR_MORE),

@@ -243,6 +243,7 @@ class NetworkClient:
         self._transport.connect(connection.id, node.host, node.port)
 
     def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
+        shaking_hands = connection.api_versions is None
         try:
             for sent, body in connection.receive(data, self._now):
                 self._answered(state, sent, body)
@@ -250,6 +251,8 @@ class NetworkClient:
             # Whoever keeps the error must not keep the frames it came through, and the batches they hold.
             self._failed(state, error.with_traceback(None))
             return
+        if shaking_hands and connection.api_versions is not None:
+            self.throttle(state.node.id, self._now + connection.api_versions.throttle_ms)
         if connection.to_send:
             self._transport.send(connection.id, connection.to_send)
             connection.to_send = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
 from spark_kafka_sink.network.codec import API_KEYS, api_name, decode_response, response_type, schema
+from spark_kafka_sink.network.requests import throttle_time_ms
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
@@ -26,11 +27,15 @@ UNSUPPORTED_VERSION = 35
 
 @dataclass(frozen=True, slots=True)
 class ApiVersions:
-    """What one broker speaks. ``features`` are the cluster's finalized ones, name to level (KIP-584)."""
+    """What one broker speaks. ``features`` are the cluster's finalized ones, name to level (KIP-584).
+
+    ``throttle_ms``: how long the broker reads nothing more from this connection (KIP-219).
+    """
 
     peer: str
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
+    throttle_ms: float = 0.0
 
     def pick(self, api_key: int, our_min: int, our_max: int) -> int:
         """The highest version both sides speak; raises ``UnsupportedVersionError`` when there is none."""
@@ -97,4 +102,5 @@ def _api_versions(peer: str, answer: Any) -> ApiVersions:
         peer,
         {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys},
         {feature.name: int(feature.max_version_level) for feature in getattr(answer, "finalized_features", ())},
+        throttle_time_ms(answer),
     )

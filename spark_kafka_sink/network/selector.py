@@ -16,14 +16,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Written
 
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
 # epoll takes an int of milliseconds; the owner polls again anyway.
 _MAX_POLL_SECONDS = 3600.0
-
-_Address = tuple[socket.AddressFamily, Any]
 
 
 class Channel:
@@ -63,8 +62,8 @@ class _Link:
         self.id = connection_id
         self.host = host
         self.port = port
-        self.addresses: deque[_Address] = deque()
-        self.trying: _Address | None = None
+        self.addresses: deque[Address] = deque()
+        self.trying: Address | None = None
         self.reasons: dict[str, None] = {}
         self.socket: socket.socket | None = None
         self.channel: Channel | None = None
@@ -82,9 +81,12 @@ class Selector:
         self._buffer_sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
         self._selector = selectors.DefaultSelector()
         self._links: dict[int, _Link] = {}
+        # What names are being looked up, by host and port, and by the connections that wait for them.
+        self._lookups: dict[tuple[str, int], NameLookup] = {}
+        self._resolving: dict[int, NameLookup] = {}
         self._events: list[Event] = []
         # An address that was given up in mid-attempt, by host and port: the next attempt begins with the others.
-        self._stuck: dict[tuple[str, int], _Address] = {}
+        self._stuck: dict[tuple[str, int], Address] = {}
         self._wakeup_reader, self._wakeup_writer = socket.socketpair()
         self._wakeup_reader.setblocking(False)
         self._wakeup_writer.setblocking(False)
@@ -96,15 +98,14 @@ class Selector:
 
     def connect(self, connection_id: int, host: str, port: int) -> None:
         link = self._links[connection_id] = _Link(connection_id, host, port)
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError, OverflowError) as error:
-            self._end(link, f"the host name cannot be resolved: {_reason(error)}")
+        known = numeric_address(host, port)
+        if known:
+            self._try_addresses(link, known)
             return
-        stuck = self._stuck.pop((host, port), None)
-        addresses = dict.fromkeys((family, address) for family, _type, _proto, _name, address in found)
-        link.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
-        self._try_next_address(link)
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = self._lookups[host, port] = NameLookup(host, port, self.wakeup)
+        self._resolving[link.id] = lookup
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         link = self._links.get(connection_id)
@@ -121,6 +122,7 @@ class Selector:
 
     def close(self, connection_id: int) -> None:
         link = self._links.pop(connection_id, None)
+        self._resolving.pop(connection_id, None)
         if link is not None:
             if link.channel is None and link.trying is not None:
                 self._stuck[link.host, link.port] = link.trying
@@ -137,6 +139,8 @@ class Selector:
                 self._drain_wakeups()
             else:
                 self._serve(key.data, mask)
+        if self._lookups:
+            self._take_addresses()
         events, self._events = self._events, []
         return events
 
@@ -159,6 +163,7 @@ class Selector:
             if link.socket is not None:
                 link.socket.close()
         self._links.clear()
+        self._resolving.clear()
         self._events.clear()
         self._wakeup_reader.close()
         self._wakeup_writer.close()
@@ -175,6 +180,26 @@ class Selector:
                 self._try_next_address(link)
             else:
                 self._end(link, _reason(error))
+
+    def _take_addresses(self) -> None:
+        # Lookup: set `done`, then wake the poll. Poll: clear `_woken`, then look here. At least one sees the other.
+        for connection_id, lookup in list(self._resolving.items()):
+            if lookup.done:
+                del self._resolving[connection_id]
+                link = self._links[connection_id]
+                if lookup.error:
+                    self._end(link, f"the host name cannot be resolved: {lookup.error}")
+                else:
+                    self._try_addresses(link, lookup.addresses)
+        waited_for = set(self._resolving.values())
+        self._lookups = {
+            name: lookup for name, lookup in self._lookups.items() if lookup in waited_for or not lookup.done
+        }
+
+    def _try_addresses(self, link: _Link, addresses: Sequence[Address]) -> None:
+        stuck = self._stuck.pop((link.host, link.port), None)
+        link.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
+        self._try_next_address(link)
 
     def _try_next_address(self, link: _Link) -> None:
         while link.addresses:

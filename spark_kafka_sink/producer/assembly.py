@@ -15,6 +15,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
 from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.name_lookup import Server, canonical_servers
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.columnar_append import AppendConfig, ColumnarAppender
@@ -66,7 +67,7 @@ def assemble(
     """All parts of a producer, its sender thread not started yet."""
     accumulator = _accumulator(config, clock)
     sealer = Sealer(config.compression_type, compression_level(config), accumulator)
-    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+    metadata = Metadata(bootstrap_servers(config), metadata_config(config), random)
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     client_id = config.client_id or f"producer-{next(_numbers)}"
@@ -167,6 +168,13 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
             transactions=identity.transactions,
         )
     )
+
+
+def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
+    """``bootstrap.servers`` as ``client.dns.lookup`` wants them; ``ConfigError`` when none can be resolved."""
+    if config.client_dns_lookup == "use_all_dns_ips":
+        return config.bootstrap_servers
+    return canonical_servers(config.bootstrap_servers)
 
 
 def compression_level(config: ProducerConfig) -> int | None:

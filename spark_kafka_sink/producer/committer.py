@@ -25,7 +25,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import camel_case
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
-from spark_kafka_sink.producer.assembly import network_config
+from spark_kafka_sink.producer.assembly import bootstrap_servers, network_config
 from spark_kafka_sink.sender.transactions import messages
 from spark_kafka_sink.sender.transactions.calls import (
     SOON_MS,
@@ -159,7 +159,7 @@ class Committer:
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         random = Random()
         self._client = NetworkClient(network_config(config), self._transport, random)
-        bootstrap = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(config.bootstrap_servers))
+        bootstrap = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._calls = CoordinatorCalls(self._client, lambda now: bootstrap, backoff, soon, connections)

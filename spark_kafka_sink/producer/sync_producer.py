@@ -27,7 +27,7 @@ from spark_kafka_sink.network.requests import Response
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.assembly import compression_level, metadata_config, network_config
+from spark_kafka_sink.producer.assembly import bootstrap_servers, compression_level, metadata_config, network_config
 from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunks
 from spark_kafka_sink.producer.inline_network import InlineNetwork, MakeRequest
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
@@ -90,7 +90,7 @@ class SyncProducer:
         self._collator = Collator(load_partitioner(kafka, random), kafka.partitioner_ignore_keys, random)
         transport: Transport = Selector(kafka.send_buffer_bytes, kafka.receive_buffer_bytes)
         client = NetworkClient(network_config(kafka), transport, random)
-        metadata = Metadata(kafka.bootstrap_servers, metadata_config(kafka), random)
+        metadata = Metadata(bootstrap_servers(kafka), metadata_config(kafka), random)
         self._network = InlineNetwork(client, metadata, transport, self._clock, kafka.request_timeout_ms)
         self._refreshed_at = self._clock.now()
         self._closed = False

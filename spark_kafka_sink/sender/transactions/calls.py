@@ -184,8 +184,12 @@ class CoordinatorCalls:
                 self._found(keys[0], response.body, response.completed_at)
             else:
                 body: Any = response.body
-                for each in body.coordinators:
-                    self._found(CoordinatorKey(keys[0].type, each.key), each, response.completed_at)
+                told = {CoordinatorKey(keys[0].type, each.key): each for each in body.coordinators}
+                for key, each in told.items():
+                    self._found(key, each, response.completed_at)
+                if left_out := [key for key in keys if key not in told]:
+                    error = NetworkError(f"FindCoordinator has no response for {_name(left_out[0])}")
+                    self._not_found(left_out, error, response.completed_at)
 
         self._finding = True
         self._client.send(node.id, kio_request("find_coordinator", *_FIND_VERSIONS, make, found), now)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -23,9 +25,13 @@ class Turns:
         self.client = NetworkClient(NetworkConfig(client_id="me", **config), self.transport, Random(3))
         self.responses: list[Response] = []
         self.ranges = ranges
+        self.handshake_throttle_ms = 0
 
     def _answer(self, request: SentRequest):
-        return api_versions_response(request, self.ranges) if request.api == "api_versions" else None
+        if request.api != "api_versions":
+            return None
+        answer = api_versions_response(request, self.ranges)
+        return replace(answer, throttle_time=timedelta(milliseconds=self.handshake_throttle_ms))
 
     @property
     def now(self) -> float:
@@ -63,8 +69,6 @@ def end_txn(module):
 
 
 def end_txn_response(throttle_ms: int = 0):
-    from datetime import timedelta
-
     from kio.schema.errors import ErrorCode
 
     throttle = timedelta(milliseconds=throttle_ms)

@@ -364,6 +364,16 @@ def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(turns, node, ans
     assert turns.client.ready_delay(node, turns.now) == 50
 
 
+def test_a_broker_that_throttles_the_handshake_is_left_alone_too(turns, node):
+    turns.handshake_throttle_ms = 80
+    turns.ready(node)
+    turns.turn()
+    assert not turns.ready(node)
+    assert turns.client.ready_delay(node, turns.now) == 80
+    turns.turn(80)
+    assert turns.ready(node)
+
+
 def test_a_connection_that_nobody_uses_is_closed_without_a_failure(turns, node):
     connection = turns.make_ready(node)
     assert turns.client.next_deadline(turns.now) == 540_000

@@ -1,0 +1,88 @@
+"""Host names to addresses: a slow name server holds up the connection that waits for it, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from spark_kafka_sink.errors import ConfigError
+
+_log = logging.getLogger("spark_kafka_sink.network")
+
+Address: TypeAlias = tuple[socket.AddressFamily, Any]
+Server: TypeAlias = tuple[str, int]
+
+_ERRORS = (OSError, UnicodeError, OverflowError)
+
+
+def numeric_address(host: str, port: int) -> tuple[Address, ...]:
+    """The address when ``host`` is an IP address, which takes no look-up; none for a name."""
+    with suppress(*_ERRORS):
+        return _addresses(host, port, socket.AI_NUMERICHOST)
+    return ()
+
+
+class NameLookup:
+    """A look-up on a thread of its own. ``done`` is set last, then ``wakeup`` is called, on that thread.
+
+    ``error`` says why there are no ``addresses``.
+    """
+
+    def __init__(self, host: str, port: int, wakeup: Callable[[], None]) -> None:
+        self.addresses: tuple[Address, ...] = ()
+        self.error = ""
+        self.done = False
+        self._server = host, port
+        self._wakeup = wakeup
+        thread = threading.Thread(target=self._run, name=f"pykafka-dns-{host}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the process may have no more threads
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self.addresses = _addresses(*self._server)
+        except _ERRORS as error:
+            self.error = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        finally:
+            self.done = True
+            self._wakeup()
+
+
+def canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
+    """Every address of every server by its canonical name (Java: ``ClientUtils.parseAndValidateAddresses``).
+
+    A server that cannot be resolved is left out with a warning; ``ConfigError`` when none is left. Blocks.
+    """
+    canonical: dict[Server, None] = {}
+    unresolved: list[str] = []
+    for host, port in servers:
+        try:
+            found = _addresses(host, port)
+        except _ERRORS as error:
+            unresolved.append(f"{host}:{port}")
+            _log.warning("Couldn't resolve server %s:%d from bootstrap.servers: %s", host, port, error)
+            continue
+        canonical.update({(_canonical_name(address), port): None for _family, address in found})
+    if not canonical:
+        raise ConfigError([f"no server of bootstrap.servers can be resolved: {', '.join(unresolved)}"])
+    return tuple(canonical)
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> tuple[Address, ...]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return tuple(dict.fromkeys((family, address) for family, _type, _proto, _name, address in found))
+
+
+def _canonical_name(address: Any) -> str:
+    """The name of an address, or the address where it has none that leads anywhere."""
+    name = socket.getnameinfo(address, socket.NI_NUMERICSERV)[0]
+    with suppress(*_ERRORS):
+        if _addresses(name, address[1]):
+            return name
+    return str(address[0])
