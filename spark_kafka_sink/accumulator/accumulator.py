@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.accumulator.availability import NodeAvailability
 from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes
+from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
 from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.clock import Clock
@@ -54,6 +54,15 @@ class Readiness:
     unknown_leaders: frozenset[str]
 
 
+class Flush:
+    """Whoever flushes has one. ``batches`` were incomplete when it began."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self) -> None:
+        self.batches: frozenset[ProducerBatch] = frozenset()
+
+
 class RecordAccumulator:
     def __init__(self, config: AccumulatorConfig, pool: BufferPool, clock: Clock) -> None:
         self.pool = pool
@@ -70,7 +79,7 @@ class RecordAccumulator:
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: set[ProducerBatch] = set()
         self._ratios = CompressionRatios()
-        self._flushes = 0
+        self._flushes: set[Flush] = set()
         self._closing = False
         self._aborted_by: Exception | None = None
         self._snapshot = ClusterSnapshot()
@@ -86,30 +95,39 @@ class RecordAccumulator:
             ratio = self._ratios.estimate(topic)
         return max(int((self._config.batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
-    def claim(self, topic: str, rows: RowSizes, now: float) -> Claim:
-        """Cut ``rows`` into batches that are the caller's until it publishes them or gives them back."""
+    def lagging(self, topic: str, runs: Sequence[Run], now: float) -> frozenset[int]:
+        """Partitions whose batches will wait: what is appended to them now will not be sent soon."""
+        since = now - self._config.linger_ms - _LAG_MS
+        with self._lock:
+            lag = [run.partition for run in runs if self._queue(TopicPartition(topic, run.partition)).lags(since)]
+        return frozenset(lag)
+
+    def claim(self, claim: Claim, topic: str, rows: RowSizes, now: float) -> None:
+        """Cut ``rows`` into batches that are the caller's until it publishes or undoes the claim.
+
+        Whatever this raises, the claim knows what to undo.
+        """
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
-            claim = Claim(now, now - self._config.linger_ms - _LAG_MS)
             for run in rows.runs:
-                claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows)
+                claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows, now)
             self._incomplete.update(claim.opened)
             self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
-        return claim
 
     def publish(self, claim: Claim) -> bool:
         """Let the sender see what was claimed; returns whether it should be woken for it.
 
-        Raises the error the producer was aborted with: the caller must then ``retract``.
+        Raises the error the producer was aborted with: the caller must then ``retract``. After any other interruption
+        the claim says whether it is published.
         """
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
             in_order = True
-            for batch in claim.batches():
-                batch.claimed = False
+            batches = claim.batches()
+            for batch in batches:
                 queue = self._queues[batch.partition]
                 if batch.payload is not None:
                     self._lingering.pop(batch, None)
@@ -119,24 +137,28 @@ class RecordAccumulator:
                 self._list_if_over(queue, batch)
             if not in_order:
                 self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
+            try:
+                claim.published = True
+                _unclaim(batches)
+            except BaseException:
+                _unclaim(batches)
+                raise
             return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
-    def give_back(self, claim: Claim) -> None:
+    def give_back(self, claim: Claim) -> bool:
         """Undo a claim whose rows could not be encoded: its batches are as they were before.
 
-        Raises the error the producer was aborted with: the caller must then ``retract``.
+        False when the producer was aborted: the caller must then ``retract``.
         """
         with self._lock:
             if self._aborted_by is not None:
-                raise self._aborted_by
-            for batch in claim.opened:
-                self._unqueue(batch)
-            self._incomplete.difference_update(claim.opened)
-            for batch, count, size in claim.before:
-                batch.count, batch.size = count, size
-                batch.claimed = batch.filled = False
-                self._list_if_over(self._queues[batch.partition], batch)
-            self._changed.notify_all()
+                return False
+            try:
+                self._give_back(claim)
+            except BaseException:
+                self._give_back(claim)
+                raise
+            return True
 
     def retract(self, claim: Claim) -> None:
         """Take a claim's batches out altogether, with what they held before: the caller completes and ``finish``es
@@ -164,19 +186,20 @@ class RecordAccumulator:
             queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
             return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
-    def begin_flush(self) -> frozenset[ProducerBatch]:
-        """From here until ``await_flush`` or ``end_flush`` nothing lingers; gives what is incomplete now."""
+    def begin_flush(self, flush: Flush) -> Flush:
+        """From here until ``await_flush`` or ``end_flush`` nothing lingers."""
         with self._lock:
-            self._flushes += 1
-            return frozenset(self._incomplete)
+            self._flushes.add(flush)
+            flush.batches = frozenset(self._incomplete)
+        return flush
 
-    def await_flush(self, begun: Iterable[ProducerBatch], timeout_ms: float) -> None:
-        """Wait until every batch in ``begun`` is finished, well or not. The sender must have been woken.
+    def await_flush(self, flush: Flush, timeout_ms: float) -> None:
+        """Wait until every batch of a flush is finished, well or not. The sender must have been woken.
 
         A batch that was split is finished with its parts, one that was given back has nothing to wait for.
         """
         deadline = self._clock.now() + timeout_ms
-        pending = list(begun)
+        pending = list(flush.batches)
         with self._lock:
             try:
                 while pending:
@@ -187,12 +210,12 @@ class RecordAccumulator:
                     else:
                         raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
             finally:
-                self._flushes -= 1
+                self._flushes.discard(flush)
 
-    def end_flush(self) -> None:
-        """Instead of ``await_flush``, for whoever learns otherwise that it is done."""
+    def end_flush(self, flush: Flush) -> None:
+        """Harmless when it has ended."""
         with self._lock:
-            self._flushes -= 1
+            self._flushes.discard(flush)
 
     def close(self) -> None:
         """Nothing lingers any more."""
@@ -332,9 +355,20 @@ class RecordAccumulator:
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[partition] = PartitionQueue(partition)
-            queue.leader = self._snapshot.leader(partition)
+            queue = self._queues[partition] = PartitionQueue(partition, self._snapshot.leader(partition))
         return queue
+
+    def _give_back(self, claim: Claim) -> None:
+        """May be done twice."""
+        for batch in claim.opened:
+            self._unqueue(batch)
+        self._incomplete.difference_update(claim.opened)
+        for batch, count, size in claim.before:
+            batch.count, batch.size = count, size
+            batch.claimed = batch.filled = False
+            self._list_if_over(self._queues[batch.partition], batch)
+        claim.undone = True
+        self._changed.notify_all()
 
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]
@@ -360,8 +394,13 @@ class RecordAccumulator:
 
     def _list(self, queue: PartitionQueue) -> None:
         if not queue.listed:
-            queue.listed = True
-            self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
+            ready = self._ready_by_node.setdefault(queue.leader, deque())
+            try:
+                ready.append(queue)
+                queue.listed = True
+            except BaseException:
+                queue.listed = queue in ready
+                raise
 
     def _list_if_over(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch that left a caller's hands may have been due, full or overtaken while it was there."""
@@ -404,3 +443,8 @@ class RecordAccumulator:
             batch = next(iter(self._lingering))
             check = min(check, batch.created + self._config.linger_ms)
         return check
+
+
+def _unclaim(batches: Iterable[ProducerBatch]) -> None:
+    for batch in batches:
+        batch.claimed = False

@@ -1,6 +1,9 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers (Arrow allocates).
 
 Any thread may call anything here. The pool's lock is never held together with another one.
+
+An interrupt (Ctrl-C) strikes between two statements. What moves bytes from one place to another is one statement, so
+that no byte is ever in neither or in both.
 """
 
 from __future__ import annotations
@@ -17,10 +20,23 @@ from spark_kafka_sink.metrics import BufferCounters
 _LONGEST_WAIT_MS = 60_000.0  # Kafka's longest max.block.ms is more than a lock's timeout can hold
 
 
-class _Waiter:
-    __slots__ = ("granted", "size", "wakeup")
+class Reservation:
+    """Bytes granted for rows and not kept by a batch yet.
 
-    def __init__(self, size: int, lock: threading.Lock) -> None:
+    Its owner gives them to batches and cancels what is left, always, and again where it cannot know that it has.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+
+class _Waiter:
+    __slots__ = ("granted", "reservation", "size", "wakeup")
+
+    def __init__(self, reservation: Reservation, size: int, lock: threading.Lock) -> None:
+        self.reservation = reservation
         self.size = size
         self.wakeup = threading.Condition(lock)
         self.granted = False
@@ -59,23 +75,29 @@ class BufferPool:
         """Whether somebody waits for memory; read without the lock by the sender, who then sends what is open."""
         return bool(self._waiters)
 
-    def reserve(self, size: int, max_wait_ms: float, before_waiting: Callable[[], None]) -> None:
-        """Take ``size`` bytes, waiting up to ``max_wait_ms`` for others to release theirs."""
+    def reserve(
+        self, reservation: Reservation, size: int, max_wait_ms: float, before_waiting: Callable[[], None]
+    ) -> None:
+        """Add ``size`` bytes to ``reservation``, waiting up to ``max_wait_ms`` for others to release theirs."""
         if size > self.total:
             raise RecordTooLargeError(
                 f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
                 "Raise buffer.memory."
             )
-        with self._lock:
-            if self._closed_by is not None:
-                raise self._closed_by
-            if not self._waiters and self._available >= size:
-                self._available -= size
-                return
-            waiter = _Waiter(size, self._lock)
-            self._waiters.append(waiter)
-        before_waiting()
-        self._await_grant(waiter, max_wait_ms)
+        try:
+            with self._lock:
+                if self._closed_by is not None:
+                    raise self._closed_by
+                if not self._waiters and self._available >= size:
+                    self._available, reservation.size = self._available - size, reservation.size + size
+                    return
+                waiter = _Waiter(reservation, size, self._lock)
+                self._waiters.append(waiter)
+            before_waiting()
+            self._await_grant(waiter, max_wait_ms)
+        except BaseException:
+            self.cancel(reservation)
+            raise
 
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
@@ -89,8 +111,6 @@ class BufferPool:
             self.counters.waited_s += (self._clock.now() - started) / 1000.0
             if waiter.granted:
                 return
-            self._waiters.remove(waiter)
-            self._grant()
             if self._closed_by is not None:
                 raise self._closed_by
             self.counters.exhausted += 1
@@ -100,24 +120,26 @@ class BufferPool:
                 "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
             )
 
-    def adjust(self, reserved: int, kept: int) -> None:
-        """Turn an upper bound that was reserved into what is really kept."""
+    def cancel(self, reservation: Reservation) -> None:
+        """Free what is left of it, and wait for no more. Harmless when nothing is left."""
         with self._lock:
-            self._available += reserved - kept
+            if self._waiters:
+                self._waiters = deque(waiter for waiter in self._waiters if waiter.reservation is not reservation)
+            self._available, reservation.size = self._available + reservation.size, 0
+            self._grant()
+
+    def charge(self, batch: ProducerBatch, size: int) -> None:
+        """``batch`` keeps ``size`` bytes of its own instead of what it kept."""
+        with self._lock:
+            self._let_go(batch)
+            self._available, batch.own = self._available - size, size
             self._grant()
 
     def release(self, batches: Iterable[ProducerBatch]) -> None:
         """Give back what batches kept. Shared slices become free with their last batch."""
         with self._lock:
             for batch in batches:
-                self._available += batch.own
-                batch.own = 0
-                hold = batch.hold
-                if hold is not None:
-                    batch.hold = None
-                    hold.users -= 1
-                    if not hold.users:
-                        self._available += hold.size
+                self._let_go(batch)
             self._grant()
 
     def close(self, error: Exception) -> None:
@@ -127,9 +149,26 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.wakeup.notify()
 
+    def _let_go(self, batch: ProducerBatch) -> None:
+        hold = batch.hold
+        if hold is None:
+            self._available, batch.own = self._available + batch.own, 0
+        else:
+            freed = batch.own if hold.users > 1 else batch.own + hold.size
+            self._available, batch.own, batch.hold, hold.users = self._available + freed, 0, None, hold.users - 1
+
     def _grant(self) -> None:
-        while self._waiters and self._available >= self._waiters[0].size:
-            waiter = self._waiters.popleft()
-            self._available -= waiter.size
-            waiter.granted = True
+        """To the first in line as long as there is enough; goes on where an interrupted one stopped."""
+        while self._waiters:
+            waiter = self._waiters[0]
+            size, reservation = waiter.size, waiter.reservation
+            if not waiter.granted:
+                if self._available < size:
+                    return
+                self._available, reservation.size, waiter.granted = (
+                    self._available - size,
+                    reservation.size + size,
+                    True,
+                )
             waiter.wakeup.notify()
+            self._waiters.popleft()

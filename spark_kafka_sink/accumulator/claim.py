@@ -1,7 +1,7 @@
 """Claim → encode → publish: how rows enter batches without a lock being held while they are encoded.
 
 Under the lock a claim cuts rows into batches and marks those as claimed; nothing else may touch them until it is
-published or given back.
+published or undone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_kafka_sink.accumulator.batch import ProducerBatch
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.partition_queue import PartitionQueue
 
 
@@ -58,35 +59,34 @@ class Segment(NamedTuple):
 
 
 class Claim:
-    """The batches in one caller's hands.
+    """What one append has in its hands: memory, batches. It is undone unless it is published, at whatever line an
+    interrupt (Ctrl-C) strikes; so it notes what it is about to change before it changes it.
 
     ``segments`` in row order; ``filled`` are the batches that take no further row, in the order they were filled;
     ``opened`` are new, and for an already open one ``before`` says what it was (count, size): what giving back undoes.
-    ``lagging`` partitions, one of whose batches was created before ``lag_since``, will not be sent soon.
+    ``laid_in``: the batches may hold rows, and whoever waits for the rows counts on them. ``published``: all of it is
+    the sender's. ``undone``: nothing is left.
     """
 
-    __slots__ = ("_now", "_tails", "before", "filled", "lag_since", "lagging", "opened", "segments")
+    __slots__ = ("_tails", "before", "filled", "laid_in", "memory", "opened", "published", "segments", "undone")
 
-    def __init__(self, now: float, lag_since: float) -> None:
-        self.lag_since = lag_since
+    def __init__(self, memory: Reservation) -> None:
+        self.memory = memory
         self.segments: list[Segment] = []
         self.filled: list[ProducerBatch] = []
         self.opened: list[ProducerBatch] = []
         self.before: list[tuple[ProducerBatch, int, int]] = []
-        self.lagging: set[int] = set()
-        self._now = now
+        self.laid_in = self.published = self.undone = False
         self._tails: dict[int, ProducerBatch] = {}
 
-    def take(self, queue: PartitionQueue, run: Run, rows: RowSizes) -> None:
+    def take(self, queue: PartitionQueue, run: Run, rows: RowSizes, now: float) -> None:
         """Cut one run into the queue's open batch and as many new ones as it needs. Under the accumulator's lock."""
         partition, row, end = run
-        if queue.lags(self.lag_since):
-            self.lagging.add(partition)
         batch = self._tails.pop(partition, None) or self._claim_tail(queue, rows)
         cumulative = rows.cumulative
         while row < end:
             if batch is None:
-                batch = self._open(queue, rows, row)
+                batch = self._open(queue, rows, row, now)
             taken = cumulative[row]
             room = min(batch.limit, rows.limit) - batch.size
             cut = bisect_right(cumulative, taken + room, row + 1, end + 1) - 1
@@ -108,19 +108,19 @@ class Claim:
         """Every batch in this caller's hands, each once."""
         return [batch for batch, _, _ in self.before] + self.opened
 
-    def _open(self, queue: PartitionQueue, rows: RowSizes, row: int) -> ProducerBatch:
-        batch = ProducerBatch(queue.partition, self._now, rows.limit, rows.timestamp(row))
+    def _open(self, queue: PartitionQueue, rows: RowSizes, row: int, now: float) -> ProducerBatch:
+        batch = ProducerBatch(queue.partition, now, rows.limit, rows.timestamp(row))
         batch.claimed = True
-        queue.batches.append(batch)
         self.opened.append(batch)
+        queue.batches.append(batch)
         return batch
 
     def _claim_tail(self, queue: PartitionQueue, rows: RowSizes) -> ProducerBatch | None:
         batch = queue.open_tail()
         if batch is None:
             return None
-        batch.claimed = True
         self.before.append((batch, batch.count, batch.size))
+        batch.claimed = True
         if rows.fits_times_of(batch):
             return batch
         batch.filled = True

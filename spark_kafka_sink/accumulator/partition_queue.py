@@ -30,10 +30,10 @@ class PartitionQueue:
 
     __slots__ = ("admission", "batches", "leader", "listed", "partition", "retry_at")
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, leader: int = NO_LEADER) -> None:
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
-        self.leader = NO_LEADER
+        self.leader = leader
         self.listed = False
         self.admission = Admission.ALL
         self.retry_at = 0.0
@@ -46,9 +46,11 @@ class PartitionQueue:
         if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
+        if head.claimed:  # sealed or not: its caller may have to take it back
+            return False
         if self.admission is not _ALL:
             return self.admission is _RETRIES and head.header is not None
-        return head.payload is not None or (not head.claimed and (head.due or send_all or len(self.batches) > 1))
+        return head.payload is not None or head.due or send_all or len(self.batches) > 1
 
     def lags(self, since: float) -> bool:
         """Whether its batches will wait: muted, leaderless, or one created before ``since`` still has to go."""

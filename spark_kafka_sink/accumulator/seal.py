@@ -35,8 +35,7 @@ class Sealer:
         """Two batches in place of one that a broker found too large."""
         halves = split_in_two(batch, self._level)
         for half in halves:
-            half.own = half.size
-        self._accumulator.pool.adjust(0, sum(half.size for half in halves))
+            self._accumulator.pool.charge(half, half.size)
         self._accumulator.pool.release([batch])
         self._accumulator.replace(batch, halves)
         return halves
@@ -45,6 +44,4 @@ class Sealer:
         """The batch keeps its compressed bytes instead of what it was encoded into."""
         batch.segments = []
         self._accumulator.observe_ratio(batch.partition.topic, compressed / plain)
-        self._accumulator.pool.adjust(0, compressed)
-        self._accumulator.pool.release([batch])
-        batch.own = compressed
+        self._accumulator.pool.charge(batch, compressed)

@@ -72,12 +72,13 @@ def assemble(
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     client_id = config.client_id or f"producer-{next(_numbers)}"
     sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
+    identity = _identity(config, accumulator, metadata, transport, random)
+    lost = None if identity.transactions is None else identity.transactions.records_lost
     append_parts = AppendParts(
-        accumulator, sealer, metadata, partitioner, clock, transport.wakeup, sender_thread.wakeup
+        accumulator, sealer, metadata, partitioner, clock, transport.wakeup, sender_thread.wakeup, lost
     )
     appender = ColumnarAppender(append_config, append_parts)
-    identity = _identity(config, append_parts, transport, random)
-    staging = _staging(config, appender, append_parts, identity.transactions, sender_thread)
+    staging = _staging(config, appender, append_parts, sender_thread)
     sender = _sender(config, append_parts, staging, identity)
     transactions = None
     if identity.transactions is not None:
@@ -87,7 +88,9 @@ def assemble(
     )
 
 
-def _identity(config: ProducerConfig, parts: AppendParts, transport: Transport, random: Random) -> _Identity:
+def _identity(
+    config: ProducerConfig, accumulator: RecordAccumulator, metadata: Metadata, transport: Transport, random: Random
+) -> _Identity:
     client = NetworkClient(network_config(config), transport, random)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     transactional_id = config.transactional_id
@@ -95,9 +98,9 @@ def _identity(config: ProducerConfig, parts: AppendParts, transport: Transport, 
     if transactional_id is None:
         return _Identity(client, retry_backoff, sequences, None)
     soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
-    calls = CoordinatorCalls(client, parts.metadata.candidates, retry_backoff, soon)
+    calls = CoordinatorCalls(client, metadata.candidates, retry_backoff, soon)
     timeout = config.transaction_timeout_ms
-    manager = TransactionManager(transactional_id, timeout, parts.accumulator, sequences, client, calls)
+    manager = TransactionManager(transactional_id, timeout, accumulator, sequences, client, calls)
     return _Identity(client, retry_backoff, sequences, manager)
 
 
@@ -105,7 +108,6 @@ def _staging(
     config: ProducerConfig,
     appender: ColumnarAppender,
     parts: AppendParts,
-    transactions: TransactionManager | None,
     sender_thread: SenderThread,
 ) -> Staging:
     staging_config = StagingConfig(
@@ -118,13 +120,13 @@ def _staging(
     staging_parts = StagingParts(
         appender=appender,
         value_appender=ValueAppender(parts, config.linger_ms),
+        append=parts,
         metadata=parts.metadata,
         pool=parts.accumulator.pool,
         clock=parts.clock,
         callbacks=sender_thread.callbacks,
         wake_sender=parts.wake_sender,
         call_sender=parts.call_sender,
-        lost=transactions.records_lost if transactions is not None else None,
         steered=sender_thread.steered,
     )
     return Staging(staging_config, staging_parts)

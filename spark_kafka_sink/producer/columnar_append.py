@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import BatchListener, Hold, Share
+from spark_kafka_sink.accumulator.batch import Hold, Share
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.custom import Checked
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.grouping import group_by_partition, order_by_partition, runs_as_given
-from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
+from spark_kafka_sink.producer.publish import AppendParts, BatchListeners, RowsToPublish, publish, undo
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.columns import RecordColumns
@@ -40,21 +40,9 @@ class AppendConfig:
     linger_ms: float
 
 
-class BatchListeners(Protocol):
-    """Whoever wants to know what becomes of rows that are being appended."""
-
-    def listeners(
-        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
-    ) -> Sequence[BatchListener]:
-        """One listener per segment; segment ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
-
-        ``order`` None: the ``rows`` rows as they were given. Called once per slice, before its batches can complete.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class StagedColumns:
-    """Rows of one topic that were checked when they were sent; ``reserved`` bytes of memory are theirs.
+    """Rows of one topic that were checked when they were sent.
 
     ``created`` is when the first of them was sent (monotonic ms): their batches linger from then on. ``timestamp``: the
     same in epoch ms, for rows without timestamps.
@@ -66,7 +54,6 @@ class StagedColumns:
     snapshot: ClusterSnapshot
     created: float
     timestamp: int
-    reserved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +128,7 @@ class ColumnarAppender:
         for grouped in (self._by_partition if thin else self._as_they_come)(snapshot, topic, rows, limit):
             if receipt.error is not None:
                 raise receipt.error
-            self._publish(grouped, receipt, self._reserve(grouped.sizes), self._parts.clock.now())
+            self._append(grouped, receipt)
 
     def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
         # A partitioner that may refuse a row sees all of them first: until then nothing is appended.
@@ -166,34 +153,46 @@ class ColumnarAppender:
         """
         return self._slice_limit < full and self._slice_limit < int(sizes.sum())
 
-    def append_staged(self, stage: StagedColumns, listeners: BatchListeners) -> None:
-        """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it."""
-        limit = self._parts.accumulator.batch_limit(stage.topic)
-        try:
-            rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit, stage.timestamp)
-            partitions = self._partitions(stage.snapshot, stage.topic, rows)
-            grouped = _grouped(stage.topic, rows, *group_by_partition(partitions), limit)
-        except BaseException:
-            self._parts.accumulator.pool.adjust(stage.reserved, 0)
-            raise
-        self._publish(grouped, listeners, stage.reserved, stage.created)
+    def append_staged(self, stage: StagedColumns, claim: Claim, listeners: BatchListeners) -> None:
+        """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it.
 
-    def _publish(self, rows: _GroupedRows, listeners: BatchListeners, reserved: int, created: float) -> None:
+        The claim is the caller's to undo.
+        """
+        limit = self._parts.accumulator.batch_limit(stage.topic)
+        rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit, stage.timestamp)
+        partitions = self._partitions(stage.snapshot, stage.topic, rows)
+        grouped = _grouped(stage.topic, rows, *group_by_partition(partitions), limit)
+        lagging = self._parts.accumulator.lagging(stage.topic, grouped.sizes.runs, stage.created)
+        self._publish(claim, grouped, listeners, stage.created, lagging)
+
+    def _append(self, rows: _GroupedRows, receipt: SendReceipt) -> None:
+        claim = Claim(Reservation())
+        try:
+            now = self._parts.clock.now()
+            lagging = self._parts.accumulator.lagging(rows.topic, rows.sizes.runs, now)
+            self._reserve(claim.memory, rows.sizes, lagging)
+            self._publish(claim, rows, receipt, self._parts.clock.now(), lagging)
+        except BaseException as error:
+            undo(self._parts, claim, receipt, error)
+            raise
+
+    def _publish(
+        self, claim: Claim, rows: _GroupedRows, listeners: BatchListeners, created: float, lagging: frozenset[int]
+    ) -> None:
         publish(
             self._parts,
-            ReservedRows(rows.topic, rows.sizes, created, reserved),
+            claim,
+            RowsToPublish(rows.topic, rows.sizes, created, listeners),
             lambda claim: _encode(rows, claim),
-            lambda claim, encoded: _lay_in(claim, encoded, rows, listeners),
+            lambda claim, encoded: _lay_in(claim, encoded, rows, listeners, lagging),
         )
 
-    def _reserve(self, sizes: RowSizes) -> int:
-        """Bytes for the encoded rows and for copies of those that will wait in open batches."""
+    def _reserve(self, memory: Reservation, sizes: RowSizes, lagging: frozenset[int]) -> None:
+        """Bytes for the encoded rows and for copies of those that will wait."""
         encoded = sizes.cumulative[-1]
-        copies = min(encoded, len(sizes.runs) * sizes.limit)
         pool = self._parts.accumulator.pool
-        size = max(encoded, min(encoded + copies, pool.total))
-        pool.reserve(size, self._config.max_block_ms, self._parts.call_sender)
-        return size
+        size = max(encoded, min(encoded + _bound_of_copies(sizes, lagging), pool.total))
+        pool.reserve(memory, size, self._config.max_block_ms, self._parts.call_sender)
 
     def _check_sizes(self, lengths: FieldLengths) -> None:
         estimates = java_size_estimate(lengths)
@@ -274,33 +273,46 @@ def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
     return encode_records(rows.columns, offset_deltas, timestamp_deltas, rows.order, rows.lengths)
 
 
-def _lay_in(claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners) -> int:
-    """Give each batch its bytes; says how many bytes of memory are kept for that.
+def _bound_of_copies(sizes: RowSizes, lagging: frozenset[int]) -> int:
+    """Bytes of the rows that ``_lay_in`` may copy: a lagging partition's, and of any other those of its open batch,
+    which holds ``limit`` bytes or one larger row.
+    """
+    copies = 0
+    cumulative = sizes.cumulative
+    for partition, start, end in sizes.runs:
+        size = cumulative[end] - cumulative[start]
+        if partition not in lagging:
+            size = min(size, max(sizes.limit, cumulative[end] - cumulative[end - 1]))
+        copies += size
+    return copies
+
+
+def _lay_in(
+    claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners, lagging: frozenset[int]
+) -> None:
+    """Give each batch its bytes, and the memory that these keep.
 
     A filled batch keeps a slice of the encoded rows. A slice pins all of them while it waits, so what is not about to
     be sent is copied: open batches, and those of a partition that lags.
     """
     data, starts = encoded
-    hold = Hold(len(data))
-    copied = 0
+    memory, hold = claim.memory, Hold(len(data))
     told = listeners.listeners(rows.order, [segment.start for segment in claim.segments], len(rows.columns))
     latest = _latest_timestamps(claim, rows.sizes)
     for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
         records = data[starts[start] : starts[end]]
         size = len(records)
-        if not batch.filled or batch.partition.partition in claim.lagging:
+        if not batch.filled or batch.partition.partition in lagging:
             batch.segments.append(bytes(records))
-            batch.own += size
-            copied += size
+            memory.size, batch.own = memory.size - size, batch.own + size
         else:
             batch.segments.append(records)
             if batch.hold is None:
-                batch.hold = hold
-                hold.users += 1
+                paid = 0 if hold.users else hold.size
+                memory.size, batch.hold, hold.users = memory.size - paid, hold, hold.users + 1
         if timestamp > batch.max_timestamp:
             batch.max_timestamp = timestamp
         batch.shares.append(Share(listener, first, end - start, size))
-    return copied + (hold.size if hold.users else 0)
 
 
 def _latest_timestamps(claim: Claim, rows: RowSizes) -> list[int]:

@@ -8,14 +8,16 @@ from dataclasses import fields
 from random import Random
 from types import TracebackType
 
+from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.columnar_append import Partitions
 from spark_kafka_sink.producer.given_columns import Column, GivenColumns, record_columns
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from spark_kafka_sink.producer.publish import as_exception
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import Serializer
@@ -112,8 +114,8 @@ class KafkaProducer(TransactionalProducer):
         try:
             with self._parts.sender_thread.steered():
                 self._parts.appender.append(topic, columns, partitions, receipt)
-        except KafkaError as error:
-            self._records_lost(error)
+        except BaseException as error:
+            self._records_lost(as_exception(error))
             raise
 
     def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
@@ -126,9 +128,13 @@ class KafkaProducer(TransactionalProducer):
         if self._parts.sender_thread.is_current:
             raise IllegalStateError("flush() in a callback would wait for itself")
         self._parts.staging.flush()
-        begun = self._parts.accumulator.begin_flush()
-        self._parts.sender_thread.wakeup()
-        self._parts.accumulator.await_flush(begun, timeout_ms)
+        accumulator, flush = self._parts.accumulator, Flush()
+        try:
+            accumulator.begin_flush(flush)
+            self._parts.sender_thread.wakeup()
+            accumulator.await_flush(flush, timeout_ms)
+        finally:
+            accumulator.end_flush(flush)
         if not self._parts.sender_thread.callbacks.wait(timeout_ms):
             raise KafkaTimeoutError(f"The callbacks of what was flushed have not run within {timeout_ms:.0f} ms")
 
@@ -211,8 +217,8 @@ class KafkaProducer(TransactionalProducer):
             value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
         try:
             return self._parts.staging.append(record, key, value)
-        except KafkaError as error:
-            self._records_lost(error)
+        except BaseException as error:
+            self._records_lost(as_exception(error))
             raise
 
     def _send_intercepted(self, record: ProducerRecord) -> RecordFuture:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
@@ -21,7 +24,10 @@ Encoded = TypeVar("Encoded")
 
 @dataclass(frozen=True, slots=True)
 class AppendParts:
-    """``wake_sender``: there is something to send. ``call_sender``: and the caller is about to wait for it."""
+    """``wake_sender``: there is something to send. ``call_sender``: and the caller is about to wait for it.
+
+    ``lost`` is the transactions' ``records_lost``, None without transactions.
+    """
 
     accumulator: RecordAccumulator
     sealer: Sealer
@@ -30,6 +36,12 @@ class AppendParts:
     clock: Clock
     wake_sender: Callable[[], None]
     call_sender: Callable[[], None]
+    lost: Callable[[Exception], None] | None = None
+
+    def rows_lost(self, error: Exception) -> None:
+        """Rows that were sent, or were to be, are not going to be in the log: no transaction may be without them."""
+        if self.lost is not None:
+            self.lost(error)
 
     def load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The partitions whose leaders take what waits for them, and how much waits in each."""
@@ -39,67 +51,89 @@ class AppendParts:
         return PartitionLoad(available, tuple(self.accumulator.queue_lengths(topic, available)))
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedRows:
-    """Rows of one topic in the order of their partitions; ``reserved`` bytes of memory are theirs.
+class BatchListeners(Protocol):
+    """Whoever wants to know what becomes of rows that are being appended."""
 
-    ``created``: their batches linger from then on (monotonic ms).
+    def listeners(
+        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
+    ) -> Sequence[BatchListener]:
+        """One listener per segment; segment ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
+
+        ``order`` None: the ``rows`` rows as they were given. Called once per slice, before its batches can complete.
+        """
+
+    def fail(self, error: Exception) -> None:
+        """Rows that ``listeners`` was called for will not be sent, and no batch may tell of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToPublish:
+    """Rows of one topic in the order of their partitions. ``created``: their batches linger from then on (monotonic
+    ms).
     """
 
     topic: str
     sizes: RowSizes
     created: float
-    reserved: int
+    listeners: BatchListeners
 
 
 def publish(
     parts: AppendParts,
-    rows: ReservedRows,
+    claim: Claim,
+    rows: RowsToPublish,
     encode: Callable[[Claim], Encoded],
-    lay_in: Callable[[Claim, Encoded], int],
+    lay_in: Callable[[Claim, Encoded], None],
 ) -> None:
     """Claim batches, ``encode`` the rows for them, ``lay_in`` what came of it, and let the sender see them.
 
-    ``lay_in`` says how many bytes of memory are kept for that. No lock is held in either. Whatever fails, the memory is
-    free again; once rows lie in batches, those who wait for them hear of it.
+    ``lay_in`` takes what the batches keep from the claim's memory. No lock is held in either. Whoever made the claim
+    must ``undo`` it when this fails.
     """
     accumulator = parts.accumulator
-    pool = accumulator.pool
     try:
-        claim = accumulator.claim(rows.topic, rows.sizes, rows.created)
-    except BaseException:
-        pool.adjust(rows.reserved, 0)
-        raise
-    try:
+        accumulator.claim(claim, rows.topic, rows.sizes, rows.created)
         encoded = encode(claim)
-    except BaseException as error:
-        pool.adjust(rows.reserved, 0)
-        _give_back(accumulator, claim, error)
-        raise
-    try:
-        pool.adjust(rows.reserved, lay_in(claim, encoded))
+        claim.laid_in = True
+        lay_in(claim, encoded)
+        accumulator.pool.cancel(claim.memory)
         for batch in claim.filled:
             parts.sealer.seal(batch)
-        wake = accumulator.publish(claim)
+        if accumulator.publish(claim):
+            parts.wake_sender()
     except BaseException as error:
-        _retract(accumulator, claim, error)
+        undo(parts, claim, rows.listeners, error)
         raise
-    if wake:
+
+
+def undo(parts: AppendParts, claim: Claim, listeners: BatchListeners, error: BaseException) -> None:
+    """An append has failed, or was interrupted at any line: unless its rows are the sender's already, its memory is
+    free afterwards, its batches are as they were or complete, and whoever waits for them knows.
+
+    Done by ``publish`` and again by whoever made the claim: an interrupt may strike in here too.
+    """
+    accumulator = parts.accumulator
+    if claim.published:
         parts.wake_sender()
-
-
-def _give_back(accumulator: RecordAccumulator, claim: Claim, error: BaseException) -> None:
-    try:
-        accumulator.give_back(claim)
-    except KafkaError:
-        _retract(accumulator, claim, error)
-
-
-def _retract(accumulator: RecordAccumulator, claim: Claim, error: BaseException) -> None:
-    """The rows cannot go on: whoever waits for anything in these batches must hear of it."""
-    cause = error if isinstance(error, Exception) else KafkaError(f"interrupted by {error!r}")
+        return
+    accumulator.pool.cancel(claim.memory)
+    if claim.undone:
+        return
+    cause = as_exception(error)
+    parts.rows_lost(cause)
+    if not claim.laid_in and accumulator.give_back(claim):
+        return
+    batches = claim.batches()
     accumulator.retract(claim)
-    accumulator.pool.release(claim.batches())
-    for batch in claim.batches():
+    accumulator.pool.release(batches)
+    for batch in batches:
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-    accumulator.finish(claim.batches())
+    if claim.laid_in:
+        listeners.fail(cause)
+    accumulator.finish(batches)
+    claim.undone = True
+
+
+def as_exception(error: BaseException) -> Exception:
+    """What is told of rows that an interrupt kept from being sent."""
+    return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")

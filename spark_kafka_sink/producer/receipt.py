@@ -66,6 +66,12 @@ class SendReceipt:
             self._appended += rows
         return [self] * len(starts)
 
+    def fail(self, error: Exception) -> None:
+        """Rows that are counted as on their way are not: their batches may never tell."""
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
     def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
         if batch.error is None:
             delivered = self._sums[batch.partition]

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.record import Headers, ProducerRecord
@@ -40,6 +42,7 @@ class Stage:
     __slots__ = (
         "_mark",
         "allowed",
+        "claim",
         "closed",
         "created",
         "headers",
@@ -48,7 +51,6 @@ class Stage:
         "outcome",
         "owner",
         "partitions",
-        "reserved",
         "room",
         "rows",
         "snapshot",
@@ -68,7 +70,7 @@ class Stage:
         self.timestamps: dict[int, int] = {}
         self.headers: dict[int, Headers] = {}
         self.only_values = True
-        self.reserved = 0
+        self.claim = Claim(Reservation())
         self.allowed = 0
         self.wake_at = 0
         self.room = -1
@@ -81,10 +83,17 @@ class Stage:
         """An upper bound of the encoded bytes."""
         return self._mark - self.room
 
-    def grant(self, reserved: int, size: int, limit: int) -> None:
-        """More memory is reserved for these records: room for half of it, and at least for one of ``size`` bytes."""
-        self.reserved += reserved
-        self.allowed = min(limit, self.reserved // 2) if self.values else max(size, min(limit, self.reserved // 2))
+    @property
+    def reserved(self) -> int:
+        """Bytes of memory that are these records'."""
+        return self.claim.memory.size
+
+    def grant(self, more: Reservation, size: int, limit: int) -> None:
+        """``more`` memory is for these records: room for half of it all, and at least for one of ``size`` bytes."""
+        memory = self.claim.memory
+        memory.size, more.size = memory.size + more.size, 0
+        half = min(limit, memory.size // 2)
+        self.allowed = half if self.values else max(size, half)
 
     def make_room(self, most: int) -> None:
         """For as many bytes as may come without a look, ``most`` at a time."""
@@ -98,30 +107,52 @@ class Stage:
     def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
         """The record's index."""
         index = len(self.values)
-        if key is not None:
-            self.add_key(index, key)
-        self.values.append(value)
+        try:
+            if key is not None:
+                self._add_key(index, key)
+            if record.partition is not None:
+                self.only_values = False
+                self.partitions[index] = record.partition
+            if record.timestamp is not None:
+                self.only_values = False
+                self.timestamps[index] = record.timestamp
+            if record.headers is not None:
+                self.only_values = False
+                self.headers[index] = record.headers
+            if value is None:
+                self.only_values = False
+            self.values.append(value)
+        except BaseException:
+            self._forget_parts()
+            raise
         self.room -= size
-        if value is None:
-            self.only_values = False
-        if record.partition is not None:
-            self.only_values = False
-            self.partitions[index] = record.partition
-        if record.timestamp is not None:
-            self.only_values = False
-            self.timestamps[index] = record.timestamp
-        if record.headers is not None:
-            self.only_values = False
-            self.headers[index] = record.headers
         return index
 
-    def add_key(self, index: int, key: bytes) -> None:
+    def add_keyed(self, key: bytes, value: bytes) -> int:
+        """A record with no more than these. Its index."""
+        index = len(self.values)
+        try:
+            self._add_key(index, key)
+            self.values.append(value)
+        except BaseException:
+            self._forget_parts()
+            raise
+        return index
+
+    def _add_key(self, index: int, key: bytes) -> None:
         """Before its value, with which the record is there."""
         self.only_values = False
         keys = self.keys
         if len(keys) < index:
             keys.extend([None] * (index - len(keys)))
         keys.append(key)
+
+    def _forget_parts(self) -> None:
+        """An interrupt kept a record's value from being added: the next record must not get its other parts."""
+        rows = len(self.values)
+        del self.keys[rows:]
+        for parts in (self.partitions, self.timestamps, self.headers):
+            parts.pop(rows, None)
 
     def close(self) -> None:
         """No record but those that are there now."""

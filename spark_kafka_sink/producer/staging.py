@@ -13,15 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from threading import get_ident
 
 from spark_kafka_sink.accumulator.accumulator import NEVER
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.columnar_append import ColumnarAppender, StagedColumns
+from spark_kafka_sink.producer.publish import AppendParts, as_exception, undo
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, SHARED, Stage, headers_size, java_estimate
 from spark_kafka_sink.producer.stage_outcome import RecordFuture, StageOutcome
@@ -48,14 +49,13 @@ class StagingConfig:
 class StagingParts:
     appender: ColumnarAppender
     value_appender: ValueAppender
+    append: AppendParts
     metadata: Metadata
     pool: BufferPool
     clock: Clock
     callbacks: Callbacks
     wake_sender: Callable[[], None]
     call_sender: Callable[[], None]
-    lost: Callable[[Exception], None] | None = None
-    """Told when records cannot be encoded or appended: their transaction must not be committed."""
     steered: Callable[[], AbstractContextManager[None]] = nullcontext
     """Around the work of a caller who is likely to go on: ``SenderThread.steered``."""
 
@@ -82,8 +82,7 @@ class Staging:
     def flush(self) -> None:
         """Return when everything staged so far is in the accumulator."""
         for stages in tuple(self.topics.values()):
-            stages.close_open()
-            stages.await_encoded()
+            stages.flush()
 
     def publish_due(self, now: float) -> float:
         """Encode what has lingered, is a batch's worth or holds memory others wait for; says when more comes due."""
@@ -112,7 +111,7 @@ class TopicStages:
         # The memory that the last stage could have done with and a little more: the next one asks for it at once.
         self._expected = 0
         self._waiting: deque[Stage] = deque()
-        self._encoding = False
+        self._encoding: Stage | None = None
         self._aborted_by: KafkaError | None = None
 
     def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
@@ -145,9 +144,10 @@ class TopicStages:
         stage.room = room
         values = stage.values
         index = len(values)
-        if key is not None:
-            stage.add_key(index, key)
-        values.append(value)
+        if key is None:
+            values.append(value)
+        else:
+            stage.add_keyed(key, value)
         if stage.closed and not self._was_taken(stage, index):
             return self._append_special(record, key, value, size)
         future = RecordFuture()
@@ -157,18 +157,16 @@ class TopicStages:
 
     def _append_shared(self, record: ProducerRecord, key: bytes | None, value: bytes, size: int) -> RecordFuture:
         """The same for a stage that several threads fill: with the lock."""
-        self._lock.acquire()  # half of what `with` costs
-        try:
+        with self._lock:
             stage = self._open
             fits = size <= stage.room and stage.owner == SHARED
             if fits:
                 stage.room -= size
                 index = len(stage.values)
-                if key is not None:
-                    stage.add_key(index, key)
-                stage.values.append(value)
-        finally:
-            self._lock.release()
+                if key is None:
+                    stage.values.append(value)
+                else:
+                    stage.add_keyed(key, value)
         return stage.outcome.future(index) if fits else self._append_special(record, key, value, size)
 
     def _append_special(
@@ -179,14 +177,26 @@ class TopicStages:
             size += headers_size(record.headers)
         if size > self._comfortable_size:
             self._check_size(record, key, value)
-        thread, partition, wake = get_ident(), record.partition, False
+        try:
+            stage, index, wake = self._place(record, key, value, size)
+        except BaseException:
+            self._parts.wake_sender()  # it may have been added, and must not wait for the next
+            raise
+        if wake:
+            self._parts.wake_sender()
+        return stage.outcome.future(index)
+
+    def _place(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int
+    ) -> tuple[Stage, int, bool]:
+        """The stage that the record is in, its index there, and whether the sender must be woken."""
+        thread, partition = get_ident(), record.partition
         while True:
             with self._lock:
                 stage = self._open
                 if stage.owner in (thread, SHARED) and (partition is None or stage.knows(partition)):
                     if size <= stage.room:
-                        index = stage.add(record, key, value, size)
-                        break
+                        return stage, stage.add(record, key, value, size), False
                     if stage.size + size <= stage.allowed:
                         index = stage.add(record, key, value, size)
                         wake = stage.size >= stage.wake_at
@@ -194,37 +204,41 @@ class TopicStages:
                             # The first record starts the linger; a batch's worth need not wait for its end.
                             stage.wake_at = _NEVER_WAKE if index else self._config.batch_size
                         stage.make_room(self._comfortable_size)
-                        break
+                        return stage, index, wake
             self._await_room(stage, size, partition)
-        if wake:
-            self._parts.wake_sender()
-        return stage.outcome.future(index)
 
     def _was_taken(self, stage: Stage, index: int) -> bool:
         with self._lock:
             return index < stage.rows
 
-    def close_open(self) -> None:
-        """Encode the open stage, or leave that to the thread that is at it."""
+    def flush(self) -> None:
+        """Return when what is staged now is in the accumulator, or failed."""
         with self._lock:
             self._hand_over(self._open)
-        self._encode_waiting()
-
-    def await_encoded(self) -> None:
-        with self._encoded:
-            self._encoded.wait_for(lambda: not self._encoding and not self._waiting)
+            last = self._waiting[-1] if self._waiting else self._encoding
+        while True:
+            self._encode_waiting()
+            with self._encoded:
+                if last is None or (last is not self._encoding and last not in self._waiting):
+                    return
+                if self._encoding is not None:
+                    self._encoded.wait()
 
     def publish_due(self, now: float, all_of_it: bool) -> float:
         """On the sender thread."""
+        due = NEVER
         with self._lock:
             stage = self._open
             if stage is not CLOSED_STAGE:
                 deadline = stage.created + self._config.linger_ms
                 if not all_of_it and now < deadline and stage.size < self._config.batch_size:
-                    return deadline
-                self._hand_over(stage)
-        self._encode_waiting()
-        return NEVER
+                    due = deadline
+                else:
+                    self._hand_over(stage)
+            waiting = bool(self._waiting)
+        if waiting:
+            self._encode_waiting()
+        return due
 
     def abort(self, error: KafkaError) -> None:
         with self._lock:
@@ -234,7 +248,7 @@ class TopicStages:
             self._waiting.clear()
             self._encoded.notify_all()
         for stage in stages:
-            self._parts.pool.adjust(stage.reserved, 0)
+            self._parts.pool.cancel(stage.claim.memory)
             stage.outcome.fail(error)
 
     def _await_room(self, stage: Stage, size: int, partition: int | None) -> None:
@@ -258,68 +272,97 @@ class TopicStages:
         memory = self._config.buffer_memory
         at_once = max(_RESERVED_AT_LEAST, self._expected, stage.reserved)
         reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
-        parts.pool.reserve(reserved, self._config.max_block_ms, parts.call_sender)
+        granted = Reservation()
+        try:
+            parts.pool.reserve(granted, reserved, self._config.max_block_ms, parts.call_sender)
+            self._grant(granted, snapshot, size)
+            parts.pool.cancel(granted)
+        except BaseException:
+            parts.pool.cancel(granted)
+            raise
+
+    def _grant(self, granted: Reservation, snapshot: ClusterSnapshot, size: int) -> None:
+        """Memory for the open stage, or a new one, unless that is another thread's."""
+        clock = self._parts.clock
         with self._lock:
-            aborted_by = self._aborted_by
-            if aborted_by is None and self._open is CLOSED_STAGE:
-                outcome = StageOutcome(self._topic, parts.clock.epoch_ms(), parts.callbacks)
-                self._open = Stage(outcome, snapshot, parts.clock.now())
-                self._open.owner = SHARED if self._shared else get_ident()
-            granted = self._open.owner in (get_ident(), SHARED) and self._open is not CLOSED_STAGE
-            if granted:
-                self._open.snapshot = snapshot
-                self._open.grant(reserved, size, self._limit)
-                self._open.make_room(self._comfortable_size)
-        if not granted:
-            parts.pool.adjust(reserved, 0)
-        if aborted_by is not None:
-            raise aborted_by
+            if self._aborted_by is not None:
+                raise self._aborted_by
+            if self._open is CLOSED_STAGE:
+                outcome = StageOutcome(self._topic, clock.epoch_ms(), self._parts.callbacks)
+                stage = Stage(outcome, snapshot, clock.now())
+                stage.owner = SHARED if self._shared else get_ident()
+                self._open = stage
+            stage = self._open
+            if stage.owner in (get_ident(), SHARED):
+                stage.snapshot = snapshot
+                stage.grant(granted, size, self._limit)
+                stage.make_room(self._comfortable_size)
 
     def _hand_over(self, stage: Stage) -> None:
         """Under the lock; another thread may have been first."""
-        if stage is self._open and stage is not CLOSED_STAGE:
-            self._open = CLOSED_STAGE
-            stage.close()
-            self._expected = 2 * min(stage.size * 9 // 8, self._limit)
+        if stage is not self._open or stage is CLOSED_STAGE:
+            return
+        try:
+            self._close(stage)
+        except BaseException:
+            self._close(stage)
+            raise
+
+    def _close(self, stage: Stage) -> None:
+        """May be done twice."""
+        stage.close()
+        self._expected = 2 * min(stage.size * 9 // 8, self._limit)
+        if stage not in self._waiting:
             self._waiting.append(stage)
+        self._open = CLOSED_STAGE
 
     def _encode_waiting(self) -> None:
-        while True:
-            with self._encoded:
-                if self._encoding or not self._waiting:
-                    return
-                self._encoding = True
-                stage = self._waiting.popleft()
-            try:
-                self._encode(stage)
-            finally:
+        stage = None
+        try:
+            while True:
                 with self._encoded:
-                    self._encoding = False
-                    self._encoded.notify_all()
+                    if self._encoding is not None or not self._waiting:
+                        return
+                    # In this order, and ``_end`` looks at both: a stage that is interrupted here is in one of them.
+                    stage = self._encoding = self._waiting[0]
+                    self._waiting.popleft()
+                self._encode(stage)
+                self._end(stage)
+        except BaseException as error:
+            if stage is not None:
+                self._lose(stage, error)
+                self._end(stage)
+            self._parts.wake_sender()  # for the stages that still wait
+            raise
+
+    def _end(self, stage: Stage) -> None:
+        """May be done twice."""
+        with self._encoded:
+            if self._encoding is stage:
+                if self._waiting and self._waiting[0] is stage:
+                    self._waiting.popleft()
+                self._encoding = None
+                self._encoded.notify_all()
 
     def _encode(self, stage: Stage) -> None:
         """What goes wrong here is told to whoever waits for the records: the thread at work may be anybody's."""
-        if not stage.rows:
-            self._parts.pool.adjust(stage.reserved, 0)
-            return
         try:
-            if stage.only_values and self._parts.value_appender.applicable:
-                append = partial(self._parts.value_appender.append, self._staged_values(stage))
+            if not stage.rows:
+                self._parts.pool.cancel(stage.claim.memory)
+            elif stage.only_values and self._parts.value_appender.applicable:
+                self._parts.value_appender.append(self._staged_values(stage), stage.claim, stage.outcome)
             else:
-                append = partial(self._parts.appender.append_staged, self._staged_columns(stage))
-        except Exception as error:
-            self._parts.pool.adjust(stage.reserved, 0)
+                self._parts.appender.append_staged(self._staged_columns(stage), stage.claim, stage.outcome)
+        except BaseException as error:
             self._lose(stage, error)
-            return
-        try:
-            append(stage.outcome)
-        except Exception as error:
-            self._lose(stage, error)
+            if not isinstance(error, Exception):
+                raise
 
-    def _lose(self, stage: Stage, error: Exception) -> None:
-        if self._parts.lost is not None:
-            self._parts.lost(error)
-        stage.outcome.fail(error)
+    def _lose(self, stage: Stage, error: BaseException) -> None:
+        """Fail a stage's records, unless they are the sender's already. May be done twice."""
+        undo(self._parts.append, stage.claim, stage.outcome, error)
+        if not stage.claim.published:
+            stage.outcome.fail(as_exception(error))
 
     def _staged_columns(self, stage: Stage) -> StagedColumns:
         return StagedColumns(
@@ -329,7 +372,6 @@ class TopicStages:
             snapshot=stage.snapshot,
             created=stage.created,
             timestamp=stage.outcome.default_timestamp,
-            reserved=stage.reserved,
         )
 
     def _staged_values(self, stage: Stage) -> StagedValues:
@@ -342,7 +384,6 @@ class TopicStages:
             snapshot=stage.snapshot,
             created=stage.created,
             timestamp=stage.outcome.default_timestamp,
-            reserved=stage.reserved,
         )
 
     def _check_size(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> None:

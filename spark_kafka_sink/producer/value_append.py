@@ -16,8 +16,7 @@ from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import Int64Array
-from spark_kafka_sink.producer.columnar_append import BatchListeners
-from spark_kafka_sink.producer.publish import AppendParts, ReservedRows, publish
+from spark_kafka_sink.producer.publish import AppendParts, BatchListeners, RowsToPublish, publish
 from spark_kafka_sink.producer.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.sizes import FieldLengths, cumulated
@@ -25,7 +24,7 @@ from spark_kafka_sink.records.sizes import FieldLengths, cumulated
 
 @dataclass(frozen=True, slots=True)
 class StagedValues:
-    """Values of one topic that were checked when they were sent; ``reserved`` bytes of memory are theirs.
+    """Values of one topic that were checked when they were sent.
 
     ``created`` is when the first of them was sent (monotonic ms), ``timestamp`` the same in epoch ms.
     """
@@ -36,7 +35,6 @@ class StagedValues:
     snapshot: ClusterSnapshot
     created: float
     timestamp: int
-    reserved: int
 
 
 class ValueAppender:
@@ -51,16 +49,12 @@ class ValueAppender:
         """Only Kafka's own partitioner is known to need nothing of a record without a key."""
         return isinstance(self._parts.partitioner, BuiltInPartitioner)
 
-    def append(self, staged: StagedValues, listeners: BatchListeners) -> None:
-        """Never waits: the sender may call it."""
-        try:
-            sizes = self._row_sizes(staged)
-        except BaseException:
-            self._parts.accumulator.pool.adjust(staged.reserved, 0)
-            raise
+    def append(self, staged: StagedValues, claim: Claim, listeners: BatchListeners) -> None:
+        """Never waits: the sender may call it. The claim is the caller's to undo."""
         publish(
             self._parts,
-            ReservedRows(staged.topic, sizes, staged.created, staged.reserved),
+            claim,
+            RowsToPublish(staged.topic, self._row_sizes(staged), staged.created, listeners),
             lambda claim: _encode(staged, claim),
             lambda claim, encoded: _lay_in(claim, staged, encoded, listeners),
         )
@@ -100,16 +94,14 @@ def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:
     ]
 
 
-def _lay_in(claim: Claim, staged: StagedValues, encoded: Sequence[bytes], listeners: BatchListeners) -> int:
-    """Give each batch its bytes; says how many that are."""
+def _lay_in(claim: Claim, staged: StagedValues, encoded: Sequence[bytes], listeners: BatchListeners) -> None:
+    """Give each batch its bytes, and the memory that these keep."""
+    memory = claim.memory
     told = listeners.listeners(None, [segment.start for segment in claim.segments], len(staged.values))
-    kept = 0
     for (batch, start, end, first), records, listener in zip(claim.segments, encoded, told, strict=True):
         size = len(records)
-        kept += size
         batch.segments.append(records)
-        batch.own += size
+        memory.size, batch.own = memory.size - size, batch.own + size
         if staged.timestamp > batch.max_timestamp:
             batch.max_timestamp = staged.timestamp
         batch.shares.append(Share(listener, first, end - start, size))
-    return kept

@@ -19,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.accumulator.batch import ProducerBatch, Share
 from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.accumulator.seal import Sealer
@@ -61,6 +62,9 @@ class Rows:
     def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int) -> list[Segment]:
         numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
         return [Segment(self.machine, numbers[start:]) for start in starts]
+
+    def fail(self, error: Exception) -> None:
+        raise AssertionError("encoding fails before listeners are told")
 
 
 @dataclass
@@ -153,7 +157,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule()
     def flush_begins(self) -> None:
-        self.flushes.append((self.accumulator.begin_flush(), self.unsettled() | self.encoding))
+        self.flushes.append((self.accumulator.begin_flush(Flush()), self.unsettled() | self.encoding))
 
     @precondition(lambda self: self.flushes)
     @rule()
@@ -250,8 +254,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         if not hasattr(self, "patch"):
             return
         self.patch.stop()
-        for _ in self.flushes:
-            self.accumulator.end_flush()
+        for begun, _ in self.flushes:
+            self.accumulator.end_flush(begun)
         for partition in range(PARTITIONS):
             self.the_leader_changes(partition, 0)
             self.admit(partition, Admission.ALL)
@@ -291,9 +295,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
         return self.taken - self.settled
 
     def incomplete(self) -> frozenset[Any]:
-        incomplete = self.accumulator.begin_flush()
-        self.accumulator.end_flush()
-        return incomplete
+        flush = self.accumulator.begin_flush(Flush())
+        self.accumulator.end_flush(flush)
+        return flush.batches
 
     def queues(self) -> list[PartitionQueue]:
         known = self.accumulator._queues

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
+from spark_kafka_sink.accumulator.accumulator import NEVER, Flush, RecordAccumulator
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from spark_kafka_sink.accumulator.partition_queue import Admission
 from spark_kafka_sink.errors import (
@@ -74,6 +74,7 @@ class TransactionManager:
         self._ended_by: Exception | None = None
         self._pending: Command | None = None
         self._sending_offsets: dict[Command, None] = {}
+        self._flush = Flush()
         self._flushing = False
         self._partitions = TransactionPartitions(accumulator)
         self._started = False
@@ -398,9 +399,9 @@ class TransactionManager:
             self.error = None
         flush = self.state in FLUSHING
         if flush and not self._flushing:
-            self._accumulator.begin_flush()
+            self._accumulator.begin_flush(self._flush)
         elif self._flushing and not flush:
-            self._accumulator.end_flush()
+            self._accumulator.end_flush(self._flush)
         self._flushing = flush
 
     def _answer(self, result: Any, error: Exception | None) -> None:

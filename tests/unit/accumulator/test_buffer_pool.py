@@ -6,7 +6,7 @@ import time
 import pytest
 
 from spark_kafka_sink.accumulator.batch import Hold, ProducerBatch
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
@@ -26,7 +26,7 @@ def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread
     waits = threading.Event()
 
     def take() -> None:
-        pool.reserve(size, 10_000, waits.set)
+        pool.reserve(Reservation(), size, 10_000, waits.set)
         granted.append(size)
 
     thread = threading.Thread(target=take)
@@ -36,45 +36,54 @@ def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread
 
 
 def test_what_is_free_is_granted_at_once(pool):
-    pool.reserve(600, 0, ignore)
+    pool.reserve(Reservation(), 600, 0, ignore)
     assert pool.available == 400
 
 
-def test_an_adjusted_reservation_gives_back_what_was_too_much(pool):
-    pool.reserve(600, 0, ignore)
-    pool.adjust(600, 250)
+def test_what_a_batch_does_not_keep_of_a_reservation_is_free_when_it_is_cancelled(pool):
+    reservation = Reservation()
+    pool.reserve(reservation, 600, 0, ignore)
+    batch = ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0)
+    reservation.size, batch.own = reservation.size - 250, 250
+    pool.cancel(reservation)
+    pool.cancel(reservation)
     assert pool.available == 750
+    pool.charge(batch, 100)
+    assert pool.available == 900
 
 
 def test_a_wait_ends_after_max_block_ms_and_says_how_much_was_asked_and_is_free(pool):
-    pool.reserve(900, 0, ignore)
+    pool.reserve(Reservation(), 900, 0, ignore)
     with pytest.raises(BufferExhaustedError, match=r"allocate 200 bytes within max.block.ms \(50 ms\): 100 of .* 1000"):
-        pool.reserve(200, 50, ignore)
+        pool.reserve(Reservation(), 200, 50, ignore)
     assert not pool.exhausted
     assert pool.available == 100
 
 
 def test_waiters_are_served_first_come_first_served(pool):
     """A small request behind a large one must not overtake it, or the large one starves."""
-    pool.reserve(1000, 0, ignore)
+    first, second, third = Reservation(), Reservation(), Reservation()
+    pool.reserve(first, 500, 0, ignore)
+    pool.reserve(second, 300, 0, ignore)
+    pool.reserve(third, 200, 0, ignore)
     granted: list[int] = []
     large = waiting(pool, 800, granted)
     small = waiting(pool, 10, granted)
-    pool.adjust(500, 0)
+    pool.cancel(first)
     time.sleep(0.05)
     assert granted == []
-    pool.adjust(300, 0)
+    pool.cancel(second)
     large.join(5)
-    pool.adjust(200, 0)
+    pool.cancel(third)
     small.join(5)
     assert granted == [800, 10]
 
 
 def test_a_waiter_that_gives_up_lets_the_next_one_through(pool):
-    pool.reserve(950, 0, ignore)
+    pool.reserve(Reservation(), 950, 0, ignore)
     granted: list[int] = []
     with pytest.raises(BufferExhaustedError):
-        pool.reserve(500, 20, lambda: waiting(pool, 40, granted))
+        pool.reserve(Reservation(), 500, 20, lambda: waiting(pool, 40, granted))
     deadline = time.monotonic() + 5
     while granted != [40] and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -83,23 +92,23 @@ def test_a_waiter_that_gives_up_lets_the_next_one_through(pool):
 
 def test_more_than_there_will_ever_be_is_refused_at_once(pool):
     with pytest.raises(RecordTooLargeError, match=r"1001 bytes at once, more than buffer.memory holds \(1000 bytes\)"):
-        pool.reserve(1001, 60_000, ignore)
+        pool.reserve(Reservation(), 1001, 60_000, ignore)
 
 
 def test_a_closed_pool_wakes_its_waiters_with_the_reason(pool):
-    pool.reserve(1000, 0, ignore)
+    pool.reserve(Reservation(), 1000, 0, ignore)
 
     def close() -> None:
         threading.Timer(0.05, pool.close, [ProducerClosedError("closed")]).start()
 
     with pytest.raises(ProducerClosedError):
-        pool.reserve(10, 60_000, close)
+        pool.reserve(Reservation(), 10, 60_000, close)
     with pytest.raises(ProducerClosedError):
-        pool.reserve(0, 0, ignore)
+        pool.reserve(Reservation(), 0, 0, ignore)
 
 
 def test_a_shared_slice_is_free_with_its_last_batch(pool):
-    pool.reserve(700, 0, ignore)
+    pool.reserve(Reservation(), 700, 0, ignore)
     hold = Hold(600)
     hold.users = 2
     first, second = (ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0) for _ in range(2))
@@ -114,7 +123,8 @@ def test_a_shared_slice_is_free_with_its_last_batch(pool):
 
 def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for(pool):
     """A lock's timeout cannot hold it: OverflowError instead of waiting."""
-    pool.reserve(1000, 0, ignore)
-    threading.Timer(0.05, lambda: pool.adjust(1000, 0)).start()
-    pool.reserve(600, 2.0**63, ignore)
+    reservation = Reservation()
+    pool.reserve(reservation, 1000, 0, ignore)
+    threading.Timer(0.05, lambda: pool.cancel(reservation)).start()
+    pool.reserve(Reservation(), 600, 2.0**63, ignore)
     assert pool.available == 400

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.producer import columnar_append
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -143,12 +144,12 @@ def test_large_arrow_batches_go_in_slices_that_fit_a_small_buffer_memory():
 def _sending_instead_of_waiting(engine: Engine):
     reserve = engine.parts.accumulator.pool.reserve
 
-    def sent_first(size, max_wait_ms, before_waiting):
+    def sent_first(reservation, size, max_wait_ms, before_waiting):
         if engine.parts.accumulator.pool.available < size:
-            begun = engine.parts.accumulator.begin_flush()
+            begun = engine.parts.accumulator.begin_flush(Flush())
             engine.settle()
             engine.parts.accumulator.await_flush(begun, 0)
-        reserve(size, max_wait_ms, before_waiting)
+        reserve(reservation, size, max_wait_ms, before_waiting)
 
     return sent_first
 
@@ -203,7 +204,7 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 
     def flush() -> None:
         try:
-            accumulator.await_flush(accumulator.begin_flush(), 60_000)
+            accumulator.await_flush(accumulator.begin_flush(Flush()), 60_000)
         except BaseException as error:
             raised.append(error)
 
@@ -288,6 +289,25 @@ def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     assert engine.memory_is_free()
 
 
+@pytest.mark.parametrize("rows", [[(row % 2, 100) for row in range(300)], [(0, 5_000), *[(1, 100)] * 100]])
+def test_incident_memory_was_reserved_without_the_copies_of_what_waits(monkeypatch, rows):
+    """Those of a lagging partition, and of a record larger than a batch: buffer.memory was overdrawn."""
+    engine = Engine(partitions=2, batch_size=1_000, linger_ms=1_000)
+    engine.leaders[1 if len(rows) == 300 else 0] = -1
+    engine.connect()
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    asked: list[int] = []
+    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others)))
+    columns = RecordColumns(value=column(*[b"x" * size for _, size in rows]))
+    append(engine, columns, [partition for partition, _ in rows])
+    kept = engine.config.buffer_memory - pool.available
+    assert kept <= sum(asked)
+    engine.leaders.update({0: 0, 1: 0})
+    engine.settle()
+    assert engine.memory_is_free()
+
+
 def test_a_partition_that_is_sent_promptly_is_not_copied():
     engine = Engine(partitions=2, batch_size=2_000)
     engine.connect()
@@ -314,7 +334,7 @@ def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
     monkeypatch.setattr(
         engine.parts.accumulator,
         "claim",
-        lambda topic, sizes, now: runs.append(len(sizes.runs)) or claim(topic, sizes, now),
+        lambda claimed, topic, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, topic, sizes, now),
     )
     receipt = append(engine, columns)
     assert len(runs) > 1

@@ -251,7 +251,7 @@ def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once
         def append(self, value):
             if after:
                 super().append(value)
-            stages.close_open()
+            stages.flush()
             if not after:
                 super().append(value)
 
@@ -338,7 +338,7 @@ def test_a_stage_asks_at_once_for_the_memory_that_the_last_one_took_and_for_litt
     pool = engine.parts.accumulator.pool
     reserve = pool.reserve
     asked: list[int] = []
-    monkeypatch.setattr(pool, "reserve", lambda size, *others: (asked.append(size), reserve(size, *others))[1])
+    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others))[1])
 
     def send_and_count(rows: int) -> list[int]:
         asked.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -57,7 +58,7 @@ def test_a_flush_lets_nothing_linger():
     engine = Engine(linger_ms=60_000)
     engine.connect()
     engine.append([b"a"])
-    begun = engine.parts.accumulator.begin_flush()
+    begun = engine.parts.accumulator.begin_flush(Flush())
     engine.spin()
     engine.parts.accumulator.await_flush(begun, 0)
     assert engine.values() == [b"a"]
@@ -365,12 +366,12 @@ def test_a_split_batch_is_whole_for_whoever_flushes():
     engine.connect()
     engine.max_message_bytes = 5_000
     engine.append(filling(1))
-    begun = engine.parts.accumulator.begin_flush()
+    begun = engine.parts.accumulator.begin_flush(Flush())
     for _ in range(4):
         engine.turn()
     with pytest.raises(KafkaTimeoutError, match="Failed to flush"):
         engine.parts.accumulator.await_flush(begun, 0)
-    begun = engine.parts.accumulator.begin_flush()
+    begun = engine.parts.accumulator.begin_flush(Flush())
     engine.settle()
     engine.parts.accumulator.await_flush(begun, 0)
 
