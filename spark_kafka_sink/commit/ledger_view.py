@@ -89,7 +89,7 @@ class LedgerView:
         entry = None if last is None else self.entries.get(last.key.query or "")
         if last is None or entry is None or entry.stage is not Stage.DONE:
             return False
-        bumps = 2 if fence.end_txn_version >= END_TXN_V2 else 1
+        bumps = 2 if handed.fence.end_txn_version >= END_TXN_V2 else 1
         return (
             last.producer_id == handed.fence.producer_id == fence.producer_id
             and (last.epoch, last.sequence) >= (handed.fence.epoch, handed.sequence)

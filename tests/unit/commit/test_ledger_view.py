@@ -19,10 +19,10 @@ from spark_kafka_sink.commit.format import (
 )
 from spark_kafka_sink.commit.ledger_view import LedgerView, MarkerFates
 from spark_kafka_sink.commit.raw_batch import raw_batches
-from spark_kafka_sink.commit.values import Entry, Marker, RowSum, Stage, Target, TaskShare
+from spark_kafka_sink.commit.values import DriverIdentity, Entry, Marker, RowSum, Stage, Target, TaskShare
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.records.batch import TRANSACTIONAL
-from spark_kafka_sink.sender.transactions.values import PreparedTransaction
+from spark_kafka_sink.sender.transactions.values import Fence, PreparedTransaction
 from tests.unit.commit.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)
@@ -367,3 +367,27 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
     log.end(100, ABORT)
     log.end(100, COMMIT)
     assert fates_of(log, {0: offset}).committed == set()
+
+
+@pytest.mark.parametrize(
+    ("began_with", "now", "epoch", "continuous"),
+    [
+        (3, 3, 3, True),  # InitProducerId
+        (3, 3, 4, False),
+        (5, 5, 4, True),  # EndTxn of the done record, InitProducerId
+        (5, 5, 5, False),
+        (3, 5, 3, True),  # transactions were upgraded in between
+        (3, 5, 4, False),
+        (5, 3, 4, True),
+        (5, 3, 3, False),
+    ],
+)
+def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
+    """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
+    log, view = RawLog(), LedgerView("app")
+    key, value = entry_record("app", replace(ENTRY, stage=Stage.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
+    log.records(7, (key, value), epoch=2)
+    log.end(7, COMMIT, epoch=2)
+    view.apply(log.take())
+    handed = DriverIdentity(Fence("app-driver", 7, 2, began_with))
+    assert view.continues(handed, Fence("app-driver", 7, epoch, now)) is continuous
