@@ -77,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "list":
         print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
         return 0
+    for each in found:
+        if each.unreadable is not None:
+            raise ExactlyOnceError(each.unreadable)
     decided = arguments.action == "commit"
     todo = [each for each in found if (each.standing if decided else _to_abort(each, arguments.force))]
     if not todo:
@@ -107,7 +110,9 @@ def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[Found]:
                 ]
             )
         found = discover(session, deadline)
-        return [each for each in found if arguments.prefix is None or each.was_given(arguments.prefix)]
+        if arguments.prefix is None:
+            return found
+        return [under for each in found if (under := each.under(arguments.prefix)) is not None]
 
 
 def _to_abort(found: Found, force: bool) -> bool:
@@ -139,7 +144,7 @@ def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.N
     """A write with rows that are gone keeps no other one waiting."""
     lost: list[str] = []
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefixes[0], arguments.commit_log_topic)
+        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
@@ -152,8 +157,8 @@ def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.N
 
 def _abort(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     aborted = 0
-    for name, prefix in [(each.name, prefix) for each in todo for prefix in each.prefixes]:
-        settings = CommitSettings(config, name, prefix, arguments.commit_log_topic)
+    for each in todo:
+        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
         with closing(Session(settings, SystemClock())) as session:
             aborted += abort_undecided(session, arguments.force, session.deadline(config.max_block_ms))
     print(f"aborted {aborted} transactions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_kafka_sink.commit.errors import ExactlyOnceError
@@ -26,13 +26,12 @@ _DRIVER: Final = driver_id("")
 class Found:
     """A write: what the ledger says of it, and which of its tasks' transactions are open.
 
-    ``prefixes``: what the ids of these begin with; a txnAppId has more than one when its runs were given different
-    ones. ``entries``: query → its last entry. ``listed``: open. ``unreadable``:
-    why its entry cannot be read.
+    ``prefix``: what the ids begin with that a command is to end. ``entries``: query → its last entry. ``unreadable``:
+    why it cannot be read. ``listed``: what is open; of a txnAppId under any prefix, as long as no command names one.
     """
 
     name: str
-    prefixes: tuple[str, ...]
+    prefix: str
     entries: Mapping[str, Entry]
     listed: tuple[Listed, ...]
     unreadable: str | None = None
@@ -62,12 +61,25 @@ class Found:
                 return entry
         return None
 
-    def was_given(self, prefix: str) -> bool:
-        """Whether ``prefix`` is its transactionalIdPrefix, or its name."""
-        application = _application(self.name)
-        if application is not None and f"{prefix}-{application}" in self.prefixes:
-            return True
-        return self.name == prefix or re.fullmatch(re.escape(prefix) + _FRESH, self.name) is not None
+    def under(self, given: str) -> Found | None:
+        """What is left of it under its name, or under this transactionalIdPrefix; None when it is of neither.
+
+        Of a txnAppId it is what begins with exactly that: an id that only ends in its name may be anybody's.
+        """
+        prefix = self.name
+        if self.name != given and not re.fullmatch(re.escape(given) + _FRESH, self.name):
+            prefix = f"{given}-{_application(self.name)}"
+            if _owner(prefix, (self.name,)) is None or prefix not in self._prefixes:
+                return None
+        return replace(
+            self, prefix=prefix, listed=tuple(each for each in self.listed if _prefix(each.transactional_id) == prefix)
+        )
+
+    @property
+    def _prefixes(self) -> set[str | None]:
+        prepared = [share.prepared for entry in self.standing for share in entry.tasks]
+        decided = [each.transactional_id for each in prepared if each is not None]
+        return {_prefix(each) for each in (*decided, *(each.transactional_id for each in self.listed))}
 
 
 class EveryName(LedgerView):
@@ -102,15 +114,14 @@ def discover(session: Session, deadline: float) -> list[Found]:
     listed = list_matching(session.cluster, _TASK, (OPEN,), deadline).transactions
     opened: dict[str, list[Listed]] = {}
     for each in listed:
-        if (name := _owner(_prefix(each), names)) is not None:
+        if (name := _owner(_prefix(each.transactional_id), names)) is not None:
             opened.setdefault(name, []).append(each)
     found = []
     for name in sorted(names):
         entries = ledger.get(name, {})
         ours = tuple(sorted(opened.get(name, ())))
         if entries or ours or name in unreadable:
-            prefixes = tuple(sorted({_prefix(each) for each in ours})) or (name,)
-            found.append(Found(name, prefixes, entries, ours, unreadable.get(name)))
+            found.append(Found(name, name, entries, ours, unreadable.get(name)))
     return found
 
 
@@ -129,18 +140,18 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
     return entries, unreadable
 
 
-def _prefix(task: Listed) -> str:
-    match = _TASK.fullmatch(task.transactional_id)
-    assert match is not None
-    return match["prefix"]
+def _prefix(transactional_id: str) -> str | None:
+    match = _TASK.fullmatch(transactional_id)
+    return match["prefix"] if match is not None else None
 
 
-def _owner(prefix: str, names: Collection[str]) -> str | None:
+def _owner(prefix: str | None, names: Collection[str]) -> str | None:
     """Whose tasks have ids that begin with ``prefix``; None for those of other applications."""
-    if prefix in names:
+    if prefix is None or prefix in names:
         return prefix
-    applications = (name for name in names if prefix.endswith(f"-{_application(name)}"))
-    return max(applications, key=len, default=None)
+    applications = ((name, _application(name)) for name in names)
+    ours = [name for name, application in applications if application and prefix.endswith(f"-{application}")]
+    return max(ours, key=len, default=None)
 
 
 def _application(name: str) -> str | None:

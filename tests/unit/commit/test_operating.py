@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit import format as ledger_format
 from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import LostRowsError
 from spark_kafka_sink.commit.session import Session
@@ -238,3 +239,50 @@ def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker
     broker.resume(1)
     assert (code, "error: " in said) == (1, True)
     assert committed(broker) == {}
+
+
+def test_a_decided_batch_job_is_found_by_its_prefix_and_committed(broker, transactions, monkeypatch):
+    job = Query(broker.bootstrap_servers, PLAIN, PLAIN, Guise.ONCE)
+    reports = job.tasks(job.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            job.commit(reports)
+    assert transactions("commit", "--prefix", "mine", "--yes") == (0, f"committed batch 0 of {PLAIN}\n")
+    assert committed(broker) == EACH_ONCE
+    assert transactions("list") == (0, "nothing is open, and the ledger has no entry\n")
+
+
+@pytest.mark.parametrize("action", ["commit", "abort"])
+def test_what_a_later_release_decided_is_left_alone_and_the_rest_is_listed(broker, transactions, query, action):
+    query.run(0, ROWS)
+    later = Query(broker.bootstrap_servers, "later", "q9")
+    later.run(0, ROWS)
+    later.task(later.plan(), 1, 0, [b"later"])
+    with closing(Session(later.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        entry = session.ledger.read(deadline).entries["q9"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ledger_format, "VERSION", 99)
+            session.record(session.take_fence(deadline), entry, deadline)
+    code, said = transactions("list")
+    assert code == 0
+    assert "cannot be read: " in said
+    assert "q1: batch 0, done" in said
+    code, said = transactions(action, "--prefix", "later", "--yes")
+    assert (code, "is of version 99" in said) == (1, True)
+    assert broker.transaction_state("later-0") == "Ongoing"
+
+
+@pytest.mark.parametrize("foreign", ["x-None-0", "flink-nightly-0"])
+def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, foreign):
+    """As for a txnAppId with a prefix its id ends in the name, no one can tell whose it is."""
+    with KafkaProducer({"bootstrap.servers": busy.bootstrap_servers, "transactional.id": foreign}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.flush()
+        for prefix in ("app", "txn-nightly", "mine"):
+            assert transactions("abort", "--prefix", prefix, "--yes")[0] == 0
+        assert busy.transaction_state(foreign) == "Ongoing"
+        assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+        assert "x-None" not in transactions("list")[1]
