@@ -77,8 +77,11 @@ class BufferPool:
 
     def reserve(
         self, reservation: Reservation, size: int, max_wait_ms: float, before_waiting: Callable[[], None]
-    ) -> None:
-        """Add ``size`` bytes to ``reservation``, waiting up to ``max_wait_ms`` for others to release theirs."""
+    ) -> bool:
+        """Add ``size`` bytes to ``reservation``, waiting up to ``max_wait_ms`` for others to release theirs.
+
+        Says whether it had to wait.
+        """
         if size > self.total:
             raise RecordTooLargeError(
                 f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
@@ -90,11 +93,12 @@ class BufferPool:
                     raise self._closed_by
                 if not self._waiters and self._available >= size:
                     self._available, reservation.size = self._available - size, reservation.size + size
-                    return
+                    return False
                 waiter = _Waiter(reservation, size, self._lock)
                 self._waiters.append(waiter)
             before_waiting()
             self._await_grant(waiter, max_wait_ms)
+            return True
         except BaseException:
             self.cancel(reservation)
             raise
@@ -115,7 +119,7 @@ class BufferPool:
                 raise self._closed_by
             self.counters.exhausted += 1
             raise BufferExhaustedError(
-                f"Failed to allocate {waiter.size} bytes within max.block.ms ({max_wait_ms:.0f} ms): "
+                f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
                 f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "
                 "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
             )

@@ -82,7 +82,9 @@ def assemble(
     sender = _sender(config, append_parts, staging, identity)
     transactions = None
     if identity.transactions is not None:
-        transactions = ProducerTransactions(identity.transactions, sender_thread, staging.flush, config.max_block_ms)
+        transactions = ProducerTransactions(
+            identity.transactions, sender_thread, staging.flush, config.max_block_ms, clock
+        )
     return ProducerParts(
         client_id, accumulator, appender, staging, metadata, sender, sender_thread, clock, transactions
     )

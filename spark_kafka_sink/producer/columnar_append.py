@@ -112,8 +112,10 @@ class ColumnarAppender:
         return self._slice_limit
 
     def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
-        """Rows of one topic; blocks for metadata and memory up to max.block.ms each time it must wait.
+        """Rows of one topic; blocks for metadata and memory, together up to max.block.ms.
 
+        Each time that memory was waited for and granted, max.block.ms begins anew: one call may have many times the
+        rows that buffer.memory holds.
         ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What was appended before an
         error stays appended: ``receipt`` knows.
         """
@@ -121,14 +123,18 @@ class ColumnarAppender:
             return
         lengths = FieldLengths.of(columns)
         self._check_sizes(lengths)
+        clock, max_block = self._parts.clock, self._config.max_block_ms
+        began = clock.now()
         snapshot = self._await_topic(topic, explicit)
+        remaining = max(0.0, max_block - (clock.now() - began))
         limit = self._parts.accumulator.batch_limit(topic)
         rows = self._rows(columns, lengths, explicit, limit, self._parts.clock.epoch_ms())
         thin = self._slices_are_thin(rows.sizes, len(snapshot.topics[topic].leaders) * limit)
         for grouped in (self._by_partition if thin else self._as_they_come)(snapshot, topic, rows, limit):
             if receipt.error is not None:
                 raise receipt.error
-            self._append(grouped, receipt)
+            if self._append(grouped, receipt, remaining):
+                remaining = max_block
 
     def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
         # A partitioner that may refuse a row sees all of them first: until then nothing is appended.
@@ -165,13 +171,16 @@ class ColumnarAppender:
         lagging = self._parts.accumulator.lagging(stage.topic, grouped.sizes.runs, stage.created)
         self._publish(claim, grouped, listeners, stage.created, lagging)
 
-    def _append(self, rows: _GroupedRows, receipt: SendReceipt) -> None:
+    def _append(self, rows: _GroupedRows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+        """One slice; whether it had to wait for memory."""
         claim = Claim(Reservation())
         try:
             now = self._parts.clock.now()
             lagging = self._parts.accumulator.lagging(rows.topic, rows.sizes.runs, now)
-            self._reserve(claim.memory, rows.sizes, lagging)
+            size = self._memory_for(rows.sizes, lagging)
+            waited = self._parts.accumulator.pool.reserve(claim.memory, size, max_wait_ms, self._parts.call_sender)
             self._publish(claim, rows, receipt, self._parts.clock.now(), lagging)
+            return waited
         except BaseException as error:
             undo(self._parts, claim, receipt, error)
             raise
@@ -187,12 +196,10 @@ class ColumnarAppender:
             lambda claim, encoded: _lay_in(claim, encoded, rows, listeners, lagging),
         )
 
-    def _reserve(self, memory: Reservation, sizes: RowSizes, lagging: frozenset[int]) -> None:
+    def _memory_for(self, sizes: RowSizes, lagging: frozenset[int]) -> int:
         """Bytes for the encoded rows and for copies of those that will wait."""
         encoded = sizes.cumulative[-1]
-        pool = self._parts.accumulator.pool
-        size = max(encoded, min(encoded + _bound_of_copies(sizes, lagging), pool.total))
-        pool.reserve(memory, size, self._config.max_block_ms, self._parts.call_sender)
+        return max(encoded, min(encoded + _bound_of_copies(sizes, lagging), self._parts.accumulator.pool.total))
 
     def _check_sizes(self, lengths: FieldLengths) -> None:
         estimates = java_size_estimate(lengths)

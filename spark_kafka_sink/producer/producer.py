@@ -65,9 +65,9 @@ class KafkaProducer(TransactionalProducer):
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
         ``callback(metadata, error)`` runs on the sender thread, never inside this call; one of the two is None. Nothing
-        is sent while it runs, so it must not block. What it raises is logged. Waits for metadata and memory, each up to
-        max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or what a serializer
-        raises, before the record is taken.
+        is sent while it runs, so it must not block. What it raises is logged. Waits for metadata and memory, together
+        up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or what a
+        serializer raises, before the record is taken.
         """
         stages = self._unwatched.get(record.topic)
         future = self._send_watched(record) if stages is None else stages.append(record, record.key, record.value)
@@ -106,9 +106,9 @@ class KafkaProducer(TransactionalProducer):
         """Append rows of one topic; ``receipt`` learns what became of each batch.
 
         ``partitions`` (int32) names a partition per row, -1 where the partitioner chooses; None: it chooses all. Waits
-        for metadata and for memory, each up to max.block.ms. Raises ``InvalidRecordError`` or ``RecordTooLargeError``
-        for a row before anything of these columns is appended, ``KafkaTimeoutError`` when a wait is over, and the
-        receipt's error as soon as an earlier batch of it has failed.
+        for metadata and memory, together up to max.block.ms, which begins anew when memory was granted. Raises
+        ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before anything of these columns is appended,
+        ``KafkaTimeoutError`` when a wait is over, and the receipt's error as soon as an earlier batch of it has failed.
         """
         self._check_may_append()
         try:
@@ -127,15 +127,17 @@ class KafkaProducer(TransactionalProducer):
         self._check_open()
         if self._parts.sender_thread.is_current:
             raise IllegalStateError("flush() in a callback would wait for itself")
-        self._parts.staging.flush()
-        accumulator, flush = self._parts.accumulator, Flush()
+        clock, accumulator, flush = self._parts.clock, self._parts.accumulator, Flush()
+        deadline = clock.now() + timeout_ms
+        if not self._parts.staging.flush(timeout_ms):
+            raise KafkaTimeoutError(f"What was sent is not encoded within {timeout_ms:.0f} ms")
         try:
             accumulator.begin_flush(flush)
             self._parts.sender_thread.wakeup()
-            accumulator.await_flush(flush, timeout_ms)
+            accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
         finally:
             accumulator.end_flush(flush)
-        if not self._parts.sender_thread.callbacks.wait(timeout_ms):
+        if not self._parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
             raise KafkaTimeoutError(f"The callbacks of what was flushed have not run within {timeout_ms:.0f} ms")
 
     def expect(self, topics: Iterable[str]) -> None:
@@ -183,12 +185,13 @@ class KafkaProducer(TransactionalProducer):
         if timeout_ms > 0 and self._parts.sender_thread.is_current:
             _log.warning("close() in a callback does not wait: it is close(0), which fails what is not delivered yet")
             timeout_ms = 0
+        deadline = self._parts.clock.now() + timeout_ms
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
-            self._parts.staging.flush()
+            self._parts.staging.flush(timeout_ms)
         self._closed = True
         self._unwatched = {}
         self._parts.accumulator.close()
-        self._parts.sender_thread.close(timeout_ms)
+        self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
         if not was_closed:
             for serializer in self._serializers:
                 if serializer is not None:
@@ -209,14 +212,16 @@ class KafkaProducer(TransactionalProducer):
         return self._send_intercepted(record) if self._interceptors else self._send(record)
 
     def _send(self, record: ProducerRecord) -> RecordFuture:
-        key, value = record.key, record.value
+        key, value, left = record.key, record.value, None
         if self._serialize_key is not None or self._serialize_value is not None:
             if record.topic not in self._parts.metadata.snapshot.topics:
+                began = self._parts.clock.now()
                 self.partitions_for(record.topic)
+                left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
             key = key if self._serialize_key is None else self._serialize_key(record.topic, key)
             value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
         try:
-            return self._parts.staging.append(record, key, value)
+            return self._parts.staging.append(record, key, value, left)
         except BaseException as error:
             self._records_lost(as_exception(error))
             raise

@@ -32,6 +32,7 @@ from spark_kafka_sink.sender.callbacks import Callbacks
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
 _NEVER_WAKE = sys.maxsize
+_LONGEST_WAIT_MS = 86_400_000.0  # a lock's timeout holds no infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,10 @@ class Staging:
         self._parts = parts
         self.topics: dict[str, TopicStages] = {}
 
-    def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
-        """Stage one record; waits for metadata and memory, each up to max.block.ms.
+    def append(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
+    ) -> RecordFuture:
+        """Stage one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
 
         Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
         """
@@ -77,12 +80,12 @@ class Staging:
         if stages is None:
             # Of two threads that come first with a topic, both get the one that stays.
             stages = self.topics.setdefault(record.topic, TopicStages(record.topic, self._config, self._parts))
-        return stages.append(record, key, value)
+        return stages.append(record, key, value, left_ms)
 
-    def flush(self) -> None:
-        """Return when everything staged so far is in the accumulator."""
-        for stages in tuple(self.topics.values()):
-            stages.flush()
+    def flush(self, timeout_ms: float = NEVER) -> bool:
+        """Return when everything staged so far is in the accumulator; False when the time is up before."""
+        deadline = self._parts.clock.now() + timeout_ms
+        return all(stages.flush(deadline) for stages in tuple(self.topics.values()))
 
     def publish_due(self, now: float) -> float:
         """Encode what has lingered, is a batch's worth or holds memory others wait for; says when more comes due."""
@@ -114,7 +117,9 @@ class TopicStages:
         self._encoding: Stage | None = None
         self._aborted_by: KafkaError | None = None
 
-    def append(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> RecordFuture:
+    def append(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
+    ) -> RecordFuture:
         """The hot path of ``send``: two appends at most and the future, no lock. The rest goes other ways.
 
         Without a lock because only the stage's owner comes here. It may be closed all the same, by anybody: who closes
@@ -138,9 +143,9 @@ class TopicStages:
             or record.timestamp is not None
             or record.headers is not None
         ):
-            return self._append_special(record, key, value, size)
+            return self._append_special(record, key, value, size, left_ms)
         if stage.owner != get_ident():
-            return self._append_shared(record, key, value, size)
+            return self._append_shared(record, key, value, size, left_ms)
         stage.room = room
         values = stage.values
         index = len(values)
@@ -149,13 +154,15 @@ class TopicStages:
         else:
             stage.add_keyed(key, value)
         if stage.closed and not self._was_taken(stage, index):
-            return self._append_special(record, key, value, size)
+            return self._append_special(record, key, value, size, left_ms)
         future = RecordFuture()
         future._stage = stage.outcome
         future._index = index
         return future
 
-    def _append_shared(self, record: ProducerRecord, key: bytes | None, value: bytes, size: int) -> RecordFuture:
+    def _append_shared(
+        self, record: ProducerRecord, key: bytes | None, value: bytes, size: int, left_ms: float | None
+    ) -> RecordFuture:
         """The same for a stage that several threads fill: with the lock."""
         with self._lock:
             stage = self._open
@@ -167,10 +174,10 @@ class TopicStages:
                     stage.values.append(value)
                 else:
                     stage.add_keyed(key, value)
-        return stage.outcome.future(index) if fits else self._append_special(record, key, value, size)
+        return stage.outcome.future(index) if fits else self._append_special(record, key, value, size, left_ms)
 
     def _append_special(
-        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
     ) -> RecordFuture:
         """With partition, timestamp, headers or no value; or the stage must be looked after first."""
         if record.headers is not None:
@@ -178,7 +185,7 @@ class TopicStages:
         if size > self._comfortable_size:
             self._check_size(record, key, value)
         try:
-            stage, index, wake = self._place(record, key, value, size)
+            stage, index, wake = self._place(record, key, value, size, left_ms)
         except BaseException:
             self._parts.wake_sender()  # it may have been added, and must not wait for the next
             raise
@@ -187,10 +194,11 @@ class TopicStages:
         return stage.outcome.future(index)
 
     def _place(
-        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
     ) -> tuple[Stage, int, bool]:
         """The stage that the record is in, its index there, and whether the sender must be woken."""
         thread, partition = get_ident(), record.partition
+        remaining = self._config.max_block_ms if left_ms is None else left_ms
         while True:
             with self._lock:
                 stage = self._open
@@ -205,14 +213,14 @@ class TopicStages:
                             stage.wake_at = _NEVER_WAKE if index else self._config.batch_size
                         stage.make_room(self._comfortable_size)
                         return stage, index, wake
-            self._await_room(stage, size, partition)
+            remaining = self._await_room(stage, size, partition, remaining)
 
     def _was_taken(self, stage: Stage, index: int) -> bool:
         with self._lock:
             return index < stage.rows
 
-    def flush(self) -> None:
-        """Return when what is staged now is in the accumulator, or failed."""
+    def flush(self, deadline: float = NEVER) -> bool:
+        """Return when what is staged now is in the accumulator, or failed; False when the time is up before."""
         with self._lock:
             self._hand_over(self._open)
             last = self._waiting[-1] if self._waiting else self._encoding
@@ -220,9 +228,12 @@ class TopicStages:
             self._encode_waiting()
             with self._encoded:
                 if last is None or (last is not self._encoding and last not in self._waiting):
-                    return
+                    return True
+                remaining = deadline - self._parts.clock.now()
+                if remaining <= 0:
+                    return False
                 if self._encoding is not None:
-                    self._encoded.wait()
+                    self._encoded.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
 
     def publish_due(self, now: float, all_of_it: bool) -> float:
         """On the sender thread."""
@@ -251,8 +262,8 @@ class TopicStages:
             self._parts.pool.cancel(stage.claim.memory)
             stage.outcome.fail(error)
 
-    def _await_room(self, stage: Stage, size: int, partition: int | None) -> None:
-        """Do what keeps a record out of the open stage.
+    def _await_room(self, stage: Stage, size: int, partition: int | None, remaining: float) -> float:
+        """Do what keeps a record out of the open stage; says what is left of the ``remaining`` ms to wait.
 
         None is open, it is full or another thread's, it lacks memory, or it knows too few partitions.
         """
@@ -263,23 +274,23 @@ class TopicStages:
                 self._hand_over(stage)
             with self._parts.steered():
                 self._encode_waiting()
-            return
+            return remaining
         parts = self._parts
-        snapshot = parts.metadata.wait_for_topic(
-            self._topic, partition, self._config.max_block_ms, parts.clock, parts.call_sender
-        )
+        deadline = parts.clock.now() + remaining
+        snapshot = parts.metadata.wait_for_topic(self._topic, partition, remaining, parts.clock, parts.call_sender)
         # Twice the size: some of the encoded rows are copied. One that takes more than half the memory goes alone.
         memory = self._config.buffer_memory
         at_once = max(_RESERVED_AT_LEAST, self._expected, stage.reserved)
         reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
         granted = Reservation()
         try:
-            parts.pool.reserve(granted, reserved, self._config.max_block_ms, parts.call_sender)
+            parts.pool.reserve(granted, reserved, max(0.0, deadline - parts.clock.now()), parts.call_sender)
             self._grant(granted, snapshot, size)
             parts.pool.cancel(granted)
         except BaseException:
             parts.pool.cancel(granted)
             raise
+        return max(0.0, deadline - parts.clock.now())
 
     def _grant(self, granted: Reservation, snapshot: ClusterSnapshot, size: int) -> None:
         """Memory for the open stage, or a new one, unless that is another thread's."""

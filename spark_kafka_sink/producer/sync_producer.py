@@ -157,8 +157,9 @@ class SyncProducer:
             known = highest.setdefault(message.topic, message.partition)
             if message.partition is not None and (known is None or message.partition > known):
                 highest[message.topic] = message.partition
+        deadline = self._clock.now() + self.config.kafka.max_block_ms
         for topic, partition in highest.items():
-            self._network.await_topic(topic, partition, self.config.kafka.max_block_ms)
+            self._network.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
 
     def _handle(self, messages: Sequence[Message], fates: _Fates) -> None:
         """Send, and send again what failed and may yet succeed."""

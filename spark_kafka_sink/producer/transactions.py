@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.sender.thread import SenderThread
@@ -21,6 +22,9 @@ from spark_kafka_sink.sender.transactions.values import (
 
 _RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that go on after their time is up: called again they wait for the same answer."""
+
+_ENDS = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that are about every record sent before."""
 
 _ABORT_MS = 5_000.0
 
@@ -151,13 +155,15 @@ class ProducerTransactions:
         self,
         manager: TransactionManager,
         sender_thread: SenderThread,
-        flush_staged: Callable[[], None],
+        flush_staged: Callable[[float], bool],
         max_block: float,
+        clock: Clock,
     ) -> None:
         self.manager = manager
         self._sender_thread = sender_thread
         self._flush_staged = flush_staged
         self._max_block_ms = max_block
+        self._clock = clock
         self._lock = threading.Lock()
         self._unanswered: Answer | None = None
 
@@ -180,26 +186,27 @@ class ProducerTransactions:
             self._call(Step.SEND_OFFSETS, timeout_ms, offsets=checked, group=group)
 
     def prepare(self, timeout_ms: float | None) -> PreparedTransaction:
-        self._flush_staged()
         prepared: Any = self._call(Step.PREPARE, timeout_ms)
         assert isinstance(prepared, PreparedTransaction)
         return prepared
 
     def commit(self, timeout_ms: float | None) -> None:
-        self._flush_staged()
         self._call(Step.COMMIT, timeout_ms)
 
     def abort(self, timeout_ms: float | None) -> None:
-        self._flush_staged()
         self._call(Step.ABORT, timeout_ms)
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
         if self._sender_thread.is_current:
             raise IllegalStateError(f"{step.value} in a callback would wait for itself")
+        granted = self._max_block_ms if timeout_ms is None else timeout_ms
+        deadline = self._clock.now() + granted
+        if step in _ENDS and not self._flush_staged(granted):
+            raise KafkaTimeoutError(f"{step.value}: the records are not encoded after {granted:.0f} ms; call it again")
         answer = self._submit(step, details)
         self._sender_thread.wakeup()
         try:
-            result = answer.wait(self._max_block_ms if timeout_ms is None else timeout_ms)
+            result = answer.wait(max(0.0, deadline - self._clock.now()))
         except KafkaTimeoutError:
             raise
         except Exception:
@@ -207,7 +214,7 @@ class ProducerTransactions:
             raise
         self._forget(answer)
         # The callbacks of a transaction have run when its end is told, as when the sender thread alone ran both.
-        self._sender_thread.callbacks.wait(self._max_block_ms if timeout_ms is None else timeout_ms)
+        self._sender_thread.callbacks.wait(max(0.0, deadline - self._clock.now()))
         return result
 
     def _submit(self, step: Step, details: dict[str, Any]) -> Answer:

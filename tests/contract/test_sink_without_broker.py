@@ -200,5 +200,5 @@ def test_a_full_buffer_memory_fails_the_write_after_max_block_ms(producers, inte
     said = fails_within(
         500 + WAIT_MS, interrupted.bootstrap_servers, rows, topic="known", max_block_ms=WAIT_MS, buffer_memory=300_000
     )
-    assert f"within max.block.ms ({WAIT_MS} ms)" in said
+    assert "within max.block.ms (waited" in said
     assert "buffer.memory" in said
