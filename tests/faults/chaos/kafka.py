@@ -76,6 +76,7 @@ class ChaosKafka:
 
     def __init__(self) -> None:
         self.local = LocalKafka(nodes=3, properties=PROPERTIES, listeners={"BROKERS": "SASL_PLAINTEXT"})
+        self.transaction_version = 2
         self._lock = threading.RLock()
 
     def __enter__(self) -> ChaosKafka:
@@ -87,6 +88,7 @@ class ChaosKafka:
         ]  # fmt: skip
         try:
             self._ask(lambda admin: admin.create_acls(allowed, request_timeout=REQUEST_S))
+            self.set_transaction_version(1)
         except BaseException:
             self.local.close()
             raise
@@ -153,6 +155,7 @@ class ChaosKafka:
                 self.local.set_feature("transaction.version", level)
 
         _until(set_feature, lambda _: True)
+        self.transaction_version = level
 
     def set_min_in_sync(self, topic: str, replicas: int) -> None:
         entry = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)

@@ -19,7 +19,7 @@ from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Reader
 from tests.faults.chaos.troubles import LEDGER, TROUBLES, NotReachedError
 from tests.faults.exactly_once.fault import Fault
-from tests.faults.exactly_once.reader import read_committed
+from tests.faults.exactly_once.reader import read_committed, read_uncommitted
 from tests.spark.cluster import StandaloneCluster
 
 STEP_S = 300.0
@@ -49,6 +49,7 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.now: dict[Step, None] = {}
         self.rounds = 0
+        self.aborted = 0
         self._tell = tell
         self._stack = ExitStack()
         self._errors: list[str] = []
@@ -84,7 +85,7 @@ class Chaos:
         return (
             f"round {self.rounds} | {reader.expected.whole_batches} batches, {reader.expected.total} rows | "
             f"{self.drivers.starts} drivers | no row for {reader.stalled_s:.0f} s, at most {reader.longest.seconds:.0f}"
-            f" s | {doing}"
+            f" s | transactions v{self.kafka.transaction_version} | {doing}"
         )
 
     def run(self, rounds: Iterable[Round]) -> None:
@@ -155,6 +156,7 @@ class Chaos:
         there = sum(map(len, values.values()))
         if there != batches * ROWS or self.reader.expected.total != there:
             raise ChaosError(f"Spark has committed {batches * ROWS} rows, {there} are there")
+        self.aborted = sum(map(len, read_uncommitted(self.kafka.servers, self.topic).values())) - there
         read_committed(self.kafka.servers, LEDGER)
         self.check()
         ours = [text for text in self.drivers.failures() if _is_ours(text)]
@@ -171,6 +173,7 @@ class Chaos:
             f"{self.rounds} rounds in {self.elapsed_s / 60:.1f} minutes: {self.reader.expected.whole_batches} batches, "
             f"{self.reader.expected.total} rows, {self.drivers.starts} drivers",
             f"longest time without a row: {self.reader.longest.seconds:.0f} s, until {self.reader.longest.at:.0f} s",
+            f"{self.aborted} rows were written and aborted",
             *(f"{count:5} {name}" for name, count in sorted(self.counts.items())),
             "what the query failed with, and was started again:",
             *(f"{count:5} {text}" for text, count in Counter(map(_cause, self.drivers.failures())).most_common()),

@@ -211,10 +211,10 @@ def rights_revoked(chaos: Chaos, step: Step) -> None:
     chaos.kafka.give_back(right)
 
 
-def transactions_downgraded_and_upgraded(chaos: Chaos, step: Step) -> None:
-    chaos.kafka.set_transaction_version(1)
+def transaction_protocol_changed(chaos: Chaos, step: Step) -> None:
+    """From 1 to 2, or back, for the rounds to come too."""
+    chaos.kafka.set_transaction_version(3 - chaos.kafka.transaction_version)
     time.sleep(step.seconds)
-    chaos.kafka.set_transaction_version(2)
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,6 @@ TROUBLES = {
         _trouble(worker_killed, "workers"),
         _trouble(workers_outlive_the_driver, "driver", "executors", "workers", "point", weight=2),
         _trouble(rights_revoked, "rights", weight=2),
-        _trouble(transactions_downgraded_and_upgraded, "protocol"),
+        _trouble(transaction_protocol_changed, "protocol", weight=2),
     )
 }
