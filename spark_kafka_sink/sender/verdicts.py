@@ -88,7 +88,7 @@ _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.message_too_large: "a record is over the topic's max.message.bytes: raise it, or make the record smaller",
-    ErrorCode.topic_authorization_failed: "the principal needs WRITE (and DESCRIBE) on the topic",
+    ErrorCode.topic_authorization_failed: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too",
     ErrorCode.cluster_authorization_failed: "the principal needs IDEMPOTENT_WRITE, or set enable.idempotence=false",
     ErrorCode.invalid_topic_exception: "the topic's name is not legal, or it is one of Kafka's internal topics",
     ErrorCode.unsupported_compression_type: "choose another compression.type",

@@ -6,12 +6,14 @@ import pytest
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.commit import session as kept
+from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.ledger_topic import place_of
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import Action
 from spark_kafka_sink.errors import KafkaTimeoutError
-from tests.unit.commit.runs import LEDGER, Query, carried, committed
+from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.unit.commit.runs import LEDGER, Query, carried, committed, new_process
 from tests.unit.commit.test_protocol import crash
 
 DEADLINE_MS = 5_000
@@ -89,7 +91,6 @@ def test_a_watermark_that_lags_hides_no_intent_from_abort(broker, query, decided
 
 
 def test_a_watermark_that_lags_hides_no_intent_from_the_operators_abort(broker, query, decided):
-    from spark_kafka_sink.commit.errors import ExactlyOnceError
     from spark_kafka_sink.commit.operating import abort_undecided
 
     with closing(Session(query.settings, SystemClock())) as session, pytest.raises(ExactlyOnceError, match="batch 0"):
@@ -158,3 +159,11 @@ def test_a_leader_that_lags_for_ever_ends_the_read_at_the_deadline(broker, query
     broker.faults.run("Fetch", lambda: watermark(broker, before), times=None)
     with pytest.raises(KafkaTimeoutError, match="could not be read up to offset"):
         session.ledger.read_acknowledged(0, session.deadline(300))
+
+
+def test_a_ledger_that_may_not_be_read_was_told_as_one_that_may_not_be_written(broker, query):
+    query.run(0, ROWS)
+    new_process()
+    broker.faults.answer("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(ExactlyOnceError, match="Fetch of .*AUTHORIZATION_FAILED; .*on commitLogTopic READ too"):
+        query.plan()
