@@ -90,9 +90,10 @@ class ProducerBatch:
       of its own and its part of an encoded slice;
     - ``attempts``: how many times it was sent; ``last_error``: what the latest came to;
     - ``parts``: what it was split into. A batch that is split never completes itself: its parts do;
-    - ``base_offset``, ``log_append_time`` and ``error`` are there once it is done: the offset of its first record,
-      ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the broker no longer remembers; the broker's time (epoch ms) on
-      topics with LogAppendTime, else ``NO_TIMESTAMP``; why it was not delivered, None when it was.
+    - ``base_offset``, ``log_append_time`` and ``error`` are there once it is ``judged``: the offset of its first
+      record, ``UNKNOWN_OFFSET`` for acks=0 and for duplicates the broker no longer remembers; the broker's time (epoch
+      ms) on topics with LogAppendTime, else ``NO_TIMESTAMP``; why it was not delivered, None when it was;
+    - ``done``: its listeners know.
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class ProducerBatch:
         "header",
         "hold",
         "identity",
+        "judged",
         "last_error",
         "limit",
         "log_append_time",
@@ -138,7 +140,7 @@ class ProducerBatch:
         self.size = self.plain_size = HEADER_SIZE
         self.segments: list[Buffer] = []
         self.shares: list[Share] = []
-        self.claimed = self.filled = self.due = self.done = False
+        self.claimed = self.filled = self.due = self.judged = self.done = False
         self.hold: Hold | None = None
         self.payload: Sequence[Buffer] | None = None
         self.header: bytes | None = None
@@ -175,8 +177,16 @@ class ProducerBatch:
         self.base_offset = base_offset
         self.log_append_time = log_append_time
         self.error = error
-        self.done = True
+        self.judged = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell the listeners what it came to; goes on where an interrupted one stopped."""
         self.segments = []
         self.payload = ()
-        for share in self.shares:
+        shares = self.shares
+        while shares:
+            share = shares[0]
             share.listener.batch_completed(self, share)
+            del shares[0]
+        self.done = True

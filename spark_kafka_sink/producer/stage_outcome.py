@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -107,7 +107,11 @@ class StageOutcome:
         offset = UNKNOWN_OFFSET if batch.base_offset == UNKNOWN_OFFSET else batch.base_offset + share.first
         piece = Piece(start, start + share.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
-            insort(self._pieces, piece, key=_start)
+            place = bisect_right(self._pieces, start, key=_start)
+            if place and self._pieces[place - 1].start == start:
+                piece = self._pieces[place - 1]  # told again, after an interrupt: what was told first stands
+            else:
+                self._pieces.insert(place, piece)
             watchers = self._take_watchers(piece) if self._watched else ()
             self._wake_waiters()
         if watchers:

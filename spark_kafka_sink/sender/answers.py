@@ -116,8 +116,12 @@ class Answers:
     def abandon(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
         """Fail batches of a producer that is at its end, whatever stage they are in."""
         for batch in batches:
-            if not batch.done:
+            if not batch.judged:
                 self._lose(batch, error)
+            else:  # an interrupt struck while its listeners were told: who has not heard does not know
+                batch.error = batch.error or error
+                batch.tell()
+                self._finished.append(batch)
         self.flush_finished()
 
     def settle(self, partition: TopicPartition, now: float) -> None:

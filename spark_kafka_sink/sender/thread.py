@@ -85,7 +85,10 @@ class SenderThread:
         return not self._thread.is_alive()
 
     def _turn_here(self) -> None:
-        """Turn until the network has nothing more to say. The thread rests for a while after that."""
+        """Turn until the network has nothing more to say. The thread rests for a while after that.
+
+        An interrupt (Ctrl-C) in here closes the producer: the loop may be halfway through anything.
+        """
         if not self._turning.acquire(blocking=False):
             self._transport.wakeup()
             if not self._turning.acquire(timeout=_REST_MS / 1000.0):

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_kafka_sink.accumulator import accumulator, buffer_pool, claim, seal
-from spark_kafka_sink.errors import KafkaError, TransactionAbortableError
+from spark_kafka_sink.accumulator import accumulator, availability, batch, buffer_pool, claim, partition_queue, seal
+from spark_kafka_sink.accumulator.accumulator import Flush
+from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
+from spark_kafka_sink.network import client
 from spark_kafka_sink.producer import (
     columnar_append,
     producer,
@@ -31,6 +33,9 @@ from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.sender import answers, loop, produce, sequences
+from spark_kafka_sink.sender import thread as sender_thread
+from spark_kafka_sink.sender.transactions import calls, manager
 from spark_kafka_sink.sender.transactions.states import Step
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import TOPIC
@@ -50,18 +55,34 @@ MODULES = [
     staging,
     value_append,
 ]
+INLINE_MODULES = [
+    *MODULES,
+    answers,
+    availability,
+    batch,
+    calls,
+    client,
+    loop,
+    manager,
+    partition_queue,
+    produce,
+    sequences,
+    sender_thread,
+]
 PARTITIONS = 2
 
 
 class Interrupted:
     """A producer without a thread, in an open transaction; whoever calls its sender turns it."""
 
+    modules = MODULES
+
     def __init__(self, number: int, **config: object) -> None:
         self.engine = engine = TransactionalEngine(
             True, PARTITIONS, **{"linger_ms": 50, "batch_size": 400, "buffer_memory": 40_000, **config}
         )
         engine.begun()
-        self.interrupter = Interrupter(MODULES, number)
+        self.interrupter = Interrupter(self.modules, number)
         self.producer = made = KafkaProducer.__new__(KafkaProducer)
         made.config = engine.config
         made._interceptors = InterceptorChain(())
@@ -131,12 +152,44 @@ class Interrupted:
         assert engine.memory_is_free()
 
 
-def at_each_line(act: Callable[[Interrupted], None], **config: object) -> list[str]:
+class InterruptedInline(Interrupted):
+    """Its caller polls inline: ``append_columns`` sends what it appends, and handles responses."""
+
+    modules = INLINE_MODULES
+
+    def __init__(self, number: int, **config: object) -> None:
+        super().__init__(number, **config)
+        thread: Any = self.engine.parts.sender_thread
+        del thread.steered
+        thread._sender = self.engine.parts.sender
+        thread._swing_until = float("inf")
+
+    def check(self) -> None:
+        """An interrupt in the sender's loop closes the producer; elsewhere it goes on."""
+        thread = self.engine.parts.sender_thread
+        del thread.wakeup
+        if thread._failure is None:
+            super().check()
+            return
+        thread._run()
+        assert all(future.done() for future in self.futures), "a future that never settles"
+        for each in self.receipts:
+            assert each.error is not None or each._appended == each._completed, "a receipt that never settles"
+        accumulator = self.engine.parts.accumulator
+        accumulator.await_flush(accumulator.begin_flush(Flush()), 0)
+        assert self.engine.memory_is_free()
+        with pytest.raises(ProducerClosedError, match="The sender thread died: KeyboardInterrupt"):
+            self.engine.append([b"next"])
+        with pytest.raises(ProducerClosedError):
+            self.engine.submit(Step.COMMIT).wait(0)
+
+
+def at_each_line(act: Callable[[Any], None], made: type[Interrupted] = Interrupted, **config: object) -> list[str]:
     """Where ``act`` was interrupted."""
     struck: list[str] = []
     failed: list[str] = []
     for number in range(1, 10_000):
-        interrupted = Interrupted(number, **config)
+        interrupted = made(number, **config)
 
         def run(interrupted: Interrupted = interrupted) -> None:
             with interrupted.interrupter.armed(), suppress(KeyboardInterrupt, KafkaError, MemoryError):
@@ -151,7 +204,7 @@ def at_each_line(act: Callable[[Interrupted], None], **config: object) -> list[s
         thread.join(30)
         if thread.is_alive():
             failed.append(f"{interrupted.interrupter.struck}: hangs")
-        if interrupted.interrupter.struck is None or len(failed) > 0:
+        if interrupted.interrupter.struck is None or len(failed) > 5:
             break
         struck.append(interrupted.interrupter.struck)
     assert not failed, "\n".join(failed)
@@ -261,3 +314,18 @@ def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch,
 
     monkeypatch.setattr(fails, fail)
     assert len(at_each_line(acting, **config)) > 100
+
+
+def columns_inline(interrupted: InterruptedInline) -> None:
+    """Twice: the second call handles the responses to what the first one sent."""
+    unharmed = interrupted.interrupter.paused
+    unharmed(interrupted.send)(b"staged")
+    unharmed(interrupted.send_columns)([b"x" * 300] * 4)
+    interrupted.send_columns([b"y" * 300] * 4)
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_each_line_of_a_callers_turn_of_the_loop():
+    where = at_each_line(columns_inline, InterruptedInline)
+    assert any("Answers" in line for line in where)
+    assert any("Sender._send" in line for line in where)
