@@ -20,12 +20,14 @@ from spark_kafka_sink.commit.values import Entry, Stage, TaskReport, Unit, Write
 class AbortOutcome:
     """``untouched``: why nothing was done; "" when something was. ``decided``: a clause for the batch, or another of
     its name, that the ledger has decided. ``aborted``: how many transactions were; ``gone``: how many of those that the
-    tasks reported were not open any more, so that another process may have committed them."""
+    tasks reported were not open any more, so that another process may have committed them. ``committed``: the batch is,
+    as a whole."""
 
     untouched: str = ""
     decided: tuple[str, ...] = ()
     aborted: int = 0
     gone: int = 0
+    committed: bool = False
 
 
 def abort_batch(
@@ -53,7 +55,17 @@ def abort_batch(
         reported = frozenset(each for each in shares if each is not None and each not in decided)
         listed = left_open(listing, driver) if entries or settings.per_attempt else []
         aborted = abort_all(session, reported.union(listed) - decided, deadline)
-        return AbortOutcome("", _clauses(known.unit, entries, stock), len(aborted), len(reported - aborted))
+        return AbortOutcome(
+            decided=_clauses(known.unit, entries, stock),
+            aborted=len(aborted),
+            gone=len(reported - aborted),
+            committed=known.unit is not None and _is_committed(known.unit, stock),
+        )
+
+
+def _is_committed(unit: Unit, stock: Stock) -> bool:
+    entry = stock.entries.get(unit.query)
+    return entry is not None and (entry.number, entry.stage) == (unit.number, Stage.DONE)
 
 
 def _clauses(unit: Unit | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:

@@ -15,6 +15,10 @@ class PlanningError(ExactlyOnceError, pickle.PickleError):
     """Raised while a writer is pickled for its tasks: Spark passes a ``PickleError`` on as it is."""
 
 
+class ReceiptsPathError(KafkaError, pickle.PickleError):
+    """receiptsPath cannot be written. Raised as ``PlanningError`` is."""
+
+
 class ReplayMismatchError(ExactlyOnceError):
     """A replayed batch does not cut its rows as before, so what is missing of it cannot be told."""
 

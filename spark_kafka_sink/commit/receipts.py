@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import uuid4
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
@@ -92,15 +94,41 @@ def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
 
     ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``).
     """
-    from pyarrow import fs
-
     by_batch: dict[str, list[str]] = {}
     for each in receipts:
-        by_batch.setdefault(f"{each.query}-{each.batch}.jsonl", []).append(each.line() + "\n")
+        by_batch.setdefault(_file_name(each.query, each.batch), []).append(each.line() + "\n")
     if not by_batch:
         return
-    system, path = fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)
+    system, path = _file_system(folder)
     system.create_dir(path, recursive=True)
     for name, lines in by_batch.items():
         with system.open_output_stream(f"{path}/{name}") as file:
             file.write("".join(lines).encode())
+
+
+def has_lines(folder: str, query: str, batch: int) -> bool:
+    """Whether there is a file of this batch."""
+    from pyarrow import fs
+
+    system, path = _file_system(folder)
+    return bool(system.get_file_info(f"{path}/{_file_name(query, batch)}").type == fs.FileType.File)
+
+
+def probe(folder: str) -> None:
+    """Writes a file into the folder and removes it; raises what a batch's receipts would."""
+    system, path = _file_system(folder)
+    system.create_dir(path, recursive=True)
+    name = f"{path}/.probe-{uuid4().hex}"
+    with system.open_output_stream(name) as file:
+        file.write(b"")
+    system.delete_file(name)
+
+
+def _file_name(query: str, batch: int) -> str:
+    return f"{query}-{batch}.jsonl"
+
+
+def _file_system(folder: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)

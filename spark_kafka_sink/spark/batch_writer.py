@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_kafka_sink.spark.commit_message import aborted, announce, committed, keep_receipts
+from spark_kafka_sink.spark.commit_message import aborted, announce, committed
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.task import write_task
 from spark_kafka_sink.spark.worker_heap import exempt_imports
@@ -33,6 +34,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled is what runs: this is where an exactly-once write begins. Spark pickles twice, it begins once."""
+        probe_receipts(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_batch
 

@@ -13,7 +13,6 @@ from pyspark.sql.datasource import WriterCommitMessage
 if TYPE_CHECKING:
     from spark_kafka_sink.commit.receipts import WriteReceipt
     from spark_kafka_sink.commit.values import TaskReport
-    from spark_kafka_sink.spark.options import SinkOptions
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
@@ -66,15 +65,6 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> str:
         f"{_totals(messages)} by the {finished} of {_counted(len(messages), 'task')} that finished, and whatever the "
         "others had sent"
     )
-
-
-def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """The receipts of a committed batch to receiptsPath, if there is one."""
-    if options.receipts_path is not None:
-        from spark_kafka_sink.commit.receipts import write_lines
-
-        told = (message for message in messages if isinstance(message, KafkaCommitMessage))
-        write_lines(options.receipts_path, (each for message in told for each in message.receipts))
 
 
 def announce(text: str, level: int = logging.INFO) -> None:

@@ -26,6 +26,7 @@ from spark_kafka_sink.commit.task import TaskTransaction
 from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
+from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import (
     BATCH_ID,
@@ -127,6 +128,8 @@ def abort_exactly_once(
 ) -> Told:
     """Nothing of the batch becomes visible, unless it was decided before; says which. ``plan``: of a batch writer."""
     outcome = abort_batch(_settings(options), _reports(messages), plan)
+    if outcome.committed and None not in messages:
+        keep_receipts(messages, options)
     if outcome.untouched:
         return Told(
             f"write given up, and nothing of it touched: {outcome.untouched}. What its tasks may have left open is "

@@ -240,4 +240,16 @@ def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, se
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
     fails(save, frame, {**to_topic, "receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")})
     assert receipts(second_topic) == []
-    assert not (tmp_path / "receipts").exists()
+    assert list((tmp_path / "receipts").iterdir()) == []
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_receipts_path_that_cannot_be_written_is_refused_before_anything_is(
+    spark, topic, to_topic, tmp_path, guarantee
+):
+    (tmp_path / "file").touch()
+    wanted = {**to_topic, "deliveryGuarantee": guarantee, "receiptsPath": str(tmp_path / "file" / "receipts")}
+    if guarantee == "at-least-once":
+        del wanted["transactionalIdPrefix"]
+    assert "cannot be written on the driver" in fails(save, numbers(spark, 0, 10), wanted)
+    assert committed(topic) == {}

@@ -1,0 +1,63 @@
+"""The option receiptsPath on the driver: tried before the first row, written when a batch is committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
+from spark_kafka_sink.spark.options import SinkOptions
+
+_probed: set[str] = set()
+
+
+def probe_receipts(options: SinkOptions) -> None:
+    """In the process that pickles a writer, once for each path. Raises ``ReceiptsPathError``."""
+    path = options.receipts_path
+    if path is None or path in _probed:
+        return
+    from spark_kafka_sink.commit.errors import ReceiptsPathError
+    from spark_kafka_sink.commit.receipts import probe
+
+    try:
+        probe(path)
+    except (OSError, ValueError) as error:
+        raise ReceiptsPathError(
+            f"receiptsPath {path} cannot be written on the driver: {error}. Nothing is written. Name a folder that the "
+            "driver may write to."
+        ) from error
+    _probed.add(path)
+
+
+def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """The receipts of a committed batch. Its rows are visible, so what cannot be kept is a warning."""
+    path = options.receipts_path
+    if path is None:
+        return
+    from spark_kafka_sink.commit.receipts import write_lines
+
+    told = [message for message in messages if isinstance(message, KafkaCommitMessage)]
+    try:
+        lacking = _lacking(told, path)
+        write_lines(path, (each for message in told for each in message.receipts))
+    except Exception as error:
+        lacking = f"receiptsPath {path} could not be written: {error}"
+    if lacking:
+        where = f" receiptsTopic {options.receipts_topic} has them." if options.receipts_topic is not None else ""
+        announce(f"All rows are committed, but {lacking}.{where}", logging.WARNING)
+
+
+def _lacking(told: Sequence[KafkaCommitMessage], path: str) -> str:
+    """Tasks whose rows an earlier run wrote, so that this one has no receipts of them; "" when the file is there."""
+    from spark_kafka_sink.commit.receipts import has_lines
+
+    reports = [message.report for message in told if not message.receipts]
+    earlier = [report for report in reports if report is not None and report.share.rows.count]
+    if not earlier or has_lines(path, earlier[0].unit.query, earlier[0].unit.number):
+        return ""
+    return (
+        f"receiptsPath {path} lacks the receipts of {len(earlier)} tasks of {earlier[0].unit}: an earlier run wrote "
+        "their rows, and another process committed them"
+    )

@@ -1,0 +1,125 @@
+"""receiptsPath: tried on the driver before the first row, written by the process that holds the messages."""
+
+import json
+import logging
+import pickle
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from spark_kafka_sink.commit.errors import ReceiptsPathError
+from spark_kafka_sink.commit.receipts import WriteReceipt
+from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.receipts_path import keep_receipts
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.stream_writer import KafkaStreamWriter
+from spark_kafka_sink.testing import TestBroker
+from tests.unit.commit.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.unit.commit.test_protocol import EACH_ONCE, ROWS, crash
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+
+
+def options(path, servers="boot:9092", **more):
+    return SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": TOPIC, "receiptspath": str(path), **more})
+
+
+@pytest.fixture
+def unwritable(tmp_path):
+    """A path that lies under a file."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "receipts"
+
+
+@pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
+def test_a_path_that_cannot_be_written_is_refused_before_the_first_row(writer, unwritable):
+    with pytest.raises(
+        ReceiptsPathError, match="receiptsPath .*receipts cannot be written on the driver.*Name a folder"
+    ):
+        pickle.dumps(writer(RowLayout.of(SCHEMA, TOPIC, None), options(unwritable)))
+
+
+def test_a_path_that_can_be_written_is_left_empty(tmp_path):
+    pickle.dumps(KafkaBatchWriter(RowLayout.of(SCHEMA, TOPIC, None), options(tmp_path / "new" / "receipts")))
+    assert list((tmp_path / "new" / "receipts").iterdir()) == []
+
+
+def receipt(task, query="q1"):
+    return WriteReceipt(query, 0, task, TOPIC, 0, 0, 1, 2, 10, 1, 2)
+
+
+def test_receipts_that_cannot_be_kept_are_a_warning(unwritable, caplog):
+    keep_receipts([KafkaCommitMessage(receipts=(receipt(0),))], options(unwritable, receiptstopic="receipts"))
+    (line,) = caplog.messages
+    assert line.startswith(f"All rows are committed, but receiptsPath {unwritable} could not be written:")
+    assert line.endswith("receiptsTopic receipts has them.")
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        yield broker
+    new_process()
+
+
+@pytest.fixture
+def asked(broker, tmp_path):
+    """The options of an exactly-once query with receiptsPath."""
+    more = {"deliveryguarantee": "exactly-once", "transactionalidprefix": "app", "commitlogtopic": LEDGER}
+    return options(tmp_path / "receipts", broker.bootstrap_servers, **more)
+
+
+def messages(reports):
+    return [
+        KafkaCommitMessage((), report, (receipt(task),) if report.share.prepared else ())
+        for task, report in enumerate(reports)
+    ]
+
+
+def kept(asked):
+    """The tasks in the file of batch 0."""
+    with open(f"{asked.receipts_path}/q1-0.jsonl") as file:
+        return [json.loads(line)["task"] for line in file]
+
+
+@pytest.fixture
+def decided(broker, monkeypatch):
+    """A query and the reports of its first batch, whose commit died with the intent recorded."""
+    query = Query(broker.bootstrap_servers)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    return query, reports
+
+
+def test_an_abort_that_finishes_the_batch_writes_the_receipts_that_it_holds(broker, decided, asked):
+    _, reports = decided
+    new_process()
+    assert abort_exactly_once(messages(reports), asked).level == logging.WARNING
+    assert committed(broker) == EACH_ONCE
+    assert kept(asked) == [0, 1]
+
+
+def test_a_batch_that_was_finished_without_its_messages_is_one_warning(broker, decided, asked, caplog):
+    query, _ = decided
+    again = messages(query.tasks(query.plan(), 0, ROWS))
+    new_process()
+    commit_exactly_once(again, asked)
+    keep_receipts(again, asked)
+    (line,) = [line for line in caplog.messages if "receiptsPath" in line]
+    assert "lacks the receipts of 2 tasks of micro-batch 0 of query q1" in line
+
+
+def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked, caplog):
+    query = Query(broker.bootstrap_servers)
+    first = messages(query.tasks(query.plan(), 0, ROWS))
+    commit_exactly_once(first, asked)
+    keep_receipts(first, asked)
+    keep_receipts(messages(query.tasks(query.plan(), 0, ROWS)), asked)
+    assert [line for line in caplog.messages if "receiptsPath" in line] == []
+    assert kept(asked) == [0, 1]
