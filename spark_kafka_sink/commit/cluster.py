@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from types import ModuleType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -119,6 +120,16 @@ class Cluster:
         if code is not ErrorCode.none and verdict(code).action is Action.FAIL:
             raise broker_error(code, f"Metadata of topic {name}")
         return info
+
+    def topic_ids(self, names: Iterable[str], deadline: float) -> dict[str, UUID | None]:
+        """By one request; None for a topic that does not exist. Topics that cannot be described now are left out."""
+        response = self._exchange(lambda done: metadata_request([*names], False, done), self._any_node, deadline)
+        ids: dict[str, UUID | None] = {}
+        for name, info in parse_metadata(response).topics.items():
+            code = ErrorCode(info.error)
+            if code in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
+                ids[name] = info.topic_id if code is ErrorCode.none else None
+        return ids
 
     def forget_leader(self, partition: TopicPartition) -> None:
         """The next ``ask_leader`` looks the leader up anew: a deposed one may answer as if it still were."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from spark_kafka_sink.commit.decisions import CommitOrder, commit_order, done
 from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
@@ -15,14 +16,19 @@ from spark_kafka_sink.commit.sweeping import list_open, sweep
 from spark_kafka_sink.commit.values import DriverIdentity, Entry, Stage, TaskReport
 from spark_kafka_sink.errors import KafkaError
 
+_NEWS_MS: Final = 2_000.0
+_PAUSE_MS: Final = 100.0
+
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
     """``entry`` None: the batch was committed before. ``untidied``: what could not be tidied up afterwards, with the
-    command that does it; "" when nothing is left."""
+    command that does it; "" when nothing is left. ``remade``: topics that were deleted before their rows were visible.
+    """
 
     entry: Entry | None
     untidied: str = ""
+    remade: tuple[str, ...] = ()
 
 
 def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> CommitOutcome:
@@ -38,18 +44,42 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         if entry is None:
             return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
+        if gone := _remade(session, reports, deadline):
+            raise ExactlyOnceError(_deleted(order.report, gone))
         reach("before the intent")
         driver = _decide(session, order, deadline)
         reach("intent committed")
         lost = finish(session, entry, deadline) if entry.stage is Stage.INTENT else None
         if lost:
             raise LostRowsError(_lost(order.report, lost))
+    remade: tuple[str, ...] = ()
     try:
         with session_for(settings) as session:
+            remade = _remade(session, reports, deadline)
             _tidy(session, driver, entry, deadline)
     except Exception as error:
-        return CommitOutcome(entry, _untidied(settings, order.report, error))
-    return CommitOutcome(entry)
+        return CommitOutcome(entry, _untidied(settings, order.report, error), remade)
+    return CommitOutcome(entry, remade=remade)
+
+
+def _remade(session: Session, reports: Sequence[TaskReport], deadline: float) -> tuple[str, ...]:
+    """Topics that are not those any more that rows were written to. A broker may hear of a new topic a moment late."""
+    written = {each for report in reports for each in report.topics}
+    patience = min(deadline, session.deadline(_NEWS_MS))
+    while written:
+        ids = session.cluster.topic_ids(sorted({name for name, _ in written}), deadline)
+        gone = tuple(sorted({name for name, topic_id in written if ids.get(name, topic_id) != topic_id}))
+        if not gone or session.clock.now() >= patience:
+            return gone
+        session.cluster.pause(_PAUSE_MS)
+    return ()
+
+
+def _deleted(report: TaskReport, topics: Sequence[str]) -> str:
+    return (
+        f"{report.unit} (name {report.name}) is not committed: topic {', '.join(topics)} was deleted (and perhaps made "
+        "again) after its tasks wrote to it, and their rows are gone. Start the query again: it writes the batch anew."
+    )
 
 
 def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIdentity:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +144,7 @@ class TaskTransaction:
             tasks_before=len(self._plan.entries[self._unit.query].tasks) if repaired else 0,
             decided=self._plan.entries[self._unit.query].total if compared else None,
             markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
+            topics=self._topics(),
         )
 
     def __enter__(self) -> Self:
@@ -154,6 +156,13 @@ class TaskTransaction:
             with suppress(Exception):
                 self._producer.abort_transaction(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
+
+    def _topics(self) -> tuple[tuple[str, UUID], ...]:
+        if self._producer is None:
+            return ()
+        names = sorted({place.topic for place in self.receipt.deliveries})
+        known = [(name, self._producer.topic_id(name)) for name in names]
+        return tuple((name, topic_id) for name, topic_id in known if topic_id is not None)
 
     def _marker_offset(self) -> int:
         """Where the marker is: whoever finds the transaction gone looks there."""
@@ -167,6 +176,8 @@ class TaskTransaction:
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._leased.enter_context(self._lease(self._config))
+            # A kept one may know a topic that was made again since by its old id. The response comes with the next one.
+            self._producer.refresh()
             self._producer.init_transactions(transactional_id=self._id)
             self._producer.begin_transaction()
             reach("task initialised", self._task)

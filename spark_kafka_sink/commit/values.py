@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, Self
+from uuid import UUID
 
 from spark_kafka_sink.sender.transactions.values import Fence, PreparedTransaction
 
@@ -195,7 +196,7 @@ class TaskReport:
     ``began_at`` (epoch ms, the executor's clock) is when its transaction was about to be opened. ``tasks_before``: of a
     batch that is being repaired, how many tasks it had when it was decided; else 0. ``decided``: of a batch that is
     skipped, all rows it had then, which its replay must have too; None where nobody asks. ``markers_before``: as in
-    ``Entry``.
+    ``Entry``. ``topics``: what rows were written to, and its id.
     """
 
     name: str
@@ -208,6 +209,7 @@ class TaskReport:
     tasks_before: int = 0
     decided: RowSum | None = None
     markers_before: int = 0
+    topics: tuple[tuple[str, UUID], ...] = ()
 
 
 class TaskAttempt(NamedTuple):

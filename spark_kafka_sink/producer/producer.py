@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from random import Random
 from types import TracebackType
+from uuid import UUID
 
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.clock import SystemClock
@@ -153,6 +154,16 @@ class KafkaProducer(TransactionalProducer):
             topic, None, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup
         )
         return len(snapshot.topics[topic].leaders)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """What tells this topic from another one of its name, as last heard; None when it is not known."""
+        info = self._parts.metadata.snapshot.topics.get(topic)
+        return None if info is None else info.topic_id
+
+    def refresh(self) -> None:
+        """Ask the cluster again for what is known of it, without waiting for the response."""
+        self._parts.metadata.request_update()
+        self._parts.sender_thread.wakeup()
 
     def is_alive(self) -> bool:
         """Whether this producer still takes rows: not closed, and its sender thread runs."""

@@ -118,6 +118,12 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
     outcome = commit_batch(settings, reports)
     if outcome.untidied:
         announce(outcome.untidied, logging.WARNING)
+    if outcome.remade:
+        announce(
+            f"{reports[0].unit} is committed, but topic {', '.join(outcome.remade)} was deleted (and perhaps made "
+            "again) meanwhile: the rows that were written to it are gone.",
+            logging.WARNING,
+        )
     if outcome.entry is None:
         return f"{reports[0].unit} was committed before; nothing written"
     return f"{reports[0].unit}: {committed(messages)}, committed exactly once"

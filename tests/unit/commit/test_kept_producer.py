@@ -1,12 +1,14 @@
 """One producer in a worker writes task after task, each in a transaction of its own."""
 
+import time
+
 import pytest
 
 from spark_kafka_sink.commit.values import Guise
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from tests.unit.commit.runs import Query, committed
+from tests.unit.commit.runs import TOPIC, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
@@ -79,3 +81,15 @@ def test_a_retry_in_the_same_worker_replaces_what_its_first_attempt_prepared(bro
     query.task(plan, 0, 0, ROWS[0])
     query.commit(query.tasks(plan, 0, ROWS))
     assert committed(broker) == EACH_ONCE
+
+
+def test_a_topic_that_was_made_again_is_written_to_as_any_other(broker, opened):
+    """The producer knows it by its old id until it hears otherwise."""
+    query = query_of(broker, opened)
+    query.run(0, ROWS)
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, partitions=2)
+    time.sleep(0.3)  # as that takes on a real cluster: by then the producer may ask again
+    assert query.run(1, ROWS).remade == ()
+    assert committed(broker) == EACH_ONCE
+    assert len(opened.producers) == 1

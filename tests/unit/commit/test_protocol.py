@@ -1,7 +1,7 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -13,11 +13,13 @@ from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, Plan
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.values import Action, Guise, Trust, Trusted
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.committer import EndVerdict, end_transactions
+from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from tests.unit.commit.runs import LEDGER, Query, committed
+from tests.unit.commit.runs import LEDGER, TOPIC, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
@@ -538,6 +540,37 @@ def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
     assert committed(broker) == EACH_ONCE
 
 
+def make_anew(broker):
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, partitions=2)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_topic_that_is_deleted_between_prepare_and_commit_is_refused(broker, query, again):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.delete_topic(TOPIC)
+    if again:
+        broker.create_topic(TOPIC, partitions=2)
+    with pytest.raises(ExactlyOnceError, match=f"micro-batch 0 .*is not committed: topic {TOPIC} was deleted"):
+        query.commit(reports)
+    query.abort(reports)
+    if not again:
+        broker.create_topic(TOPIC, partitions=2)
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, monkeypatch):
+    from spark_kafka_sink.commit import committing
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            committing, "reach", lambda point, task=None: make_anew(broker) if point == "intent committed" else None
+        )
+        assert query.commit(reports).remade == (TOPIC,)
+
+
 def test_a_version_is_written_once(broker):
     job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=Guise.VERSION)
     job.run(5, ROWS)
@@ -590,8 +623,12 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
 
 
 def test_two_hundred_transactions_are_committed_at_once(broker, query):
-    query.run(0, [[b"%d" % task] for task in range(50)])
-    assert len(committed(broker)) == 50
+    rows = [b"%d" % task for task in range(200)]
+    with closing(ProducerCache(KafkaProducer)) as producers:
+        query.lease = producers.leased
+        query.run(0, [[row] for row in rows])
+    assert committed(broker) == dict.fromkeys(rows, 1)
+    assert {broker.transaction_state(f"app-{task}") for task in range(200)} == {"CompleteCommit"}
 
 
 def test_a_ledger_that_deletes_is_refused(broker, query):
