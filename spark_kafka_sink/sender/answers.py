@@ -135,9 +135,10 @@ class Answers:
             self._accumulator.admit(partition, Admission.NOTHING)
             return
         again = self._sequences.settle(partition)
+        moved = partition in self._moved
+        self._moved.discard(partition)
         if again:
-            delay = 0.0 if partition in self._moved else self._retry_delay(again)
-            self._moved.discard(partition)
+            delay = 0.0 if moved else self._retry_delay(again)
             self._accumulator.reenqueue(again, now + delay)
         admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
         self._accumulator.admit(partition, admission)
