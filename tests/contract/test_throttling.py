@@ -13,10 +13,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker import KEPT
 from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
 from tests.contract.scenario import name, new_topic
+from tests.faults.exactly_once.reader import read_committed
 
 RECORDS = batch([b"x" * 50] * 60)
 """About 3,500 bytes: three of these in ten seconds are over a quota of 1,000 bytes a second."""
@@ -103,3 +105,42 @@ def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -
     assert not client.hears_within(0.5 * answer.throttle_time.total_seconds())
     client.hear("ApiVersions", 0)
     assert timedelta(seconds=time.monotonic() - throttled) >= 0.9 * answer.throttle_time
+
+
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+def test_a_producer_over_its_byte_rate_delivers_everything_once(local_kafka: LocalKafka) -> None:
+    """A burst of ten seconds is free; from then on about 300 KB are over it, which takes three seconds."""
+    topic, client_id = name("topic"), name("fast")
+    local_kafka.create_topic(topic)
+    local_kafka.set_quotas(client_id, {"producer_byte_rate": 100_000.0})
+    config = {"bootstrap.servers": local_kafka.bootstrap_servers, "client.id": client_id, "request.timeout.ms": 10_000}
+    with KafkaProducer(config) as producer:
+        futures = [producer.send(ProducerRecord(topic, number.to_bytes(1000, "big"))) for number in range(1_300)]
+        offsets = [future.result(60).offset for future in futures]
+        metrics = producer.metrics()["producer-metrics"]
+    assert offsets == list(range(1_300))
+    assert metrics["produce-throttle-time-max"] > 0
+    assert metrics["record-retry-total"] == metrics["record-error-total"] == 0
+
+
+@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+def test_a_transaction_over_the_request_quota_is_committed(local_kafka: LocalKafka) -> None:
+    """Each response asks for a pause of up to a second: Metadata, FindCoordinator, InitProducerId, Produce, EndTxn."""
+    topic, client_id = name("topic"), name("busy")
+    local_kafka.create_topic(topic)
+    local_kafka.set_quotas(client_id, {"request_percentage": 0.01})
+    config = {
+        "bootstrap.servers": local_kafka.bootstrap_servers,
+        "client.id": client_id,
+        "transactional.id": name("id"),
+        "max.block.ms": 60_000,
+    }
+    began = time.monotonic()
+    with KafkaProducer(config) as producer:
+        producer.init_transactions()
+        for value in (b"1", b"2"):
+            producer.begin_transaction()
+            producer.send(ProducerRecord(topic, value))
+            producer.commit_transaction()
+    assert time.monotonic() - began > 1
+    assert read_committed(local_kafka.bootstrap_servers, topic) == {0: [b"1", b"2"]}
