@@ -62,7 +62,7 @@ bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="d
 	@.ci/setup $(@D) $<
 	@touch $@
 
-model: $(READY) ## every history of the exactly-once protocol at large bounds (13 minutes)
+model: $(READY) ## every history of the exactly-once protocol at large bounds (7 minutes of one core)
 	@$(BIN)/python -m tests.model $(ARGS)
 
 chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 minutes)

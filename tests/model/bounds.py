@@ -95,6 +95,8 @@ LARGE: dict[str, Scenario] = {
     "one task, three runs, two batches": Scenario(
         runs=(ONE_TASK,) * 3, batches=2, timeouts=1, lost_answers=1, aborts=False
     ),
+    "one task, three runs, aborts, reads that lag": Scenario(runs=(ONE_TASK,) * 3, stale_reads=1, timeouts=1),
+    "three runs, two batches": Scenario(runs=(STREAM,) * 3, batches=2, aborts=False),
     "one task, three runs, two zombie attempts": Scenario(runs=(ONE_TASK,) * 3, retries=2, aborts=False),
     "cuts that change, zombies": Scenario(runs=(STREAM, SWAPPED), retries=1, timeouts=1, aborts=False),
     "cuts that change twice": Scenario(
