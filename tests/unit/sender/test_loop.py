@@ -92,8 +92,12 @@ def test_order_holds_when_the_first_of_five_in_flight_is_refused():
     engine.connect()
     engine.append([b"first"])
     engine.spin()
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
+    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}, hold=True))
+    engine.steps.extend([Step(hold=True)] * 4)
     engine.append(filling(5))
+    engine.spin()
+    assert len(engine.requests) == 1 + 5, "all five are in flight when the first is answered"
+    engine.release_held()
     engine.settle()
     assert engine.values() == [b"first", *filling(5)]
     assert set(engine.logs[0].identities) == {(1001, 0)}, "a retry needs no new epoch"
