@@ -36,7 +36,7 @@ _log = logging.getLogger("spark_kafka_sink.commit")
 _CODEC: Final = "gzip"
 _COMPRESS_FROM: Final = 1024
 _SOON_MS: Final = 5.0
-_OLDEST_VIEW_MS: Final = 1_800_000
+_OLDEST_VIEW_MS: Final = 900_000
 """Half of the delete.retention.ms that the topic is created with."""
 
 _told_foreign: set[TopicPartition] = set()

@@ -29,11 +29,11 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "cleanup.policy": "compact",
         "unclean.leader.election.enable": "false",
         "segment.ms": str(_HOUR_MS // 12),
-        "delete.retention.ms": str(_HOUR_MS),
+        "delete.retention.ms": str(_HOUR_MS // 2),
         "min.cleanable.dirty.ratio": "0.1",
     }
 )
-"""Created with these. A driver that starts reads the last segment, and the control records of the last hour: reading
+"""Created with these. A driver that starts reads the last segment, and the control records of half an hour: reading
 must have ended before they are removed, and a kept view is read anew after half of that."""
 
 _REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")

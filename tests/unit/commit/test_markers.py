@@ -183,7 +183,7 @@ def test_an_existing_topic_that_costs_too_much_is_told_once_with_what_mends_it(b
         f"kafka-topics.sh --bootstrap-server {broker.bootstrap_servers} --alter --topic {LEDGER} --partitions 20"
         in told
     )
-    assert "--add-config segment.ms=300000,delete.retention.ms=3600000,min.cleanable.dirty.ratio=0.1" in told
+    assert "--add-config segment.ms=300000,delete.retention.ms=1800000,min.cleanable.dirty.ratio=0.1" in told
     assert "kafka-reassign-partitions" not in told
     assert "min.insync.replicas" not in told
 

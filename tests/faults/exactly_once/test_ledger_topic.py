@@ -1,0 +1,203 @@
+"""The ledger's topic on a real Kafka: what compaction leaves, quotas, elections, and the commands that mend it."""
+
+import logging
+import shlex
+import time
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit import ledger_topic
+from spark_kafka_sink.commit.cluster import Cluster
+from spark_kafka_sink.commit.format import barrier_record, read_key
+from spark_kafka_sink.commit.ledger import _batch
+from spark_kafka_sink.commit.ledger_topic import broker_limit_ms
+from spark_kafka_sink.commit.partition_log import PartitionLog
+from spark_kafka_sink.commit.session import Session
+from spark_kafka_sink.commit.values import Action, Guise
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.records.batch import BatchHeader
+from spark_kafka_sink.testing import LocalKafka
+from tests.unit.commit.runs import LEDGER, TOPIC, Query, new_process
+from tests.unit.commit.test_protocol import crash
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
+CLOCK = SystemClock()
+ROWS = [[b"a"], [b"b"]]
+SHRUNK = {
+    **ledger_topic.SETTINGS,
+    "segment.ms": "500",
+    "delete.retention.ms": "200",
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.insync.replicas": "1",
+}
+"""An hour of the ledger's life takes seconds."""
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+}
+PATIENT = {"max.block.ms": 30_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 30_000}
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with LocalKafka(properties={"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "500"}) as kafka:
+        kafka.create_topic(TOPIC, 2)
+        kafka.create_topic(LEDGER, 20, SHRUNK)
+        yield kafka
+    new_process()
+
+
+def query(kafka, **given):
+    return Query(kafka.bootstrap_servers, options=PATIENT, **given)
+
+
+def live_records(kafka):
+    """Every record that is left, tombstones too: partition and key."""
+    deadline = CLOCK.now() + 30_000
+    found = []
+    with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
+        for partition in range(20):
+            log = PartitionLog(cluster, TopicPartition(LEDGER, partition))
+            offset = log.earliest(deadline)
+            while (fetched := log.fetch(offset, deadline)).batches:
+                data = [batch for batch in fetched.batches if not batch.is_control]
+                found += [(partition, record.key) for batch in data for record in batch.records()]
+                offset = fetched.next_offset
+    return found
+
+
+def roll(kafka):
+    """A record in each partition: a segment ends when the next record comes."""
+    deadline = CLOCK.now() + 30_000
+    with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
+        for partition in range(20):
+            now = CLOCK.epoch_ms()
+            batch = _batch(BatchHeader(0, 1, now, now), [barrier_record("roll")])
+            PartitionLog(cluster, TopicPartition(LEDGER, partition)).append(batch, None, deadline)
+
+
+def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
+    for number in range(40):
+        query(kafka, name=f"batch-{number}", query="job", guise=Guise.ONCE).run(0, [[b"%d" % number], [b"x"], [b"y"]])
+    stream = query(kafka)
+    stream.run(0, [[b"x"]] * 9)
+    stream.run(1, [[b"x"]] * 4)
+    stream.run(2, [[b"x"]] * 4)
+    before = Counter(key for _, key in live_records(kafka))
+    assert len(before) > 170
+    expected = {b'["app","q1"]', *(b'["app","q1",%d]' % task for task in range(4))}
+    deadline = time.monotonic() + 120
+    while True:
+        roll(kafka)
+        time.sleep(1)
+        left = {key for _, key in live_records(kafka) if read_key(key).query is not None}
+        if left == expected:
+            break
+        assert time.monotonic() < deadline, f"{len(left)} keys are left: {sorted(left)[:20]}"
+    assert {report.action for report in stream.tasks(stream.plan(), 2, [[b"x"]] * 4)} == {Action.SKIP}
+    stream.run(3, [[b"x"]] * 2)
+
+
+def test_markers_that_compaction_went_over_tell_what_was_committed(kafka, monkeypatch):
+    """And aborted ones, of which it leaves nothing, are gone."""
+    stream = query(kafka, name="compacted")
+    stream.run(0, ROWS)
+    plan = stream.plan()
+    reports = stream.tasks(plan, 1, ROWS)
+    for killed in crash(monkeypatch, "between EndTxns"):
+        with pytest.raises(killed):
+            stream.commit(reports)
+    for task in range(2):  # takes the ids anew: the first task's transaction is committed, the second's aborted
+        with pytest.raises(RuntimeError):
+            fail(stream, plan, task)
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        roll(kafka)
+        time.sleep(1)
+    actions = [report.action for report in stream.tasks(stream.plan(), 1, ROWS)]
+    assert actions == [Action.VERIFY, Action.REWRITE]
+
+
+def fail(stream, plan, task):
+    """An attempt that takes the task's id and aborts."""
+    from spark_kafka_sink.commit.task import TaskTransaction
+    from spark_kafka_sink.commit.values import TaskAttempt
+
+    name = TaskAttempt(stream.unit(1), task, 99)
+    with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
+        write._open()
+        raise RuntimeError
+
+
+def test_a_consumer_quota_does_not_stop_a_start(kafka):
+    stream = Query(kafka.bootstrap_servers, name="slowly", options={**PATIENT, "client.id": "throttled"})
+    for number in range(6):
+        stream.run(number, [[b"%d" % task] for task in range(20)])
+    kafka.set_quotas("throttled", {"consumer_byte_rate": 500})
+    time.sleep(1)
+    began = time.monotonic()
+    for number in range(6, 9):
+        stream.run(number, ROWS)
+    assert time.monotonic() - began > 2, "the quota was not felt"
+
+
+@pytest.fixture
+def three_nodes():
+    with LocalKafka(nodes=3, properties={"broker.session.timeout.ms": "3000", "min.insync.replicas": "2"}) as kafka:
+        kafka.create_topic(TOPIC, 2)
+        yield kafka
+    new_process()
+
+
+def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
+    kafka, stream = three_nodes, query(three_nodes)
+    stream.run(0, ROWS)
+    partition = ledger_topic.place_of("app", LEDGER).partition
+    for number in range(1, 5):
+        reports = stream.tasks(stream.plan(), number, ROWS)
+        for killed in crash(monkeypatch, "intent committed"):
+            with pytest.raises(killed):
+                stream.commit(reports)
+        leader = kafka.leader(LEDGER, partition)
+        kafka.kill(leader)
+        assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {Action.SKIP}
+        kafka.start(leader)
+        kafka.await_in_sync(LEDGER)
+    with closing(Session(stream.settings, CLOCK)) as session:
+        assert broker_limit_ms(session.cluster, session.deadline(10_000)) == 900_000
+
+
+def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path):
+    kafka, stream = three_nodes, query(three_nodes)
+    kafka.create_topic(LEDGER, 10, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replication=1)
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.commit")
+    ledger_topic._told.clear()
+    stream.run(0, ROWS)
+    (told,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
+    for command in told.split("Mend it with: ")[1].split(" ; "):
+        script, *arguments = shlex.split(as_files(command, tmp_path))
+        kafka._run_tool(TOOLS[script], *arguments)
+    kafka.await_in_sync(LEDGER)
+    caplog.clear()
+    ledger_topic._told.clear()
+    stream.run(1, ROWS)
+    again = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
+    # Partitions that --alter adds have the replication factor that the reassignment has given to the others.
+    assert again == []
+
+
+def as_files(command, folder):
+    """What bash makes of ``<(echo '…')``."""
+    if "<(echo '" not in command:
+        return command
+    before, text = command.split("<(echo '")
+    text, after = text.split("')")
+    path = folder / "plan.json"
+    path.write_text(text)
+    return f"{before}{path}{after}"
