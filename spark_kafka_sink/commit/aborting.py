@@ -42,7 +42,7 @@ def abort_batch(
     if known is None:
         return AbortOutcome("no task has reported which run it was of")
     with session_for(settings) as session:
-        deadline = session.deadline(settings.producer.delivery_timeout_ms)
+        deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
         listing = list_open(session, deadline)
         driver = session.retake_fence(known.driver, deadline)
         if driver is None:

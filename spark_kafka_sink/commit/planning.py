@@ -41,6 +41,8 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
     if session.planned is None:
         session.verify_ledger(deadline)
         _check_timeout(session, deadline)
+        if not session.settings.per_attempt:
+            deadline = session.catch_up(deadline)
     listed = None if session.swept else list_open(session, deadline)
     standing = _take_stock(session, deadline)
     if request.unit is not None:
@@ -70,6 +72,8 @@ def _take_stock(session: Session, deadline: float) -> Stock:
     """A new fence, what the ledger says under it, and nothing of that half done any more."""
     driver = session.take_fence(deadline)
     reach("fence taken")
+    if session.settings.per_attempt:
+        return Stock(driver, {}, {})  # its name is fresh: the ledger has nothing under it
     return finish_standing(session, driver, session.read_ledger(driver, deadline).entries, deadline)
 
 

@@ -5,12 +5,13 @@ from contextlib import closing
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.commit import partition_log
 from spark_kafka_sink.commit import session as kept
 from spark_kafka_sink.commit.errors import ExactlyOnceError
 from spark_kafka_sink.commit.ledger_topic import place_of
 from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
 from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Action
+from spark_kafka_sink.commit.values import Action, Guise
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.commit.runs import LEDGER, Query, carried, committed, new_process
@@ -167,3 +168,25 @@ def test_a_ledger_that_may_not_be_read_was_told_as_one_that_may_not_be_written(b
     broker.faults.answer("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
     with pytest.raises(ExactlyOnceError, match="Fetch of .*AUTHORIZATION_FAILED; .*on commitLogTopic READ too"):
         query.plan()
+
+
+def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_on(broker, query, monkeypatch):
+    """Each response brings one batch, and takes its time. What is to be finished then has its time too."""
+    for number in range(8):
+        query.run(number, ROWS)
+    reports = query.tasks(query.plan(), 8, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    monkeypatch.setattr(partition_log, "_FETCH_BYTES", 1)
+    broker.faults.delay("Fetch", 100, times=None)
+    impatient = Query(broker.bootstrap_servers, options={"max.block.ms": 2_500})
+    reports = impatient.tasks(impatient.plan(), 8, ROWS)
+    assert {report.action for report in reports} == {Action.SKIP}
+
+
+def test_a_plain_job_does_not_read_the_ledger_to_start(broker):
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    job.run(0, ROWS)
+    assert broker.requests.of("Fetch") == []
+    assert committed(broker) == {b"a": 1, b"b": 1}
