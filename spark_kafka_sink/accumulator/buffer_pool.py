@@ -33,13 +33,26 @@ class Reservation:
 
 
 class _Waiter:
-    __slots__ = ("granted", "reservation", "size", "wakeup")
+    """Waits with a lock of its own, which stays locked until then. A ``Condition`` would wait under the pool's, and an
+    interrupt may leave that without it.
+    """
 
-    def __init__(self, reservation: Reservation, size: int, lock: threading.Lock) -> None:
+    __slots__ = ("_asleep", "granted", "reservation", "size")
+
+    def __init__(self, reservation: Reservation, size: int) -> None:
         self.reservation = reservation
         self.size = size
-        self.wakeup = threading.Condition(lock)
         self.granted = False
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def wait(self, ms: float) -> None:
+        self._asleep.acquire(timeout=ms / 1000.0)
+
+    def wake(self) -> None:
+        """Under the pool's lock."""
+        if self._asleep.locked():
+            self._asleep.release()
 
 
 class BufferPool:
@@ -94,7 +107,7 @@ class BufferPool:
                 if not self._waiters and self._available >= size:
                     self._available, reservation.size = self._available - size, reservation.size + size
                     return False
-                waiter = _Waiter(reservation, size, self._lock)
+                waiter = _Waiter(reservation, size)
                 self._waiters.append(waiter)
             before_waiting()
             self._await_grant(waiter, max_wait_ms)
@@ -106,12 +119,12 @@ class BufferPool:
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
         deadline = started + max_wait_ms
+        while not waiter.granted and self._closed_by is None:
+            remaining = deadline - self._clock.now()
+            if remaining <= 0:
+                break
+            waiter.wait(min(remaining, _LONGEST_WAIT_MS))
         with self._lock:
-            while not waiter.granted and self._closed_by is None:
-                remaining = deadline - self._clock.now()
-                if remaining <= 0:
-                    break
-                waiter.wakeup.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
             self.counters.waited_s += (self._clock.now() - started) / 1000.0
             if waiter.granted:
                 return
@@ -151,7 +164,7 @@ class BufferPool:
         with self._lock:
             self._closed_by = error
             for waiter in self._waiters:
-                waiter.wakeup.notify()
+                waiter.wake()
 
     def _let_go(self, batch: ProducerBatch) -> None:
         hold = batch.hold
@@ -174,5 +187,5 @@ class BufferPool:
                     reservation.size + size,
                     True,
                 )
-            waiter.wakeup.notify()
+            waiter.wake()
             self._waiters.popleft()

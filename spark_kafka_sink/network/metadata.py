@@ -79,7 +79,9 @@ class Metadata:
         self.bootstrap_nodes = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap))
         self.snapshot = ClusterSnapshot()
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._changed = threading.Condition()
+        # `with` a Condition runs Python, where an interrupt (Ctrl-C) may leave it locked; with its lock it does not.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -109,11 +111,11 @@ class Metadata:
         """
         started = clock.now()
         deadline = started + max_wait_ms
-        with self._changed:
+        with self._lock:
             begun = seen = self._round
         while True:
             now = clock.now()
-            with self._changed:
+            with self._lock:
                 self._raise_verdict(topic, begun)
                 self._last_used[topic] = now
                 if _has(self.snapshot, topic, partition):
@@ -126,20 +128,20 @@ class Metadata:
 
     def expect(self, topics: Iterable[str], now: float) -> None:
         """The next request asks for all of these, so that whoever waits for one after the other waits once."""
-        with self._changed:
+        with self._lock:
             for topic in topics:
                 self._last_used[topic] = now
                 if topic not in self.snapshot.topics:
                     self._want(topic)
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._round != seen, min(timeout_ms, _LONGEST_WAIT_MS) / 1000.0)
             return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
         """The producer is closed or its sender died: whoever waits, now or later, gets ``error``."""
-        with self._changed:
+        with self._lock:
             self._closed = error
             self._end_round()
 
@@ -150,14 +152,14 @@ class Metadata:
 
     def request_update(self) -> None:
         """What is known is out of date: ask again for all topics as soon as the backoff allows."""
-        with self._changed:
+        with self._lock:
             self._full_requested = True
 
     # The sender thread.
 
     def next_update(self, now: float) -> float:
         """The moment (ms) a Metadata request is due, ``inf`` while one is in flight."""
-        with self._changed:
+        with self._lock:
             if self._in_flight:
                 return math.inf
             if self._urgent:
@@ -172,7 +174,7 @@ class Metadata:
         Only what is new when nothing else is due. Forgets topics that nobody used for ``max_idle_ms``; ``in_use`` have
         batches that are not done, and stay.
         """
-        with self._changed:
+        with self._lock:
             self._last_used.update(dict.fromkeys(in_use, now))
             oldest = now - self.config.max_idle_ms
             self._last_used = {topic: used for topic, used in self._last_used.items() if used > oldest}
@@ -185,14 +187,14 @@ class Metadata:
 
     def candidates(self, now: float) -> tuple[Node, ...]:
         """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or none answers."""
-        with self._changed:
+        with self._lock:
             if not self._rebootstrapping and self._lost(now):
                 self._rebootstrapping = True
             return self._candidates()
 
     def updated(self, answer: ClusterSnapshot, now: float) -> None:
         """An answer arrived. Newer leader epochs that are already known stay (KIP-320)."""
-        with self._changed:
+        with self._lock:
             self._in_flight = self._rebootstrapping = False
             self._failing_since = None
             self._errors.clear()
@@ -210,7 +212,7 @@ class Metadata:
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request in flight brought no answer; the next asks for everything, after a backoff."""
-        with self._changed:
+        with self._lock:
             self._in_flight = self._urgent = False
             self._full_requested = True
             self._allowed_at = now + self._backoff.delay(self._attempts)
@@ -224,7 +226,7 @@ class Metadata:
 
         A peer that cannot be Kafka ends the waiting at once when no other node is left to ask.
         """
-        with self._changed:
+        with self._lock:
             self._full_requested = True
             self._failing_since = now if self._failing_since is None else self._failing_since
             self._errors.pop(node.id, None)
@@ -234,13 +236,13 @@ class Metadata:
 
     def rebootstrap(self) -> None:
         """The brokers ask for it (REBOOTSTRAP_REQUIRED): the next update comes from the bootstrap servers."""
-        with self._changed:
+        with self._lock:
             self._rebootstrapping = self.config.rebootstrap
             self._full_requested = True
 
     def update_leader(self, partition: TopicPartition, leader: Node, leader_epoch: int) -> None:
         """A broker named a newer leader in passing (KIP-951); older epochs and unknown partitions are ignored."""
-        with self._changed:
+        with self._lock:
             snapshot = self.snapshot
             info = snapshot.topics.get(partition.topic)
             index = partition.partition

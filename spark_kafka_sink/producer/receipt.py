@@ -50,7 +50,8 @@ class SendReceipt:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # The appending threads' number, guarded by the lock, and the sender thread's, which it alone changes: but for
         # rows that fail on their caller's thread, and then the error ends every wait.
         self._appended = 0
@@ -62,13 +63,13 @@ class SendReceipt:
         self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
     ) -> Sequence[BatchListener]:
         """So many rows are on their way, told by the appending thread before they can complete."""
-        with self._changed:
+        with self._lock:
             self._appended += rows
         return [self] * len(starts)
 
     def fail(self, error: Exception) -> None:
         """Rows that are counted as on their way are not: their batches may never tell."""
-        with self._changed:
+        with self._lock:
             self.error = self.error or error
             self._changed.notify_all()
 
@@ -89,7 +90,7 @@ class SendReceipt:
         self._completed += share.rows
         # Rows are counted before they can complete: whoever waits for the last of them looks again under the lock.
         if self._completed >= self._appended or self.error is not None:
-            with self._changed:
+            with self._lock:
                 self._changed.notify_all()
 
     def wait(self, timeout_ms: float) -> None:
@@ -98,7 +99,7 @@ class SendReceipt:
         Raises ``KafkaTimeoutError`` after ``timeout_ms``; ``float("inf")`` leaves the deadline to delivery.timeout.ms.
         """
         remaining = timeout_ms
-        with self._changed:
+        with self._lock:
             while (outstanding := self._appended - self._completed) and self.error is None:
                 if remaining <= 0:
                     raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")

@@ -226,7 +226,7 @@ class TopicStages:
             last = self._waiting[-1] if self._waiting else self._encoding
         while True:
             self._encode_waiting()
-            with self._encoded:
+            with self._lock:
                 if last is None or (last is not self._encoding and last not in self._waiting):
                     return True
                 remaining = deadline - self._parts.clock.now()
@@ -331,7 +331,7 @@ class TopicStages:
         stage = None
         try:
             while True:
-                with self._encoded:
+                with self._lock:
                     if self._encoding is not None or not self._waiting:
                         return
                     # In this order, and ``_end`` looks at both: a stage that is interrupted here is in one of them.
@@ -348,7 +348,7 @@ class TopicStages:
 
     def _end(self, stage: Stage) -> None:
         """May be done twice."""
-        with self._encoded:
+        with self._lock:
             if self._encoding is stage:
                 if self._waiting and self._waiting[0] is stage:
                     self._waiting.popleft()

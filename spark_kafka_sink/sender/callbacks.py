@@ -25,7 +25,8 @@ class Callbacks:
     def __init__(self, wake_sender: Callable[[], None]) -> None:
         self._wake_sender = wake_sender
         self._queue: deque[tuple[Sequence[Call], object]] = deque()
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._added = self._ran = 0
         self._ended = False
         self._runs = threading.Lock()
@@ -42,7 +43,7 @@ class Callbacks:
 
     def add(self, calls: Sequence[Call], fate: object) -> None:
         """Have ``calls`` told ``fate``: on the sender thread, once that has ended on a thread of their own."""
-        with self._changed:
+        with self._lock:
             self._queue.append((calls, fate))
             self._added += 1
             late = self._ended
@@ -61,7 +62,7 @@ class Callbacks:
                         call(fate)
                     except BaseException:
                         _log.exception("A callback of a sent record raised")
-                with self._changed:
+                with self._lock:
                     self._ran += 1
                     self._changed.notify_all()
 
@@ -82,13 +83,13 @@ class Callbacks:
         """Until the calls added before this one have run; False when the time is up."""
         if self._ran == self._added:
             return True
-        with self._changed:
+        with self._lock:
             last = self._added
             return self._changed.wait_for(lambda: self._ran >= last, min(timeout_ms, _LONGEST_WAIT_MS) / 1000.0)
 
     def end(self) -> None:
         """The sender thread runs them for the last time."""
-        with self._changed:
+        with self._lock:
             self._ended = True
         self.run()
 

@@ -89,11 +89,15 @@ class SenderThread:
 
         An interrupt (Ctrl-C) in here closes the producer: the loop may be halfway through anything.
         """
-        if not self._turning.acquire(blocking=False):
-            self._transport.wakeup()
-            if not self._turning.acquire(timeout=_REST_MS / 1000.0):
-                return  # in callbacks that take their time
+        # Acquired and noted in one call of C: between two an interrupt could strike, and the lock stay locked.
+        held: list[bool] = []
         try:
+            held.extend(map(self._turning.acquire, (False,)))
+            if not held[-1]:
+                self._transport.wakeup()
+                held.extend(map(self._turning.acquire, (True,), (_REST_MS / 1000.0,)))
+                if not held[-1]:
+                    return  # in callbacks that take their time
             self._turner = threading.get_ident()
             while not self._closing.is_set() and self._failure is None:
                 events = self._transport.poll(0.0)
@@ -109,8 +113,9 @@ class SenderThread:
             self.wakeup()
             raise
         finally:
-            self._turner = None
-            self._turning.release()
+            if any(held):
+                self._turner = None
+                self._turning.release()
             if self.callbacks.pending:
                 self._resume.set()
 
