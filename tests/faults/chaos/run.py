@@ -22,7 +22,7 @@ from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed, read_uncommitted
 from tests.spark.cluster import StandaloneCluster
 
-STEP_S = 300.0
+STEP_S = 600.0
 PROGRESS_S = 240.0
 END_S = 300.0
 _BATCHES = 2

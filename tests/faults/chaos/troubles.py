@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.faults.chaos.run import Chaos
 
 LEDGER = "__pykafka_commits"
-REACHED_S = 120.0
+REACHED_S = 240.0
 _ELECTED_S = 20.0
 _T = TypeVar("_T")
 
