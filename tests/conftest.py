@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from spark_kafka_sink.testing.java import java_environment
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+# Of one example, by the wall clock: a busy machine would fail it.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 ROOT = Path(__file__).parents[1]
 JVM_FIXTURES = {"local_kafka", "spark"}

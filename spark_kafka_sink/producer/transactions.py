@@ -139,10 +139,12 @@ class Answer:
         self._result, self._error = result, error
         self._done.set()
 
-    def wait(self, timeout_ms: float) -> object:
+    def wait(self, timeout_ms: float, granted_ms: float | None = None) -> object:
+        """``granted_ms``: the whole call's time, where ``timeout_ms`` is what is left of it."""
         if not self._done.wait(min(timeout_ms, threading.TIMEOUT_MAX) / 1000.0):
             again = "; call it again to go on waiting" if self.step in _RESUMED else ""
-            raise KafkaTimeoutError(f"{self.step.value} has no answer after {timeout_ms:.0f} ms{again}")
+            granted_ms = timeout_ms if granted_ms is None else granted_ms
+            raise KafkaTimeoutError(f"{self.step.value} has no answer after {granted_ms:.0f} ms{again}")
         if self._error is not None:
             raise self._error.with_traceback(None)
         return self._result
@@ -206,7 +208,7 @@ class ProducerTransactions:
         answer = self._submit(step, details)
         self._sender_thread.wakeup()
         try:
-            result = answer.wait(max(0.0, deadline - self._clock.now()))
+            result = answer.wait(max(0.0, deadline - self._clock.now()), granted)
         except KafkaTimeoutError:
             raise
         except Exception:

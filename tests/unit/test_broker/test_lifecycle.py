@@ -77,7 +77,7 @@ def test_bad_settings_are_named_all_at_once() -> None:
 
 
 def test_an_unknown_release_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"2\.8, 3\.9, 4\.1"):
+    with pytest.raises(ConfigError, match=r"2\.8, 3\.5, 3\.9, 4\.1"):
         TestBroker(like="1.0")
 
 
