@@ -3,7 +3,6 @@
 import logging
 import shlex
 import time
-from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -89,8 +88,7 @@ def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_las
     stream.run(0, [[b"x"]] * 9)
     stream.run(1, [[b"x"]] * 4)
     stream.run(2, [[b"x"]] * 4)
-    before = Counter(key for _, key in live_records(kafka))
-    assert len(before) > 170
+    assert len({key for _, key in live_records(kafka)}) > 20, "the cleaner has not come by everywhere yet"
     expected = {b'["app","q1"]', *(b'["app","q1",%d]' % task for task in range(4))}
     deadline = time.monotonic() + 120
     while True:
@@ -139,7 +137,7 @@ def test_a_consumer_quota_does_not_stop_a_start(kafka):
     stream = Query(kafka.bootstrap_servers, name="slowly", options={**PATIENT, "client.id": "throttled"})
     for number in range(6):
         stream.run(number, [[b"%d" % task] for task in range(20)])
-    kafka.set_quotas("throttled", {"consumer_byte_rate": 500})
+    kafka.set_quotas("throttled", {"consumer_byte_rate": 500.0})
     time.sleep(1)
     began = time.monotonic()
     for number in range(6, 9):
