@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
-from spark_kafka_sink.model import NO_LEADER, TopicInfo, TopicPartition
+from spark_kafka_sink.model import NO_LEADER, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
@@ -86,6 +86,10 @@ class Cluster:
         """Every broker."""
         self._await_nodes(deadline)
         return sorted(self._network.snapshot.nodes)
+
+    def known_nodes(self) -> tuple[Node, ...]:
+        """The brokers of the last metadata response; none before the first."""
+        return tuple(self._network.snapshot.nodes.values())
 
     def ask_any(self, question: Question, deadline: float) -> Any:
         """Any broker, another one when it fails; it passes on what is the controller's to do."""

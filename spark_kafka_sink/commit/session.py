@@ -57,8 +57,10 @@ class Session:
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
         self.clock = clock
-        self.committer = Committer(replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS))
         self.cluster = Cluster(settings.producer, clock)
+        self.committer = Committer(
+            replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS), brokers=self.cluster
+        )
         self.ledger = Ledger(self.cluster, settings.name, place_of(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.handed: DriverIdentity | None = None

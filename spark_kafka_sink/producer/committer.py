@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from kio.schema.errors import ErrorCode
 
@@ -144,8 +144,17 @@ class ResumedTransaction:
         return outcome.fence
 
 
+class KnownBrokers(Protocol):
+    def known_nodes(self) -> Sequence[Node]:
+        """The brokers of the last metadata response; none before the first."""
+        ...
+
+
 class Committer:
-    """Turns the calls' loop until all have ended or the time is up. ``transport`` is shut down at the end."""
+    """Turns the calls' loop until all have ended or the time is up. ``transport`` is shut down at the end.
+
+    ``brokers``: whom to ask for coordinators besides the bootstrap servers.
+    """
 
     def __init__(
         self,
@@ -153,16 +162,18 @@ class Committer:
         transport: Transport | None = None,
         clock: Clock | None = None,
         connections: int = CONNECTIONS,
+        brokers: KnownBrokers | None = None,
     ) -> None:
+        self._brokers = brokers
         self._config = config
         self._clock = clock or SystemClock()
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         random = Random()
         self._client = NetworkClient(network_config(config), self._transport, random)
-        bootstrap = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
+        self._bootstrap = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
-        self._calls = CoordinatorCalls(self._client, lambda now: bootstrap, backoff, soon, connections)
+        self._calls = CoordinatorCalls(self._client, self._nodes, backoff, soon, connections)
 
     def __enter__(self) -> Self:
         return self
@@ -171,6 +182,9 @@ class Committer:
         self._calls.stop()
         self._client.close()
         self._transport.shutdown()
+
+    def _nodes(self, now: float) -> Sequence[Node]:
+        return self._bootstrap if self._brokers is None else (*self._brokers.known_nodes(), *self._bootstrap)
 
     def end(self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float) -> list[EndTxnOutcome]:
         ends = [_Ending(prepared, commit) for prepared, commit in endings]

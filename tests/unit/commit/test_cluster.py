@@ -3,6 +3,7 @@
 import struct
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,18 @@ def test_a_query_goes_on_with_one_broker_dead(brokers, node):
     brokers.kill(node)
     writer.run(1, [[b"c"], [b"d"]])
     assert committed(brokers) == {b"a": 1, b"b": 1, b"c": 1, b"d": 1}
+
+
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_a_session_outlives_the_only_bootstrap_server(brokers, node):
+    """The committer knew kafka.bootstrap.servers alone: with its one server dead it found no coordinator any more."""
+    address = brokers.bootstrap_servers.split(",")[node - 1]
+    settings = replace(query(brokers), servers=address).settings
+    with closing(Session(settings, CLOCK)) as session:
+        session.verify_ledger(soon())
+        session.take_fence(soon())
+        brokers.kill(node)
+        session.take_fence(soon(10_000))
 
 
 def test_a_broker_that_left_the_cluster_is_told_by_an_error_of_ours(brokers, cluster):
