@@ -141,8 +141,9 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
 
 
 def _prefix(transactional_id: str) -> str | None:
+    """None for an id that no task has."""
     match = _TASK.fullmatch(transactional_id)
-    return match["prefix"] if match is not None else None
+    return match["prefix"] if match is not None and transactional_id.isprintable() else None
 
 
 def _owner(prefix: str | None, names: Collection[str]) -> str | None:

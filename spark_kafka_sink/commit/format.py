@@ -24,6 +24,7 @@ offsets of markers: they were in the entry's partition, before its intent."""
 _INT64: Final = (1 << 63) - 1
 _INT32: Final = (1 << 31) - 1
 _INT16: Final = (1 << 15) - 1
+_YEAR_9999: Final = 253_402_300_799_999
 _CHECKSUM: Final = re.compile(r"[0-9a-f]{16}")
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
@@ -104,7 +105,7 @@ def read_key(key: bytes | None) -> RecordKey | None:
     if (
         not isinstance(parsed, list)
         or not 1 <= len(parsed) <= 3
-        or not all(isinstance(each, str) for each in parsed[:2])
+        or not all(isinstance(each, str) and each.isprintable() for each in parsed[:2])
     ):
         return None
     if len(parsed) == 3 and not _is_number(parsed[2], _INT32):
@@ -166,7 +167,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         marker_partition, markers_before = (_number(each, _INT32) for each in fields["markers"])
         if any(share.prepared is not None and share.marker is None for share in shares):
             raise ValueError("the offset of a marker is missing")
-    stage, decided_at = Stage(fields["stage"]), _number(fields["time"], _INT64)
+    stage, decided_at = Stage(fields["stage"]), _number(fields["time"], _YEAR_9999)
     once = fields.get("once", False) is True
     number = _signed(fields["batch"])
     return Entry(key.query, number, stage, shares, decided_at, target, marker_partition, markers_before, once)
@@ -220,8 +221,9 @@ def _signed(value: Any) -> int:
 
 
 def _string(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a string is missing")
+    """Of what a terminal shows: operators read it, and a lone surrogate has no bytes."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise TypeError("a printable string is missing")
     return value
 
 

@@ -178,9 +178,12 @@ def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: 
     version = (app, number) if app is not None and isinstance(number, int) else None
     given = _text(own.get("transactionalidprefix"))
     name = f"txn-{app}" if app is not None else given or _derived_name(options)
+    prefix = f"{given}-{app}" if app is not None and given is not None else name
+    if prefix is not None and not prefix.isprintable():
+        faults.append(f"transactionalIdPrefix, txnAppId, query name: {prefix!a} must have printable characters only.")
     return ExactlyOnce(
         name=name,
-        prefix=f"{given}-{app}" if app is not None and given is not None else name,
+        prefix=prefix,
         ledger_topic=_text(own.get("commitlogtopic")) or _LEDGER_TOPIC,
         ledger_start=_text(own.get("ledgerstart")) or "strict",
         version=version,

@@ -229,6 +229,7 @@ def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view,
         {"tasks": [[1, "0" * 16, "app-0", 1 << 63, 0, 5]]}, {"tasks": [[1, "0" * 16, "app-0", 1, 1 << 15, 5]]},
         {"tasks": [[-1, "0" * 16]]}, {"tasks": [[1, " 0x0 _1"]]}, {"tasks": "ab"}, {"tasks": [[1, "0" * 16, "app-0"]]},
         {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]], "markers": [11, 0]}, {"version": 0.5}, {"version": -1},
+        {"time": 253_402_300_800_000}, {"target": "\x1b[2J"}, {"tasks": [[1, "0" * 16, "app-\ud800", 7, 2, 5]]},
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused(change):
@@ -248,6 +249,8 @@ FOREIGN = [
     b'["app","q",true]',
     b'["app","q",-1]',
     b'["app","q",1e400]',
+    b'["app","\\ud800"]',
+    b'["app\\u001b[2J","q"]',
 ]
 
 

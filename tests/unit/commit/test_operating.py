@@ -1,6 +1,7 @@
 """What the operator's command says and does."""
 
 import io
+import json
 import re
 import socket
 import time
@@ -14,6 +15,8 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.commit import format as ledger_format
 from spark_kafka_sink.commit.decisions import done
 from spark_kafka_sink.commit.errors import LostRowsError
+from spark_kafka_sink.commit.format import LedgerRecord, LedgerWrite
+from spark_kafka_sink.commit.ledger import record_decision
 from spark_kafka_sink.commit.session import Session
 from spark_kafka_sink.commit.values import Entry, Guise, RowSum, Stage, TaskShare, WritePlan
 from tests.unit.commit.runs import LEDGER, TOPIC, Query, committed
@@ -56,6 +59,48 @@ def test_list_tells_what_the_ledger_says(command, decided):
     code, said = command("list")
     assert code == 0
     assert "q1: batch 0, intent, 3 tasks, 3 rows" in said
+
+
+HOSTILE = [
+    ('["evil","q"]', {"time": (1 << 63) - 1}),
+    ('["evil","q"]', {"time": 253_402_300_800_000}),
+    ('["evil","q"]', {"target": "\x1b[2J"}),
+    ('["evil","q"]', {"stage": "intent", "tasks": [[1, "0" * 16, "evil-\ud800-0", 7, 2, 5]]}),
+    ('["evil\\ud800","q"]', {}),
+    ('["evil","\\ud800"]', {}),
+    ('["evil\\u001b[2J","q"]', {}),
+    ('["evil","\\u001b[2J"]', {}),
+]
+
+
+@pytest.mark.parametrize(("key", "change"), HOSTILE)
+def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command, transactions, query, key, change):
+    query.run(0, ROWS)
+    query.task(query.plan(), 1, 5, [b"left"])
+    value = {"version": 2, "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
+    evil = Query(broker.bootstrap_servers, "evil")
+    with closing(Session(evil.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        write = LedgerWrite((LedgerRecord(key.encode(), json.dumps(value).encode()),))
+        record_decision(session.ledger, session.committer, session.take_fence(deadline), write, session.clock, deadline)
+    code, said = transactions("list")
+    assert (code, "q1: batch 0, done" in said) == (0, True)
+    assert said.replace("\n", "").isprintable()
+    assert command("commit") == (0, "nothing to commit\n")
+    assert command("abort")[0] == 0
+    assert broker.transaction_state("app-5") != "Ongoing"
+
+
+def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transactions, query):
+    query.run(0, ROWS)
+    for each in ("\x1b[2J-driver", "\x1b[2J-0"):
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": each}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(ProducerRecord(TOPIC, b"foreign"))
+            producer.flush()
+            code, said = transactions("list")
+            assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
 
 
 def test_list_disturbs_nobody(broker, command, query):

@@ -116,6 +116,20 @@ def test_an_application_and_its_version_belong_together(half):
     assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
 
 
+@pytest.mark.parametrize("character", ["\t", "\x1b", "\ud800", "\u2028"])
+@pytest.mark.parametrize("source", [{"transactionalidprefix"}, {"queryname"}, {"txnappid", "txnversion"}], ids=min)
+def test_a_name_that_could_not_be_read_back_is_refused(source, character):
+    """Its entry would pass for another's, and the batch be written again."""
+    given = {name: "1" if name == "txnversion" else f"night{character}ly" for name in source}
+    (told,) = faults({**EXACTLY_ONCE, **given})
+    assert "must have printable characters only" in told
+    assert told.isprintable()
+
+
+def test_a_name_may_have_letters_of_any_script():
+    assert parse({**EXACTLY_ONCE, "transactionalidprefix": "nächtlich 日"}).exactly_once.name == "nächtlich 日"
+
+
 def test_what_spark_adds_passes():
     assert parse({"path": "/p", "checkpointlocation": "/c", "queryname": "q"}) == parse({})
 
