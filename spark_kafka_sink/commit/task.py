@@ -36,6 +36,7 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.sender.transactions.values import END_TXN_V2
 
 Lease = Callable[[ProducerConfig], AbstractContextManager[KafkaProducer]]
 """Gives a living producer for the time of a block; one whose block fails must be closed."""
@@ -60,8 +61,10 @@ def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
 class TaskTransaction:
     """In a ``with`` block: ``append`` rows, then ``prepare``. One thread.
 
-    A block that fails aborts the transaction before it raises. A task without rows opens none. Raises
-    ``ExactlyOnceError`` when made, before anything is written, if this batch may not be.
+    A block that fails aborts the transaction before it raises, under transactions version 2. Version 1 leaves it open
+    to whoever fences it: this one's EndTxn would leave the epoch as it is, so that rows that arrive late would be
+    committed with the successor's; its InitProducerId would abort what a successor has open. A task without rows opens
+    none. Raises ``ExactlyOnceError`` when made, before anything is written, if this batch may not be.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class TaskTransaction:
         self._checksum = RowChecksum()
         self._producer: KafkaProducer | None = None
         self._began_at = 0
+        self._aborts = False
 
     def append(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows of one topic, as for ``KafkaProducer.append_columns``."""
@@ -151,7 +155,7 @@ class TaskTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None and self._producer is not None:
+        if error is not None and self._producer is not None and self._aborts:
             # A broker that does not answer ends it after transaction.timeout.ms.
             with suppress(Exception):
                 self._producer.abort_transaction(_ABORT_MS)
@@ -178,7 +182,8 @@ class TaskTransaction:
             self._producer = self._leased.enter_context(self._lease(self._config))
             # A kept one may know a topic that was made again since by its old id. The response comes with the next one.
             self._producer.refresh()
-            self._producer.init_transactions(transactional_id=self._id)
+            fence = self._producer.init_transactions(transactional_id=self._id)
+            self._aborts = fence.end_txn_version >= END_TXN_V2
             self._producer.begin_transaction()
             reach("task initialised", self._task)
         return self._producer

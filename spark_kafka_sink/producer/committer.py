@@ -38,8 +38,6 @@ from spark_kafka_sink.sender.transactions.messages import Subject
 from spark_kafka_sink.sender.transactions.values import END_TXN_V1, END_TXN_V2, Fence, PreparedTransaction
 from spark_kafka_sink.sender.transactions.verdicts import FEATURE, GONE
 
-_OVER: Final = GONE | {ErrorCode.none}
-
 Config = ProducerConfig | Mapping[str, object]
 
 CONNECTIONS: Final = 10
@@ -287,9 +285,10 @@ class _Ending:
 
     def _fenced(self, end: CallEnd, call: CoordinatorCall) -> None:
         """A transaction that was open answers CONCURRENT_TRANSACTIONS while its markers are written, then
-        PRODUCER_FENCED: its identity is the one before by then."""
+        PRODUCER_FENCED: its identity is the one before by then. One that was completing already, perhaps by a commit,
+        ends in success."""
         before = call.last_error
-        if isinstance(before, BrokerError) and before.code == ErrorCode.concurrent_transactions and end.code in _OVER:
+        if isinstance(before, BrokerError) and before.code == ErrorCode.concurrent_transactions and end.code in GONE:
             self.outcome = EndTxnOutcome(self.prepared, EndVerdict.ABORTED)
         elif end.error is None:
             self.outcome = EndTxnOutcome(self.prepared, EndVerdict.GONE)

@@ -296,22 +296,6 @@ def fail(write, *before):
         raise TaskFailedError
 
 
-@pytest.mark.parametrize("step", ["receipts", "prepare"])
-def test_a_task_that_fails_aborts_its_own_transaction_before_it_raises(broker, query, step):
-    write = query.open_task(query.plan(), 0, 0)
-    with pytest.raises(TaskFailedError):
-        fail(write, lambda: query.append(write, ROWS[0]), getattr(write, step))
-    assert broker.transaction_state("app-0") == "CompleteAbort"
-    assert committed(broker) == {}
-
-
-def test_a_task_that_fails_while_no_broker_answers_raises_what_it_failed_with(broker, query):
-    write = query.open_task(query.plan(), 0, 0)
-    with pytest.raises(TaskFailedError):
-        fail(write, lambda: query.append(write, ROWS[0]), lambda: broker.pause(1))
-    broker.resume(1)
-
-
 def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.plan()

@@ -207,12 +207,14 @@ def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_
     """EndTxn would leave the epoch as it is, and InitProducerId after it would write no markers."""
     brokers.codes["a0"] = [ErrorCode.concurrent_transactions] * 2 + [ErrorCode.producer_fenced]
     brokers.codes["gone0"] = [ErrorCode.producer_fenced]
+    brokers.codes["completing0"] = [ErrorCode.concurrent_transactions]
     brokers.codes["lost0"] = [ErrorCode.transactional_id_authorization_failed]
-    names = ["a0", "gone0", "empty0", "lost0"]
+    names = ["a0", "gone0", "empty0", "completing0", "lost0"]
     with Committer(CONFIG, brokers, clock) as committer:
         outcomes = committer.abort([prepared(name, 3) for name in names], 1_000)
     assert [outcome.verdict for outcome in outcomes] == [
         EndVerdict.ABORTED,
+        EndVerdict.GONE,
         EndVerdict.GONE,
         EndVerdict.GONE,
         EndVerdict.UNDECIDED,

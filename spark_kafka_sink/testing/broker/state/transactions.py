@@ -252,6 +252,7 @@ class TransactionCoordinator:
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
+        transaction.previous = NOBODY  # whoever had the epoch before is fenced, and no retry of its own bump
         self._prepare(transaction, Marker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
 
     def _prepare(self, transaction: Transaction, marker: Marker, now_ms: int) -> None:
