@@ -276,7 +276,6 @@ class RecordAccumulator:
             batch.due = True
             queue.batches.appendleft(batch)
             queue.admission = Admission.NOTHING
-            self._next_expiry = min(self._next_expiry, batch.created + self._config.delivery_timeout_ms)
 
     def take_queued(self) -> list[ProducerBatch]:
         """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
@@ -302,7 +301,6 @@ class RecordAccumulator:
             queue.batches.extendleft(reversed(batches))
             queue.retry_at = retry_at
             self._backing_off.append(queue)
-            self._next_expiry = min(self._next_expiry, batches[0].created + self._config.delivery_timeout_ms)
 
     def admit(self, partition: TopicPartition, admission: Admission) -> None:
         with self._lock:
@@ -312,18 +310,22 @@ class RecordAccumulator:
                 self._list(queue)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Take out what has waited for delivery.timeout.ms. Batches in flight are the sender's to expire."""
+        """Take out what is incomplete for delivery.timeout.ms and in no caller's hands, wherever it is: also in flight,
+        and where a stray exception left it. What is not finished then is given again.
+        """
         if now < self._next_expiry:
             return []
-        expired: list[ProducerBatch] = []
         timeout = self._config.delivery_timeout_ms
         with self._lock:
-            self._next_expiry = NEVER
+            waiting = {batch for queue in self._queues.values() for batch in queue.batches}
+            elsewhere = [batch for batch in self._incomplete - waiting if not (batch.claimed or batch.done)]
+            expired = [batch for batch in elsewhere if batch.created + timeout <= now]
+            expired.sort(key=lambda batch: batch.created)
             for queue in self._queues.values():
                 while (head := self._unclaimed_head(queue)) is not None and head.created + timeout <= now:
                     expired.append(self._take_head(queue))
-                if queue.batches:
-                    self._next_expiry = min(self._next_expiry, max(queue.batches[0].created + timeout, now + 1.0))
+            oldest = min((batch.created for batch in self._incomplete), default=NEVER)
+            self._next_expiry = max(oldest + timeout, now + 1.0)
         return expired
 
     @property

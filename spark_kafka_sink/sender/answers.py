@@ -77,9 +77,10 @@ class Answers:
 
         If it cannot be taken in, the request's batches fail and nothing else does.
         """
-        self._metrics.request_ended(response.node_id)
-        states = [self._sequences.answered(batch) for batch in batches]
+        states: list[PartitionSequence] = []
         try:
+            states.extend(map(self._sequences.answered, batches))
+            self._metrics.request_ended(response.node_id)
             self._take_in(batches, response)
             self._settle_all(batches, states, response.completed_at)
         except Exception as error:
@@ -87,6 +88,7 @@ class Answers:
             for batch in batches:
                 if not batch.parts:
                     self._fail(batch, unexpected(error))
+            states.extend(map(self._sequences.answered, batches[len(states) :]))
             self._settle_all(batches, states, response.completed_at)
         finally:
             self.flush_finished()

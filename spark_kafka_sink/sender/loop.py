@@ -65,7 +65,6 @@ class Sender:
     def __init__(self, parts: SenderParts) -> None:
         self._parts = parts
         self._in_flight: dict[ProducerBatch, None] = {}
-        self._next_flight_expiry = NEVER
         self._aborted = False
 
     @property
@@ -108,7 +107,7 @@ class Sender:
         if not parts.sequences.needs_identity and (parts.transactions is None or parts.transactions.may_send):
             wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
         wake_at = min(wake_at, parts.client.next_deadline(now))
-        return min(wake_at, parts.accumulator.next_expiry, self._next_flight_expiry)
+        return min(wake_at, parts.accumulator.next_expiry)
 
     def abort(self, error: KafkaError) -> None:
         """Fail every batch that is queued or in flight, and refuse new ones."""
@@ -222,9 +221,6 @@ class Sender:
         self._in_flight[batch] = None
         if alone or parts.policy.one_at_a_time:
             parts.accumulator.admit(batch.partition, Admission.NOTHING)
-        expiry = batch.created + parts.policy.delivery_timeout_ms
-        if expiry < self._next_flight_expiry:
-            self._next_flight_expiry = expiry
 
     def _count(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         metrics = self._parts.accumulator.metrics
@@ -233,24 +229,25 @@ class Sender:
             metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, now - batch.created)
 
     def _expire(self, now: float) -> None:
-        """Give up what is older than delivery.timeout.ms, waiting or in flight."""
-        expired = self._parts.accumulator.expire(now)
-        if now >= self._next_flight_expiry:
-            expired.extend(self._expire_in_flight(now))
-        self._give_up([(batch, expiry_error(batch, now)) for batch in expired], now)
+        """Give up what is older than delivery.timeout.ms: what is in flight first, in its order."""
+        overdue = dict.fromkeys(self._parts.accumulator.expire(now))
+        if overdue:
+            in_flight = [batch for batch in self._in_flight if batch in overdue]
+            for batch in in_flight:
+                del self._in_flight[batch]
+            expired = dict.fromkeys(in_flight) | overdue
+            self._give_up([(batch, expiry_error(batch, now)) for batch in expired], now)
 
     def _give_up(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
-        answers = self._parts.answers
+        """A batch that cannot be given up keeps no other one from it; delivery.timeout.ms reaches it again."""
+        answers, stray = self._parts.answers, None
         for batch, error in batches:
-            answers.give_up(batch, error)
-            if batch.header is not None:
-                answers.settle(batch.partition, now)
+            try:
+                answers.give_up(batch, error)
+                if batch.header is not None:
+                    answers.settle(batch.partition, now)
+            except Exception as raised:
+                stray = raised
         answers.flush_finished()
-
-    def _expire_in_flight(self, now: float) -> list[ProducerBatch]:
-        timeout = self._parts.policy.delivery_timeout_ms
-        expired = [batch for batch in self._in_flight if batch.created + timeout <= now]
-        for batch in expired:
-            del self._in_flight[batch]
-        self._next_flight_expiry = min((batch.created + timeout for batch in self._in_flight), default=NEVER)
-        return expired
+        if stray is not None:
+            raise stray

@@ -138,7 +138,8 @@ class Sequences:
     def gave_up(self, batch: ProducerBatch) -> None:
         """The batch failed or expired; whether its records are in the log may be unknown."""
         state = self.partition(batch.partition)
-        state.outstanding.remove(batch)
+        if batch in state.outstanding:  # unless a stray exception struck right after it was taken out
+            state.outstanding.remove(batch)
         state.gap = self.idempotent
 
     def returned(self, batch: ProducerBatch, misses_earlier: bool) -> None:

@@ -298,6 +298,11 @@ def test_expiry_takes_the_old_and_leaves_the_young(desk):
     desk.clock.advance(400)
     expired = desk.accumulator.expire(desk.clock.now())
     assert [batch.count for batch in expired] == [10, 1]
+    desk.clock.advance(1)
+    assert desk.accumulator.expire(desk.clock.now()) == expired  # until they are finished
+    desk.accumulator.finish(expired)
+    desk.clock.advance(1)
+    assert desk.accumulator.expire(desk.clock.now()) == []
     assert desk.accumulator.next_expiry == 1600.0
 
 

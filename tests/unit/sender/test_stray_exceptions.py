@@ -118,6 +118,50 @@ def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
 
 
+@pytest.mark.parametrize("method", ["admit", "answered", "give_up"])
+def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_timeout(
+    broker, config, monkeypatch, method
+):
+    short = {"delivery.timeout.ms": 1_500, "request.timeout.ms": 1_000}
+    transaction = {"transactional.id": "tx"} if method == "admit" else {}
+    producer = KafkaProducer({**config, **short, **transaction})
+    parts = producer._parts.sender._parts
+    if transaction:
+        producer.init_transactions()
+        producer.begin_transaction()
+    producer.partitions_for("t")
+    match method:
+        case "admit":
+            raises_once(monkeypatch, parts.transactions, "admit")
+        case "answered":
+            raises_once(monkeypatch, parts.sequences, "answered")
+        case "give_up":
+            raises_once(monkeypatch, parts.answers, "give_up")
+            broker.faults.lose_answer("Produce", times=1_000)
+    future = producer.send(ProducerRecord("t", b"v"))
+    producer.flush(DEADLINE_S * 1_000)
+    assert isinstance(future.exception(0), KafkaError)
+    assert producer.is_alive()
+    producer.close(DEADLINE_S * 1_000)
+    assert not producer.is_alive()
+    assert not producer._parts.accumulator.has_incomplete
+
+
+def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the_same(engine, monkeypatch):
+    raises_once(monkeypatch, engine.parts.sender._parts.answers, "give_up")
+    engine.leaders = dict.fromkeys(engine.leaders, -1)
+    engine.parts.metadata.request_update()
+    engine.spin(200)
+    futures = [send(engine, partition) for partition in (0, 1)]
+    engine.parts.staging.flush()
+    with pytest.raises(ArithmeticError):
+        engine.spin(engine.config.delivery_timeout_ms + 1)
+    assert [future.done() for future in futures] == [False, True]
+    engine.settle()
+    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
+    assert engine.memory_is_free()
+
+
 def fails_turns(monkeypatch, producer, count):
     """So many turns raise, whoever turns; afterwards an event is set."""
     sender, over = producer._parts.sender, threading.Event()
