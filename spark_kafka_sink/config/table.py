@@ -33,7 +33,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("request.timeout.ms", INT, 30000, "medium",
            "Time a broker has to answer a request before it is sent again or fails.", AT_LEAST_1),
     Option("max.block.ms", LONG, 60000, "medium",
-           "Time an append may wait for a topic's metadata and for room in buffer.memory.", AT_LEAST_0),
+           "Time one send may wait for a topic's metadata and for room in buffer.memory, together. For columns "
+           "(send_columns, append_columns) it begins anew after each wait for memory that was granted: one call may "
+           "hold many times buffer.memory.", AT_LEAST_0),
     Option("max.in.flight.requests.per.connection", INT, 5, "low",
            "Requests sent to one broker and not answered yet; at most 5 while idempotence is on. Without idempotence "
            "only 1 keeps the order under retries.", AT_LEAST_1),

@@ -107,9 +107,10 @@ class KafkaProducer(TransactionalProducer):
         """Append rows of one topic; ``receipt`` learns what became of each batch.
 
         ``partitions`` (int32) names a partition per row, -1 where the partitioner chooses; None: it chooses all. Waits
-        for metadata and memory, together up to max.block.ms, which begins anew when memory was granted. Raises
-        ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before anything of these columns is appended,
-        ``KafkaTimeoutError`` when a wait is over, and the receipt's error as soon as an earlier batch of it has failed.
+        for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that was
+        granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError``
+        for a row before anything of these columns is appended, ``KafkaTimeoutError`` when a wait is over, and the
+        receipt's error as soon as an earlier batch of it has failed.
         """
         self._check_may_append()
         try:
@@ -131,7 +132,7 @@ class KafkaProducer(TransactionalProducer):
         clock, accumulator, flush = self._parts.clock, self._parts.accumulator, Flush()
         deadline = clock.now() + timeout_ms
         if not self._parts.staging.flush(timeout_ms):
-            raise KafkaTimeoutError(f"What was sent is not encoded within {timeout_ms:.0f} ms")
+            raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
         try:
             accumulator.begin_flush(flush)
             self._parts.sender_thread.wakeup()

@@ -204,7 +204,7 @@ class ProducerTransactions:
         granted = self._max_block_ms if timeout_ms is None else timeout_ms
         deadline = self._clock.now() + granted
         if step in _ENDS and not self._flush_staged(granted):
-            raise KafkaTimeoutError(f"{step.value}: the records are not encoded after {granted:.0f} ms; call it again")
+            raise KafkaTimeoutError(f"{step.value}: Failed to flush within {granted:.0f} ms; call it again")
         answer = self._submit(step, details)
         self._sender_thread.wakeup()
         try:
