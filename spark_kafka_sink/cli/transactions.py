@@ -85,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not todo:
         print(f"nothing to {arguments.action}")
         return 0
-    if arguments.dry_run or not arguments.yes:
-        print("\n".join(line for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
+    print("\n".join(line for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
     if arguments.dry_run:
         return 0
     if not (arguments.yes or _agreed(todo)):
@@ -137,7 +136,11 @@ def _agreed(todo: Sequence[Found]) -> bool:
     told = f"This takes the fence {fences}: a query or job that runs under it fails and has to be started again."
     if not sys.stdin.isatty():
         raise ConfigError([f"{told} Without a terminal to ask at, say so with --yes."])
-    return input(f"{told} Go on? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{told} Go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print()
+        return False
 
 
 def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:

@@ -59,7 +59,7 @@ def plan_batch(options: SinkOptions) -> WritePlan:
         unit = Unit(settings.name, 0, Guise.ONCE)
         announce(
             f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
-            f"`spark-kafka-sink transactions list --bootstrap-server HOST:PORT --prefix {settings.name}` shows it"
+            f"`{settings.command('list')}` shows it"
         )
     else:
         unit = Unit(*asked.version, Guise.VERSION, Target(options.topic))

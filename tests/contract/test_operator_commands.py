@@ -142,12 +142,14 @@ def test_the_prefix_of_a_plain_batch_job_finds_it(night, command):
     )  # fmt: skip
     job.task(job.plan(), 0, 0, [b"job"])
     assert night.is_open("open")
-    assert command("abort") == (0, "aborted 1 transactions\n")
+    code, said = command("abort")
+    assert (code, said.splitlines()[-1]) == (0, "aborted 1 transactions")
     assert night.committed("open") == []
 
 
 def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
-    assert command("commit") == (0, "committed batch 0 of q1\n")
+    told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
+    assert command("commit") == (0, f"{told}committed batch 0 of q1\n")
     assert night.committed("decided") == [b"a", b"b"]
     assert night.is_open("open")
     assert night.is_open("foreign")

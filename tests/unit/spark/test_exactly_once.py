@@ -39,12 +39,16 @@ def planned(caplog):
 
 
 def test_a_plain_job_tells_its_name_once(planned):
-    writer, lines = planned(transactionalidprefix="mine")
+    writer, lines = planned(transactionalidprefix="mine", commitlogtopic="mine-log")
     name = writer.plan.name
     assert name.startswith("mine-")
     (line,) = lines
     assert line.startswith(f"batch job {name} writes exactly once.")
-    assert f"transactions list --bootstrap-server HOST:PORT --prefix {name}`" in line
+    servers = ",".join(f"{host}:{port}" for host, port in writer.options.producer.bootstrap_servers)
+    assert line == (
+        f"batch job {name} writes exactly once. If its driver dies, no later run ends what is open: `spark-kafka-sink "
+        f"transactions list --bootstrap-server {servers} --prefix {name} --commit-log-topic mine-log` shows it"
+    )
 
 
 def test_a_job_with_a_version_need_not_tell_its_name(planned):
