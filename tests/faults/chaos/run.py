@@ -26,6 +26,7 @@ STEP_S = 600.0
 PROGRESS_S = 240.0
 END_S = 300.0
 _BATCHES = 2
+_ABORTS_WITHIN_S = 300.0
 
 # What no broker and no dead process can give a query to fail with: a fault of ours. The JVM's have a package in front.
 _OURS = re.compile(
@@ -47,6 +48,7 @@ class Chaos:
         self.folder = folder
         self.topic = "chaos"
         self.counts: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
         self.now: dict[Step, None] = {}
         self.rounds = 0
         self.aborted = 0
@@ -117,7 +119,7 @@ class Chaos:
             self.counts[step.trouble] += 1
         except NotReachedError:
             self.fault.disarm()
-            self.counts[f"{step.trouble} (nothing there)"] += 1
+            self.missed[step.trouble] += 1
             self.say(f"nothing there for {step.trouble}")
         except BaseException as error:
             self._errors.append(f"{step}: {error!r}")
@@ -162,6 +164,9 @@ class Chaos:
         ours = [text for text in self.drivers.failures() if _is_ours(text)]
         if ours:
             raise ChaosError("the query failed by a fault of ours:\n" + "\n".join(ours))
+        idle = _untroubled(self.counts, self.missed, self.aborted, self.elapsed_s)
+        if idle:
+            raise ChaosError(f"nothing is shown: {idle}")
 
     def say(self, line: str) -> None:
         self._tell(f"{self.elapsed_s:7.1f} s  {line}")
@@ -175,6 +180,7 @@ class Chaos:
             f"longest time without a row: {self.reader.longest.seconds:.0f} s, until {self.reader.longest.at:.0f} s",
             f"{self.aborted} rows were written and aborted",
             *(f"{count:5} {name}" for name, count in sorted(self.counts.items())),
+            *(f"{count:5} {name} (nothing there)" for name, count in sorted(self.missed.items())),
             "what the query failed with, and was started again:",
             *(f"{count:5} {text}" for text, count in Counter(map(_cause, self.drivers.failures())).most_common()),
         ]
@@ -185,6 +191,14 @@ def _cause(text: str) -> str:
     """The last error that a text tells of, ids left out."""
     causes = list(_CAUSE.finditer(text))
     return _DIGITS.sub("#", text[causes[-1].start() :] if causes else text)[:240]
+
+
+def _untroubled(counts: Counter[str], missed: Counter[str], aborted: int, elapsed_s: float) -> str:
+    """What the run was to do to the query and never did; empty when there is no such thing."""
+    never = sorted(missed.keys() - counts.keys())
+    if never:
+        return f"{', '.join(never)} found nothing to trouble, not once"
+    return "no row was ever aborted" if not aborted and elapsed_s >= _ABORTS_WITHIN_S else ""
 
 
 def _is_ours(text: str) -> bool:

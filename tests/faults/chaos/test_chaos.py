@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 
 import pytest
 
 from tests.faults.chaos.plan import one_of_each, random_round
 from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Expected, ReaderError
-from tests.faults.chaos.run import Chaos, _is_ours
+from tests.faults.chaos.run import Chaos, _is_ours, _untroubled
 from tests.faults.chaos.troubles import TROUBLES
 
 SEED = 1
@@ -78,3 +79,21 @@ def test_a_row_that_is_lost_doubled_or_out_of_order_is_seen_at_once(numbers, sai
 def test_a_failure_of_the_query_that_no_broker_can_cause_is_a_fault_of_ours():
     assert _is_ours("StreamingQueryException: … KeyError: 3 …")
     assert not _is_ours("StreamingQueryException: … PlanningError: no broker could be reached …")
+
+
+@pytest.mark.parametrize(
+    ("counts", "missed", "aborted", "elapsed_s", "said"),
+    [
+        ({"broker killed": 1}, {"broker killed": 4}, 7, 1800, ""),
+        ({"broker killed": 3}, {"worker killed": 1}, 7, 1800, "worker killed found nothing to trouble, not once"),
+        ({}, {"broker killed": 3}, 0, 10, "broker killed found nothing"),
+        ({"broker killed": 3}, {}, 0, 300, "no row was ever aborted"),
+        ({"broker killed": 1}, {}, 0, 299, ""),
+    ],
+)
+def test_a_run_in_which_a_kind_of_trouble_never_hit_or_nothing_was_aborted_fails(
+    counts, missed, aborted, elapsed_s, said
+):
+    told = _untroubled(Counter(counts), Counter(missed), aborted, elapsed_s)
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
