@@ -9,6 +9,8 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _DEADLINE_S = 60.0
+# Well below transaction.timeout.ms, or the broker would end what was left open before anybody sees it.
+_NEXT_S = 15.0
 _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
@@ -31,7 +33,7 @@ def _read(servers: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
         consumer.assign(places)
         values: dict[int, list[bytes]] = {partition: [] for partition in ends}
         left = set(ends)
-        deadline = time.monotonic() + _DEADLINE_S
+        deadline = time.monotonic() + _NEXT_S
         while left:
             assert time.monotonic() < deadline, f"{topic} {left} do not come to their end: a transaction is open"
             message = consumer.poll(1)
@@ -39,6 +41,7 @@ def _read(servers: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
                 continue
             if message.error() is None:
                 values[message.partition()].append(message.value())
+                deadline = time.monotonic() + _NEXT_S
             elif message.offset() >= ends[message.partition()]:
                 left.discard(message.partition())
         return values
