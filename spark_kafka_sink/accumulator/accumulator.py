@@ -23,10 +23,10 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.metrics import ProducerMetrics
 from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.waiting import Waiters
 
 NEVER = float("inf")
 _LAG_MS = 1_000.0  # a batch that waits longer than it should by this is taken to wait for more
-_LONGEST_WAIT_MS = 60_000.0  # an infinite deadline is waited for in pieces a lock's timeout can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,8 @@ class RecordAccumulator:
         self.nodes = NodeAvailability(config.availability_timeout_ms)
         self._config = config
         self._clock = clock
-        # A Condition's own context is a call more, which each batch would pay for.
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Waiters()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
@@ -200,17 +199,20 @@ class RecordAccumulator:
         """
         deadline = self._clock.now() + timeout_ms
         pending = list(flush.batches)
-        with self._lock:
-            try:
-                while pending:
-                    if pending[-1] not in self._incomplete:
+        try:
+            while True:
+                with self._lock:
+                    while pending and pending[-1] not in self._incomplete:
                         pending.extend(pending.pop().parts)
-                    elif (remaining := deadline - self._clock.now()) > 0:
-                        self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
-                    else:
+                    if not pending:
+                        return
+                    remaining = deadline - self._clock.now()
+                    if remaining <= 0:
                         raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
-            finally:
-                self._flushes.discard(flush)
+                    sleeper = self._changed.join()
+                self._changed.sleep(sleeper, remaining)
+        finally:
+            self.end_flush(flush)
 
     def end_flush(self, flush: Flush) -> None:
         """Harmless when it has ended."""

@@ -16,8 +16,7 @@ from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.metrics import BufferCounters
-
-_LONGEST_WAIT_MS = 60_000.0  # Kafka's longest max.block.ms is more than a lock's timeout can hold
+from spark_kafka_sink.waiting import Sleeper
 
 
 class Reservation:
@@ -32,27 +31,16 @@ class Reservation:
         self.size = 0
 
 
-class _Waiter:
-    """Waits with a lock of its own, which stays locked until then. A ``Condition`` would wait under the pool's, and an
-    interrupt may leave that without it.
-    """
+class _Waiter(Sleeper):
+    """Waits for ``size`` bytes."""
 
-    __slots__ = ("_asleep", "granted", "reservation", "size")
+    __slots__ = ("granted", "reservation", "size")
 
     def __init__(self, reservation: Reservation, size: int) -> None:
+        super().__init__()
         self.reservation = reservation
         self.size = size
         self.granted = False
-        self._asleep = threading.Lock()
-        self._asleep.acquire()
-
-    def wait(self, ms: float) -> None:
-        self._asleep.acquire(timeout=ms / 1000.0)
-
-    def wake(self) -> None:
-        """Under the pool's lock."""
-        if self._asleep.locked():
-            self._asleep.release()
 
 
 class BufferPool:
@@ -123,7 +111,7 @@ class BufferPool:
             remaining = deadline - self._clock.now()
             if remaining <= 0:
                 break
-            waiter.wait(min(remaining, _LONGEST_WAIT_MS))
+            waiter.wait(remaining)
         with self._lock:
             self.counters.waited_s += (self._clock.now() - started) / 1000.0
             if waiter.granted:

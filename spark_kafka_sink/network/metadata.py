@@ -23,11 +23,10 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.waiting import Waiters
 
 # Errors of a connection or a request that waiting does not mend.
 _FATAL_ERRORS = (WrongProtocolError, UnsupportedVersionError)
-
-_LONGEST_WAIT_MS = 60_000.0  # Kafka's longest max.block.ms is more than a lock's timeout can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,8 @@ class Metadata:
         self.bootstrap_nodes = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap))
         self.snapshot = ClusterSnapshot()
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        # `with` a Condition runs Python, where an interrupt (Ctrl-C) may leave it locked; with its lock it does not.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Waiters()
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -135,9 +133,8 @@ class Metadata:
                     self._want(topic)
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
-        with self._lock:
-            self._changed.wait_for(lambda: self._round != seen, min(timeout_ms, _LONGEST_WAIT_MS) / 1000.0)
-            return self._round
+        self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+        return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
         """The producer is closed or its sender died: whoever waits, now or later, gets ``error``."""

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, Share
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
-
-_LONGEST_WAIT_MS = 60_000.0
+from spark_kafka_sink.waiting import Waiters
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class SendReceipt:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Waiters()
         # The appending threads' number, guarded by the lock, and the sender thread's, which it alone changes: but for
         # rows that fail on their caller's thread, and then the error ends every wait.
         self._appended = 0
@@ -98,15 +97,15 @@ class SendReceipt:
 
         Raises ``KafkaTimeoutError`` after ``timeout_ms``; ``float("inf")`` leaves the deadline to delivery.timeout.ms.
         """
-        remaining = timeout_ms
-        with self._lock:
-            while (outstanding := self._appended - self._completed) and self.error is None:
-                if remaining <= 0:
-                    raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
-                self._changed.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
-                remaining -= _LONGEST_WAIT_MS
-            if self.error is not None:
-                raise self.error
+        delivered = self._changed.wait_for(self._lock, self._is_settled, timeout_ms)
+        if self.error is not None:
+            raise self.error
+        if not delivered:
+            outstanding = self._appended - self._completed
+            raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
+
+    def _is_settled(self) -> bool:
+        return self._completed >= self._appended or self.error is not None
 
     @property
     def deliveries(self) -> dict[TopicPartition, Delivery]:

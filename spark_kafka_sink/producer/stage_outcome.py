@@ -16,8 +16,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.sender.callbacks import Callbacks
-
-_LONGEST_WAIT_S = 86_400.0
+from spark_kafka_sink.waiting import Waiters
 
 Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -76,7 +75,7 @@ class StageOutcome:
         self.value_sizes: Sizes | None = None
         self._lock = threading.Lock()
         # Made by the first who waits: most futures are never asked.
-        self._changed: threading.Condition | None = None
+        self._changed: Waiters | None = None
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
         self._laid_out = False
@@ -145,13 +144,13 @@ class StageOutcome:
     def wait(self, index: int, timeout: float | None) -> Piece | Exception:
         with self._lock:
             settled = self._settled(index)
-            if settled is None:
-                if self._changed is None:
-                    self._changed = threading.Condition(self._lock)
-                self._changed.wait_for(
-                    lambda: self._settled(index) is not None, _LONGEST_WAIT_S if timeout is None else timeout
-                )
-                settled = self._settled(index)
+            if settled is None and self._changed is None:
+                self._changed = Waiters()
+            changed = self._changed
+        if settled is None and changed is not None:
+            ms = float("inf") if timeout is None else timeout * 1000.0
+            changed.wait_for(self._lock, lambda: self._settled(index) is not None, ms)
+            settled = self.settled(index)
         if settled is None:
             raise KafkaTimeoutError(f"The record's fate is not known after {timeout} s")
         return settled

@@ -28,11 +28,11 @@ from spark_kafka_sink.producer.stage import CLOSED_STAGE, RECORD_OVERHEAD, SHARE
 from spark_kafka_sink.producer.stage_outcome import RecordFuture, StageOutcome
 from spark_kafka_sink.producer.value_append import StagedValues, ValueAppender
 from spark_kafka_sink.sender.callbacks import Callbacks
+from spark_kafka_sink.waiting import Waiters
 
 _LARGEST_STAGE = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
 _NEVER_WAKE = sys.maxsize
-_LONGEST_WAIT_MS = 86_400_000.0  # a lock's timeout holds no infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class TopicStages:
         self._limit = min(_LARGEST_STAGE, parts.appender.slice_limit)
         self._comfortable_size = config.max_request_size - 2 * RECORD_OVERHEAD
         self._lock = threading.Lock()
-        self._encoded = threading.Condition(self._lock)
+        self._encoded = Waiters()
         self._open = CLOSED_STAGE
         self._shared = False
         # The memory that the last stage could have done with and a little more: the next one asks for it at once.
@@ -232,8 +232,10 @@ class TopicStages:
                 remaining = deadline - self._parts.clock.now()
                 if remaining <= 0:
                     return False
-                if self._encoding is not None:
-                    self._encoded.wait(min(remaining, _LONGEST_WAIT_MS) / 1000.0)
+                if self._encoding is None:
+                    continue
+                sleeper = self._encoded.join()
+            self._encoded.sleep(sleeper, remaining)
 
     def publish_due(self, now: float, all_of_it: bool) -> float:
         """On the sender thread."""
@@ -352,8 +354,8 @@ class TopicStages:
             if self._encoding is stage:
                 if self._waiting and self._waiting[0] is stage:
                     self._waiting.popleft()
-                self._encoding = None
                 self._encoded.notify_all()
+                self._encoding = None
 
     def _encode(self, stage: Stage) -> None:
         """What goes wrong here is told to whoever waits for the records: the thread at work may be anybody's."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeAlias
 
+from spark_kafka_sink.waiting import Waiters
+
 _log = logging.getLogger("spark_kafka_sink.producer")
 
 Call: TypeAlias = Callable[[Any], object]
@@ -26,7 +28,7 @@ class Callbacks:
         self._wake_sender = wake_sender
         self._queue: deque[tuple[Sequence[Call], object]] = deque()
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Waiters()
         self._added = self._ran = 0
         self._ended = False
         self._runs = threading.Lock()
@@ -83,16 +85,11 @@ class Callbacks:
         """Until the calls added before this one have run; False when the time is up."""
         if self._ran == self._added:
             return True
-        with self._lock:
-            last = self._added
-            return self._changed.wait_for(lambda: self._ran >= last, min(timeout_ms, _LONGEST_WAIT_MS) / 1000.0)
+        last = self._added
+        return self._changed.wait_for(self._lock, lambda: self._ran >= last, timeout_ms)
 
     def end(self) -> None:
         """The sender thread runs them for the last time."""
         with self._lock:
             self._ended = True
         self.run()
-
-
-_LONGEST_WAIT_MS = 86_400_000.0
-"""A lock's timeout holds no infinity."""

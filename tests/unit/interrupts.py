@@ -39,6 +39,7 @@ class Interrupter:
         self._paused = 0
         self._before: dict[FrameType, int] = {}
         self.struck: str | None = None
+        self.before_strike: Callable[[], object] = bool
 
     @contextmanager
     def armed(self) -> Iterator[None]:
@@ -75,5 +76,6 @@ class Interrupter:
         self._left -= 1
         if self._left == 0:
             self.struck = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+            self.before_strike()
             raise KeyboardInterrupt
         return self._line

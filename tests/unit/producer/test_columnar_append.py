@@ -16,6 +16,7 @@ from spark_kafka_sink.producer import columnar_append
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.waiting import Waiters
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 
@@ -194,13 +195,13 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
     raised: list[BaseException] = []
     accumulator = engine.parts.accumulator
     waits = threading.Event()
-    wait = accumulator._changed.wait
+    sleep = Waiters.sleep
 
-    def waiting(timeout):
+    def sleeping(waiters, sleeper, ms):
         waits.set()
-        return wait(timeout)
+        sleep(waiters, sleeper, ms)
 
-    monkeypatch.setattr(accumulator._changed, "wait", waiting)
+    monkeypatch.setattr(Waiters, "sleep", sleeping)
 
     def flush() -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator, availability, batch, buffer_pool, claim, partition_queue, seal
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
@@ -54,6 +55,7 @@ MODULES = [
     stage_outcome,
     staging,
     value_append,
+    waiting,
 ]
 INLINE_MODULES = [
     *MODULES,
