@@ -162,7 +162,7 @@ def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, 
     assert f"Under the name {night.prefix} batch 0 of q1 is decided and not carried out: commit it" in said
     assert night.is_open("open")
     command("commit")
-    assert command("abort") == (0, "aborted 1 transactions\n")
+    assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transactions\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a", b"b"], []]
     assert night.is_open("foreign")
 
@@ -172,7 +172,8 @@ def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night
     code, said = command("commit")
     assert code == 1
     assert f"Rows are gone from Kafka (name {night.prefix}; batch 0 of q1: tasks 1)" in said
-    assert command("abort", "--force") == (0, "aborted 1 transactions\n")
+    told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\nabort {night.prefix}-5\n"
+    assert command("abort", "--force") == (0, f"{told}aborted 1 transactions\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
     assert night.is_open("foreign")
     assert command("commit") == (0, "nothing to commit\n")
