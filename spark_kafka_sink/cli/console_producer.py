@@ -128,17 +128,20 @@ class Lines:
             yield number, line
 
     def _read(self) -> bytes:
+        read: list[bytes] = []
         try:
             self._reading = True  # before the look at the flag: a signal after that look ends the wait for a line
             if self._interrupted:
                 return b""
             if self._prompt:
                 print(">", end="", flush=True)
-            return self._source.readline()
+            # Read and noted in one call of C: between two a signal could strike, and the line be dropped.
+            read.extend(map(self._source.readline, (-1,)))
         except KeyboardInterrupt:
-            return b""
+            pass
         finally:
             self._reading = False
+        return read[0] if read else b""
 
 
 class Failures:

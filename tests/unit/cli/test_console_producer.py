@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import os
 import signal
@@ -10,10 +11,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, repeat
+from operator import itemgetter
+from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.cli.console_producer import Lines
+from spark_kafka_sink.cli.console_producer import Lines, _handled_by
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.records.batch import CODEC_MASK
 from spark_kafka_sink.records.compression import CODEC_IDS
@@ -218,6 +223,18 @@ def test_a_signal_between_two_lines_ends_the_reading_before_the_next_one(broker)
     finally:
         sys.stdout = stdout
     assert lines.exit_code == 143
+
+
+def test_a_line_that_was_read_when_the_signal_came_is_not_dropped():
+    """The signal came while ``readline`` had the line already: it was handled before the line was noted."""
+    signals = chain([None, None], map(_thread.interrupt_main, [signal.SIGTERM]), repeat(None))
+    read = map(itemgetter(0), zip([b"one\n", b"two\n", b"three\n", b"four\n"], signals, strict=False))
+    source = SimpleNamespace(readline=partial(next, read))  # all of it is C, where no signal is handled
+    lines = Lines(source, prompt=False)
+    with _handled_by(lines.interrupt):
+        assert [line for _, line in lines] == [b"one\n", b"two\n", b"three\n"]
+    assert lines.exit_code == 143
+    assert next(read) == b"four\n"
 
 
 class Interrupting(io.StringIO):
