@@ -40,7 +40,7 @@ class Callbacks:
 
     @property
     def runs_here(self) -> bool:
-        """Whether the calling thread is in ``run_here``."""
+        """Whether the calling thread is in ``run`` or ``run_here``."""
         return get_ident() in self._threads
 
     def add(self, calls: Sequence[Call], fate: object) -> None:
@@ -57,16 +57,22 @@ class Callbacks:
     def run(self) -> None:
         """Run what was added until now. What a call raises is logged; ``sys.exit`` does not end the sender."""
         with self._runs:
-            for _ in range(len(self._queue)):
-                calls, fate = self._queue.popleft()
-                for call in calls:
-                    try:
-                        call(fate)
-                    except BaseException:
-                        _log.exception("A callback of a sent record raised")
-                with self._lock:
-                    self._ran += 1
-                    self._changed.notify_all()
+            self._run()
+
+    def _run(self) -> None:
+        thread = get_ident()
+        self._threads.add(thread)
+        for _ in range(len(self._queue)):
+            calls, fate = self._queue.popleft()
+            for call in calls:
+                try:
+                    call(fate)
+                except BaseException:
+                    _log.exception("A callback of a sent record raised")
+            with self._lock:
+                self._ran += 1
+                self._changed.notify_all()
+        self._threads.discard(thread)
 
     def run_here(self, call: Call, fate: object) -> None:
         """Run a call on the calling thread, at once."""
@@ -89,7 +95,8 @@ class Callbacks:
         return self._changed.wait_for(self._lock, lambda: self._ran >= last, timeout_ms)
 
     def end(self) -> None:
-        """The sender thread runs them for the last time."""
-        with self._lock:
-            self._ended = True
-        self.run()
+        """The sender thread runs them for the last time; no other one runs any before it is through."""
+        with self._runs:
+            with self._lock:
+                self._ended = True
+            self._run()

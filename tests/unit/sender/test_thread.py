@@ -190,6 +190,44 @@ def test_callbacks_added_after_the_thread_has_ended_run_on_another_one(loop):
     assert told != [threading.get_ident()]
 
 
+def test_a_callback_after_the_thread_has_ended_knows_that_it_is_one(loop):
+    with started(loop) as thread:
+        pass
+    told = []
+    thread.callbacks.add([lambda _: told.append(thread.callbacks.runs_here)], None)
+    assert thread.callbacks.wait(DEADLINE_S * 1_000)
+    assert told == [True]
+    assert not thread.callbacks.runs_here
+
+
+def test_a_callback_that_is_added_while_the_thread_ends_may_close(loop):
+    """Its own thread ran it before the sender's last ones, and waited for the sender, which waited for it."""
+    with started(loop) as thread:
+        callbacks, begun, closed = thread.callbacks, threading.Event(), threading.Event()
+
+        def close(_):
+            begun.set()
+            thread.close(DEADLINE_S * 1_000)
+            closed.set()
+
+        class AddedJustBefore:
+            lock, added = threading.Lock(), False
+
+            def __enter__(self):
+                if loop.aborted_with is not None and not self.added:
+                    self.added = True
+                    callbacks.add([close], None)
+                    begun.wait(0.3)
+                self.lock.acquire()
+
+            def __exit__(self, *_):
+                self.lock.release()
+
+        callbacks._runs = AddedJustBefore()
+        thread.close(0)
+        assert closed.wait(DEADLINE_S / 2)
+
+
 def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
     swing(thread, loop)
     entered, leave = threading.Event(), threading.Event()
