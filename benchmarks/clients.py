@@ -129,6 +129,34 @@ def _send(producer: KafkaProducer, topic: str, values: Iterator[bytes]) -> None:
     producer.flush()
 
 
+def callbacks(work: Work, keyed: bool = False) -> dict[str, float]:
+    """A callback for each record."""
+    from spark_kafka_sink import KafkaProducer, ProducerRecord
+
+    settled = itertools.count()
+
+    def told(*_: object) -> None:
+        next(settled)
+
+    with KafkaProducer({"bootstrap.servers": work.servers, **work.options}) as producer:
+
+        def send(values: Iterator[bytes]) -> None:
+            for value in values:
+                producer.send(ProducerRecord(work.topic, value, key=value[:8] if keyed else None), told)
+            producer.flush()
+
+        send(work.first_values())
+        with Stopwatch() as watch:
+            send(work.values())
+    if (count := next(settled)) != work.first_rows + work.rows:
+        raise RuntimeError(f"{count} callbacks were called for {work.first_rows + work.rows} records")
+    return watch.measures(work.rows)
+
+
+def keyed_callbacks(work: Work) -> dict[str, float]:
+    return callbacks(work, keyed=True)
+
+
 def columns(work: Work) -> dict[str, float]:
     import pyarrow as pa
 
@@ -231,6 +259,8 @@ def aiokafka(work: Work) -> dict[str, float]:
 
 CLIENTS: Mapping[str, Callable[[Work], dict[str, float]]] = {
     "ours": ours,
+    "callbacks": callbacks,
+    "keyed-callbacks": keyed_callbacks,
     "columns": columns,
     "confluent": confluent,
     "kafka-python": kafka_python,

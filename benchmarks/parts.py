@@ -228,8 +228,19 @@ PARTS: tuple[Part, ...] = (
         ),
     ),
     Part(
+        "send-callbacks",
+        "the same with a callback for each record, without keys and with",
+        "send",
+        rows=M,
+        sides=(
+            Side("KafkaProducer.send", "ours"),
+            Side("with callbacks", "callbacks"),
+            Side("with callbacks and keys", "keyed-callbacks"),
+        ),
+    ),
+    Part(
         "send-batches",
-        "the same with one batch.size for both: send's own is 16 KiB (Kafka's default), confluent-kafka's is 1 MB",
+        "send with one batch.size for both: send's own is 16 KiB (Kafka's default), confluent-kafka's is 1 MB",
         "send",
         rows=M,
         sides=(
