@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.accumulator.batch import ProducerIdentity
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import Stock, finish_standing
+from spark_kafka_sink.commit.ledger_view import LedgerView
 from spark_kafka_sink.commit.session import CommitSettings, session_for
 from spark_kafka_sink.commit.sweeping import abort_all, left_open, list_open
-from spark_kafka_sink.commit.values import Entry, Stage, TaskReport, Unit, WritePlan
+from spark_kafka_sink.commit.values import Entry, Guise, Stage, TaskReport, Unit, WritePlan
+from spark_kafka_sink.sender.transactions.values import END_TXN_V2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,10 @@ def abort_batch(
         listing = list_open(session, deadline)
         driver = session.retake_fence(known.driver, deadline)
         if driver is None:
-            return AbortOutcome(f"another driver has taken the fence {known.driver.fence.transactional_id} since")
+            return _fenced(known, session.ledger.read(deadline))
         reach("abort fenced")
-        entries = dict(session.read_ledger(driver, deadline).entries)
+        view = session.read_ledger(driver, deadline)
+        entries = dict(view.entries)
         stock = finish_standing(session, driver, entries, deadline)
         decided = {share.prepared for entry in entries.values() for share in entry.tasks}
         shares = [report.share.prepared for report in present]
@@ -56,16 +60,36 @@ def abort_batch(
         listed = left_open(listing, driver) if entries or settings.per_attempt else []
         aborted = abort_all(session, reported.union(listed) - decided, deadline)
         return AbortOutcome(
-            decided=_clauses(known.unit, entries, stock),
+            decided=_removed(known.unit, view) or _clauses(known.unit, entries, stock),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=known.unit is not None and _is_committed(known.unit, stock),
+            committed=bool(_removed(known.unit, view)) or _is_committed(known.unit, stock.entries),
         )
 
 
-def _is_committed(unit: Unit, stock: Stock) -> bool:
-    entry = stock.entries.get(unit.query)
-    return entry is not None and (entry.number, entry.stage) == (unit.number, Stage.DONE)
+def _fenced(known: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
+    """What the ledger says is done is done, whoever reads it. Under transactions v2 a whole commit has raised the epoch
+    twice, so that the run's own is taken for another driver: its done record has the epoch between. Another run's
+    commit has receipts of its own."""
+    if gone := _removed(known.unit, view):
+        return AbortOutcome(decided=gone, committed=True)
+    if known.unit is None or not _is_committed(known.unit, view.entries):
+        return AbortOutcome(f"another driver has taken the fence {known.driver.fence.transactional_id} since")
+    unit, fence = known.unit, known.driver.fence
+    bumps = 1 if fence.end_txn_version >= END_TXN_V2 else 0
+    ours = view.writer(unit.query) == ProducerIdentity(fence.producer_id, fence.epoch + bumps)
+    return AbortOutcome(decided=(f"batch {unit.number} of {unit.query} was committed before",), committed=ours)
+
+
+def _removed(unit: Unit | None, view: LedgerView) -> tuple[str, ...]:
+    """A batch job leaves a tombstone for its entry once it is done."""
+    done = unit is not None and unit.guise is Guise.ONCE and unit.query in view.removed
+    return (f"{unit} was committed before",) if done else ()
+
+
+def _is_committed(unit: Unit | None, entries: Mapping[str, Entry]) -> bool:
+    entry = None if unit is None else entries.get(unit.query)
+    return entry is not None and unit is not None and (entry.number, entry.stage) == (unit.number, Stage.DONE)
 
 
 def _clauses(unit: Unit | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:

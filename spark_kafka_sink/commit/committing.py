@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.commit.decisions import CommitOrder, commit_order, done
-from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError, NotDecidedError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.finishing import finish
 from spark_kafka_sink.commit.session import CommitSettings, Session, session_for
@@ -44,8 +44,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         if entry is None:
             return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
-        if gone := _remade(session, reports, deadline):
-            raise ExactlyOnceError(_deleted(order.report, gone))
+        _refuse_remade(session, order.report, reports, deadline)
         reach("before the intent")
         driver = _decide(session, order, deadline)
         reach("intent committed")
@@ -75,6 +74,18 @@ def _remade(session: Session, reports: Sequence[TaskReport], deadline: float) ->
     return ()
 
 
+def _refuse_remade(session: Session, report: TaskReport, reports: Sequence[TaskReport], deadline: float) -> None:
+    try:
+        gone = _remade(session, reports, deadline)
+    except KafkaError as error:
+        raise ExactlyOnceError(
+            f"{report.unit} (name {report.name}) is not committed: no broker says whether its topics are still those "
+            f"that its tasks wrote to: {error}. Start the query again: it writes the batch anew."
+        ) from error
+    if gone:
+        raise ExactlyOnceError(_deleted(report, gone))
+
+
 def _deleted(report: TaskReport, topics: Sequence[str]) -> str:
     return (
         f"{report.unit} (name {report.name}) is not committed: topic {', '.join(topics)} was deleted (and perhaps made "
@@ -90,6 +101,11 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
     assert entry is not None
     try:
         return session.record(report.driver, entry, deadline)
+    except NotDecidedError as error:
+        raise ExactlyOnceError(
+            f"{report.unit} (name {report.name}) is not committed: {error}. Start the query again: it writes the batch "
+            "anew."
+        ) from error
     except ExactlyOnceError:
         raise
     except KafkaError as error:
@@ -114,8 +130,7 @@ def _tidy(session: Session, driver: DriverIdentity, entry: Entry, deadline: floa
 def _untidied(settings: CommitSettings, report: TaskReport, error: Exception) -> str:
     return (
         f"{report.unit} (name {report.name}) is committed, all of it is visible. What it leaves behind could not be "
-        f"tidied up: {error}. The next run under this name does it, or `{settings.command('commit')}`, then the same "
-        "with `abort`."
+        f"tidied up: {error}. {settings.successor}`{settings.command('commit')}` does it, then the same with `abort`."
     )
 
 

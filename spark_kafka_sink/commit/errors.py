@@ -25,3 +25,7 @@ class ReplayMismatchError(ExactlyOnceError):
 
 class LostRowsError(ExactlyOnceError):
     """Prepared transactions of a decided batch are gone, and with them their rows."""
+
+
+class NotDecidedError(ExactlyOnceError):
+    """A decision whose EndTxn was never sent."""

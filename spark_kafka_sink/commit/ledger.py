@@ -10,7 +10,7 @@ from uuid import UUID
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.commit.cluster import Cluster
-from spark_kafka_sink.commit.errors import ExactlyOnceError
+from spark_kafka_sink.commit.errors import ExactlyOnceError, NotDecidedError
 from spark_kafka_sink.commit.fault_points import reach
 from spark_kafka_sink.commit.format import LedgerRecord, LedgerWrite, barrier_record
 from spark_kafka_sink.commit.ledger_view import LedgerView, MarkerFates
@@ -203,6 +203,8 @@ def record_decision(
         ledger.append(driver, write, clock.epoch_ms(), deadline)
         reach("intent in the log")
         prepared = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
+        if clock.now() >= deadline:
+            raise NotDecidedError(f"the time was up before EndTxn of {fence.transactional_id} was sent")
         (outcome,) = committer.end([(prepared, True)], deadline - clock.now())
     except ProducerFencedError as error:
         raise _taken_over(fence.transactional_id, error) from error

@@ -69,6 +69,11 @@ class LedgerView:
                 self._entries[query] = read_entry(written.key, written.value)
         return self._entries
 
+    def writer(self, query: str) -> ProducerIdentity:
+        """Whose record the query's entry is."""
+        written = self._written[query]
+        return ProducerIdentity(written.producer_id, written.epoch)
+
     def committed(self, query: str, number: int, task: int) -> bool:
         """Of version 1's entries: whether the marker in this partition says that the task's rows are committed."""
         key = RecordKey(self.name, query, task)

@@ -41,6 +41,11 @@ class CommitSettings:
     topic: str
     per_attempt: bool = False
 
+    @property
+    def successor(self) -> str:
+        """Who tidies up besides an operator: a batch job that nobody replays has no next run."""
+        return "" if self.per_attempt else "The next run under this name, or "
+
     def command(self, action: str) -> str:
         """What an operator types to do by hand what a driver could not."""
         servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)

@@ -96,7 +96,8 @@ def abort_all(
     if failed:
         raise ExactlyOnceError(
             f"{len(failed)} of {len(asked)} transactions under the name {session.settings.name} could not be "
-            f"aborted: {failed[0].error}. The next run does it, or kafka.transaction.timeout.ms."
+            f"aborted: {failed[0].error}. {session.settings.successor}`{session.settings.command('abort')}` does it, "
+            "or kafka.transaction.timeout.ms."
         )
     return frozenset(outcome.prepared for outcome in outcomes if outcome.verdict is EndVerdict.ABORTED)
 

@@ -87,12 +87,17 @@ class TaskTransaction:
         self._producer: KafkaProducer | None = None
         self._began_at = 0
         self._aborts = False
+        self._heard = -1
+        self._topic_ids: dict[str, UUID] = {}
 
     def append(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows of one topic, as for ``KafkaProducer.append_columns``."""
         self._checksum.add(topic, columns, partitions)
         if self.action in (Action.WRITE, Action.REWRITE):
-            self._open().append_columns(topic, columns, partitions, self.receipt)
+            producer = self._open()
+            producer.append_columns(topic, columns, partitions, self.receipt)
+            if topic not in self._topic_ids:
+                self._note_id(producer, topic)
             reach("task in mid-write", self._task)
 
     def expect(self, topics: Sequence[str]) -> None:
@@ -110,6 +115,8 @@ class TaskTransaction:
             return ()
         self._producer.flush()
         self.receipt.wait(self._config.delivery_timeout_ms)
+        for topic in {place.topic for place in self.receipt.deliveries} - self._topic_ids.keys():
+            self._note_id(self._producer, topic)
         name = TaskName(self._unit.query, self._unit.number, self._task)
         return receipts_of(name, self.receipt.deliveries, self._began_at, self._clock.epoch_ms())
 
@@ -166,7 +173,20 @@ class TaskTransaction:
             return ()
         names = sorted({place.topic for place in self.receipt.deliveries})
         known = [(name, self._producer.topic_id(name)) for name in names]
+        remade = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
+        if remade:
+            raise ExactlyOnceError(
+                f"Task {self._task} of {self._unit} (name {self._plan.name}): topic {', '.join(remade)} was deleted "
+                "(and perhaps made again) while it wrote, and the rows of before are gone. Nothing is committed: run "
+                "the task again, or start the query again."
+            )
         return tuple((name, topic_id) for name, topic_id in known if topic_id is not None)
+
+    def _note_id(self, producer: KafkaProducer, topic: str) -> None:
+        """Of the topic that rows go to, once the cluster has answered this task: a kept producer may know an older."""
+        topic_id = producer.topic_id(topic, self._heard)
+        if topic_id is not None:
+            self._topic_ids[topic] = topic_id
 
     def _marker_offset(self) -> int:
         """Where the marker is: whoever finds the transaction gone looks there."""
@@ -181,7 +201,7 @@ class TaskTransaction:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._leased.enter_context(self._lease(self._config))
             # A kept one may know a topic that was made again since by its old id. The response comes with the next one.
-            self._producer.refresh()
+            self._heard = self._producer.refresh()
             fence = self._producer.init_transactions(transactional_id=self._id)
             self._aborts = fence.end_txn_version >= END_TXN_V2
             self._producer.begin_transaction()

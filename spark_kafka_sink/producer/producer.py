@@ -156,15 +156,20 @@ class KafkaProducer(TransactionalProducer):
         )
         return len(snapshot.topics[topic].leaders)
 
-    def topic_id(self, topic: str) -> UUID | None:
-        """What tells this topic from another one of its name, as last heard; None when it is not known."""
-        info = self._parts.metadata.snapshot.topics.get(topic)
+    def topic_id(self, topic: str, after: int = -1) -> UUID | None:
+        """What tells this topic from another one of its name, as last heard; None when it is not known, or nothing was
+        heard since a ``refresh`` gave ``after``."""
+        metadata = self._parts.metadata
+        info = metadata.snapshot.topics.get(topic) if metadata.round > after else None
         return None if info is None else info.topic_id
 
-    def refresh(self) -> None:
-        """Ask the cluster again for what is known of it, without waiting for the response."""
+    def refresh(self) -> int:
+        """Ask the cluster again for what is known of it, without waiting for the response; ``topic_id`` tells by the
+        result what was heard since."""
+        heard = self._parts.metadata.round
         self._parts.metadata.request_update()
         self._parts.sender_thread.wakeup()
+        return heard
 
     def is_alive(self) -> bool:
         """Whether this producer still takes rows: not closed, and its sender thread runs."""

@@ -133,13 +133,14 @@ def abort_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
 ) -> Told:
     """Nothing of the batch becomes visible, unless it was decided before; says which. ``plan``: of a batch writer."""
-    outcome = abort_batch(_settings(options), _reports(messages), plan)
+    settings = _settings(options)
+    outcome = abort_batch(settings, _reports(messages), plan)
     if outcome.committed and None not in messages:
         keep_receipts(messages, options)
     if outcome.untouched:
         return Told(
-            f"write given up, and nothing of it touched: {outcome.untouched}. What its tasks may have left open is "
-            "aborted by the next run under the same name, or after kafka.transaction.timeout.ms.",
+            f"write given up, and nothing of it touched: {outcome.untouched}. {settings.successor}"
+            f"`{settings.command('abort')}` aborts what its tasks may have left open, or kafka.transaction.timeout.ms.",
             logging.WARNING,
         )
     if outcome.decided:

@@ -43,7 +43,9 @@ def test_a_fenced_drivers_abort_fences_no_healthy_driver(query):
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
-@pytest.mark.parametrize("point", ["before the intent", "intent in the log", "intent committed", "before done"])
+@pytest.mark.parametrize(
+    "point", ["before the intent", "intent in the log", "intent committed", "before done", "committed"]
+)
 def test_an_abort_beside_a_stopped_commit_tells_and_does_the_same(query, point):
     """Whatever the abort finds, the commit that wakes afterwards changes nothing of it."""
     query.run(0, ROWS)
@@ -53,7 +55,7 @@ def test_an_abort_beside_a_stopped_commit_tells_and_does_the_same(query, point):
     query.fault.wait(commit)
     outcome = query.abort(reports)
     query.fault.wake()
-    decided = point in ("intent committed", "before done")
+    decided = point in ("intent committed", "before done", "committed")
     assert (bool(outcome.decided), outcome.aborted) == ((True, 0) if decided else (False, 2))
     if decided:
         commit.result()
