@@ -102,9 +102,11 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
     try:
         return session.record(report.driver, entry, deadline)
     except NotDecidedError as error:
+        timeout_ms = session.settings.producer.transaction_timeout_ms
         raise ExactlyOnceError(
-            f"{report.unit} (name {report.name}) is not committed: {error}. Start the query again: it writes the batch "
-            "anew."
+            f"{report.unit} (name {report.name}) is not committed: {error}, by delivery.timeout.ms or by what "
+            f"kafka.transaction.timeout.ms={timeout_ms} leaves the oldest transaction. Start the query again: it "
+            "writes the batch anew."
         ) from error
     except ExactlyOnceError:
         raise

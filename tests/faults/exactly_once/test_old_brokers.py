@@ -1,6 +1,7 @@
 """On the oldest Kafka that exactly-once is promised for: transactions version 1, and partitions that verify nothing."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,7 @@ from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
+from tests.unit.commit.test_failing_tasks import fence_of, send_late
 
 pytestmark = pytest.mark.jvm
 
@@ -42,6 +44,24 @@ class Zombie:
     def end(self):
         with pytest.raises(ZeroDivisionError), self._write:
             raise ZeroDivisionError
+
+    def fail(self):
+        """Gives a row that the task had on its way: its partition, and the fence it is under."""
+        (place,) = self._write.receipt.deliveries
+        fence = fence_of(self._write)
+        self.end()
+        return place, fence
+
+
+def test_what_a_failed_task_has_on_its_way_is_not_committed_with_its_successors_rows(query):
+    query.run(0, ROWS)
+    zombie = Zombie(query, query.plan())
+    zombie.send(b"early")
+    place, fence = zombie.fail()
+    with suppress(KafkaError):
+        send_late(query, place, fence, b"late")
+    query.run(1, MORE)
+    assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
 @pytest.mark.parametrize("who", ["sweep", "abort"])
