@@ -211,6 +211,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
         now = self.clock.now()
         for batch in self.accumulator.expire(now):
             assert batch.created + DELIVERY_TIMEOUT_MS <= now
+            in_flight = self.in_flight[batch.partition.partition]
+            if batch in in_flight:  # the sender awaits its response no more
+                in_flight.remove(batch)
             self.complete(batch, KafkaTimeoutError("expired"))
         assert self.accumulator.next_expiry > now
 
