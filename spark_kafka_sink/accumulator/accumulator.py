@@ -76,7 +76,7 @@ class RecordAccumulator:
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
-        self._incomplete: set[ProducerBatch] = set()
+        self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
         self._ratios = CompressionRatios()
         self._flushes: set[Flush] = set()
         self._closing = False
@@ -111,7 +111,7 @@ class RecordAccumulator:
                 raise self._aborted_by
             for run in rows.runs:
                 claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows, now)
-            self._incomplete.update(claim.opened)
+            self._incomplete.update(dict.fromkeys(claim.opened))
             self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
 
     def publish(self, claim: Claim) -> bool:
@@ -171,8 +171,8 @@ class RecordAccumulator:
         """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
         with self._lock:
             batch.parts = parts
-            self._incomplete.discard(batch)
-            self._incomplete.update(parts)
+            self._incomplete.pop(batch, None)
+            self._incomplete.update(dict.fromkeys(parts))
             self._ratios.reset(batch.partition.topic, 1.0)
 
     def observe_ratio(self, topic: str, ratio: float) -> None:
@@ -320,9 +320,10 @@ class RecordAccumulator:
         timeout = self._config.delivery_timeout_ms
         with self._lock:
             waiting = {batch for queue in self._queues.values() for batch in queue.batches}
-            elsewhere = [batch for batch in self._incomplete - waiting if not (batch.claimed or batch.done)]
-            expired = [batch for batch in elsewhere if batch.created + timeout <= now]
-            expired.sort(key=lambda batch: batch.created)
+            expired = [
+                batch for batch in self._incomplete
+                if batch not in waiting and not (batch.claimed or batch.done) and batch.created + timeout <= now
+            ]  # fmt: skip
             for queue in self._queues.values():
                 while (head := self._unclaimed_head(queue)) is not None and head.created + timeout <= now:
                     expired.append(self._take_head(queue))
@@ -337,7 +338,7 @@ class RecordAccumulator:
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
         """Forget completed batches and wake whoever flushes."""
         with self._lock:
-            self._incomplete.difference_update(batches)
+            self._forget(batches)
             if self._flushes:
                 self._changed.notify_all()
 
@@ -350,7 +351,7 @@ class RecordAccumulator:
                 queue.batches.clear()
             self._lingering.clear()
             self._changed.notify_all()
-            orphans = list(self._incomplete - claimed)
+            orphans = [batch for batch in self._incomplete if batch not in claimed]
         self.pool.close(error)
         return orphans
 
@@ -366,13 +367,17 @@ class RecordAccumulator:
         """May be done twice."""
         for batch in claim.opened:
             self._unqueue(batch)
-        self._incomplete.difference_update(claim.opened)
+        self._forget(claim.opened)
         for batch, count, size in claim.before:
             batch.count, batch.size = count, size
             batch.claimed = batch.filled = False
             self._list_if_over(self._queues[batch.partition], batch)
         claim.undone = True
         self._changed.notify_all()
+
+    def _forget(self, batches: Iterable[ProducerBatch]) -> None:
+        for batch in batches:
+            self._incomplete.pop(batch, None)
 
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]

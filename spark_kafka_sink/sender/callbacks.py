@@ -62,17 +62,19 @@ class Callbacks:
     def _run(self) -> None:
         thread = get_ident()
         self._threads.add(thread)
-        for _ in range(len(self._queue)):
-            calls, fate = self._queue.popleft()
-            for call in calls:
-                try:
-                    call(fate)
-                except BaseException:
-                    _log.exception("A callback of a sent record raised")
-            with self._lock:
-                self._ran += 1
-                self._changed.notify_all()
-        self._threads.discard(thread)
+        try:
+            for _ in range(len(self._queue)):
+                calls, fate = self._queue.popleft()
+                for call in calls:
+                    try:
+                        call(fate)
+                    except BaseException:
+                        _log.exception("A callback of a sent record raised")
+                with self._lock:
+                    self._ran += 1
+                    self._changed.notify_all()
+        finally:
+            self._threads.discard(thread)
 
     def run_here(self, call: Call, fate: object) -> None:
         """Run a call on the calling thread, at once."""

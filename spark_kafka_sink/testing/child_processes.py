@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -65,6 +66,15 @@ class GuardedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signum)
 
+    def pause(self, timeout_s: float = 10.0) -> None:
+        """SIGSTOP, and wait until every thread has stopped, where the system tells (Linux)."""
+        self.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + timeout_s
+        while not all(_is_stopped(status) for status in Path("/proc").glob(f"{self.pid}/task/*/stat")):
+            if time.monotonic() > deadline:
+                raise OSError(f"process {self.pid} did not stop within {timeout_s:g} s")
+            time.sleep(0.001)
+
     def stop(self, timeout_s: float = 10.0) -> int:
         """SIGTERM, and SIGKILL after ``timeout_s`` seconds; returns the exit code."""
         self.send_signal(signal.SIGTERM)
@@ -77,6 +87,13 @@ class GuardedProcess:
         """SIGKILL, which also ends a stopped process; returns the exit code."""
         self.send_signal(signal.SIGKILL)
         return self.wait(START_DEADLINE_S)
+
+
+def _is_stopped(status: Path) -> bool:
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # it has ended
 
 
 def tail(log: Path, lines: int = 40) -> str:

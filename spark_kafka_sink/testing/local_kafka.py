@@ -147,7 +147,7 @@ class LocalKafka:
 
     def pause(self, node: int) -> None:
         """SIGSTOP: connections stay open and nothing answers, like a machine that swaps or a disk that hangs."""
-        self._process(node).send_signal(signal.SIGSTOP)
+        self._process(node).pause()
         self._nodes[node].paused = True
 
     def resume(self, node: int) -> None:

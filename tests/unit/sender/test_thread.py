@@ -91,7 +91,8 @@ def test_a_single_piece_of_work_is_the_threads(thread, loop):
     assert set(loop.turned_by) == {SENDER}
 
 
-def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thread, loop):
+def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thread, loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.thread._REST_MS", 60_000.0)  # a busy machine takes its time
     swing(thread, loop)
     for _ in range(20):
         with thread.steered():
