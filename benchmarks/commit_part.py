@@ -13,12 +13,12 @@ from benchmarks.model import Part, Run, Side
 from benchmarks.rounds import rounds_of
 from benchmarks.topics import check_rows, new_topics
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.committing import commit_batch
-from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
-from spark_kafka_sink.commit.session import CommitSettings, end_sessions
-from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, TaskAttempt, TaskReport, Unit
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.exactly_once.committing import commit_batch
+from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
+from spark_kafka_sink.exactly_once.task import TaskTransaction
+from spark_kafka_sink.exactly_once.values import Guise, TaskAttempt, TaskReport, Unit
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.producer_cache import ProducerCache

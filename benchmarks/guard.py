@@ -27,11 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.producer.assembly import assemble
-from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.testing.manual_clock import ManualClock

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
-    from spark_kafka_sink.producer.committer import resume
     from spark_kafka_sink.producer.producer_type import open_producer
-    from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer
-    from spark_kafka_sink.sender.transactions.values import (
+    from spark_kafka_sink.transactions.committer import resume
+    from spark_kafka_sink.transactions.values import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         PreparedTransaction,
@@ -37,17 +37,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConsumerGroupMetadata": "sender.transactions.values",
-    "Delivery": "producer.receipt",
+    "ConsumerGroupMetadata": "transactions.values",
+    "Delivery": "append.receipt",
     "KafkaProducer": "producer.producer",
-    "OffsetAndMetadata": "sender.transactions.values",
-    "PreparedTransaction": "sender.transactions.values",
-    "ProducerRecord": "producer.record",
-    "RecordMetadata": "producer.record",
-    "SendReceipt": "producer.receipt",
+    "OffsetAndMetadata": "transactions.values",
+    "PreparedTransaction": "transactions.values",
+    "ProducerRecord": "append.record",
+    "RecordMetadata": "append.record",
+    "SendReceipt": "append.receipt",
     "SyncProducer": "producer.sync_producer",
     "open_producer": "producer.producer_type",
-    "resume": "producer.committer",
+    "resume": "transactions.committer",
 }
 
 

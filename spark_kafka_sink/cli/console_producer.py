@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.cli.line_reader import LineError, LineReader
 from spark_kafka_sink.cli.producer_options import add_producer_options, name_and_value, producer_config
 from spark_kafka_sink.errors import FailedToSendError, KafkaError
 from spark_kafka_sink.producer.producer_type import open_producer
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer import KafkaProducer

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         raise DemoError(f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'")
-    from spark_kafka_sink.cli.demo_run import Demo
+    from spark_kafka_sink.demo.run import Demo
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this wants it to clean up
     prefix = arguments.topics or ("flights" if arguments.broker is None else time.strftime("flights-%Y%m%d-%H%M%S"))

@@ -15,10 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.cli.properties import read_properties
-from spark_kafka_sink.cli.spark_error import reason
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.spark.source import KafkaDataSource
+from spark_kafka_sink.spark.spark_error import reason
 
 
 class Reader(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import combinations
 
+from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.config.suggest import did_you_mean
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.producer.record import ProducerRecord
 
 _BOOLEANS = {"true": True, "false": False}
 

@@ -12,11 +12,11 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.cli.perf_report import Report, live_line
 from spark_kafka_sink.cli.producer_options import add_producer_options, producer_config
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.record import ProducerRecord
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

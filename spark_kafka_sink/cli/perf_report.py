@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_kafka_sink.producer.stage_outcome import RecordFuture
+from spark_kafka_sink.append.record_future import RecordFuture
 
 MB = 1 << 20
 SAMPLES = 20_000

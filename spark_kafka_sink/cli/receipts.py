@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.commit.receipts import WriteReceipt
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

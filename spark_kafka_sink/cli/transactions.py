@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.cli.producer_options import name_and_value
 from spark_kafka_sink.cli.properties import read_properties
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.discovery import Found, discover
-from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.commit.operating import abort_undecided, commit_decided, refuse_decided
-from spark_kafka_sink.commit.session import CommitSettings, Session
-from spark_kafka_sink.commit.values import driver_id
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.exactly_once.discovery import Found, discover
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.operating import abort_undecided, commit_decided, refuse_decided
+from spark_kafka_sink.exactly_once.session import CommitSettings, Session
+from spark_kafka_sink.exactly_once.values import driver_id
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

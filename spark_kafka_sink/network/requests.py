@@ -14,6 +14,8 @@ from spark_kafka_sink.network.transport import Bytes
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
+PRODUCE_VERSIONS = (9, 12)
+
 
 class Response(NamedTuple):
     """How a request ended: ``body`` or ``error``, never both; neither when no response was expected.

@@ -9,28 +9,28 @@ from random import Random
 from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.append.append import AppendConfig, ColumnarAppender
+from spark_kafka_sink.append.pending import Staging, StagingConfig, StagingParts
+from spark_kafka_sink.append.publish import AppendParts
+from spark_kafka_sink.append.values_only import ValueAppender
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
-from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.from_config import bootstrap_servers, metadata_config, network_config
+from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_updater import MetadataUpdater
-from spark_kafka_sink.network.name_lookup import Server, canonical_servers
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.columnar_append import AppendConfig, ColumnarAppender
-from spark_kafka_sink.producer.publish import AppendParts
-from spark_kafka_sink.producer.staging import Staging, StagingConfig, StagingParts
 from spark_kafka_sink.producer.transactions import ProducerTransactions
-from spark_kafka_sink.producer.value_append import ValueAppender
-from spark_kafka_sink.sender.answers import AnswerParts, Answers, DeliveryPolicy
-from spark_kafka_sink.sender.loop import Sender, SenderParts
-from spark_kafka_sink.sender.produce import ProduceSettings
-from spark_kafka_sink.sender.producer_id import ProducerIdRequester
-from spark_kafka_sink.sender.sequences import Sequences
-from spark_kafka_sink.sender.thread import SenderThread
-from spark_kafka_sink.sender.transactions.calls import SOON_MS, CoordinatorCalls
-from spark_kafka_sink.sender.transactions.manager import TransactionManager
+from spark_kafka_sink.sender.produce_request import ProduceSettings
+from spark_kafka_sink.sender.produce_response_handler import AnswerParts, Answers, DeliveryPolicy
+from spark_kafka_sink.sender.sender import Sender, SenderParts
+from spark_kafka_sink.sender.sender_thread import SenderThread
+from spark_kafka_sink.transactions.calls import SOON_MS, CoordinatorCalls
+from spark_kafka_sink.transactions.manager import TransactionManager
+from spark_kafka_sink.transactions.producer_id import ProducerIdRequester
+from spark_kafka_sink.transactions.sequences import Sequences
 
 _numbers = itertools.count(1)
 
@@ -174,13 +174,6 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
     )
 
 
-def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
-    """``bootstrap.servers`` as ``client.dns.lookup`` wants them; ``ConfigError`` when none can be resolved."""
-    if config.client_dns_lookup == "use_all_dns_ips":
-        return config.bootstrap_servers
-    return canonical_servers(config.bootstrap_servers)
-
-
 def compression_level(config: ProducerConfig) -> int | None:
     """The level of the codec that is used, None when it has none."""
     return {
@@ -188,27 +181,3 @@ def compression_level(config: ProducerConfig) -> int | None:
         "lz4": config.compression_lz4_level,
         "zstd": config.compression_zstd_level,
     }.get(config.compression_type)
-
-
-def network_config(config: ProducerConfig) -> NetworkConfig:
-    return NetworkConfig(
-        client_id=config.client_id,
-        request_timeout_ms=config.request_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-        socket_connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-    )
-
-
-def metadata_config(config: ProducerConfig) -> MetadataConfig:
-    return MetadataConfig(
-        max_age_ms=config.metadata_max_age_ms,
-        max_idle_ms=config.metadata_max_idle_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
-        rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-    )

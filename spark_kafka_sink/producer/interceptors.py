@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

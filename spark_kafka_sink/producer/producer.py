@@ -10,20 +10,20 @@ from types import TracebackType
 from uuid import UUID
 
 from spark_kafka_sink.accumulator.accumulator import Flush
+from spark_kafka_sink.append.append import Partitions
+from spark_kafka_sink.append.input_columns import Column, GivenColumns, record_columns
+from spark_kafka_sink.append.pending import TopicStages
+from spark_kafka_sink.append.publish import as_exception
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.append.record_future import Callback, RecordFuture
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
-from spark_kafka_sink.producer.columnar_append import Partitions
-from spark_kafka_sink.producer.given_columns import Column, GivenColumns, record_columns
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.publish import as_exception
-from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import Serializer
-from spark_kafka_sink.producer.stage_outcome import Callback, RecordFuture
-from spark_kafka_sink.producer.staging import TopicStages
 from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import RecordColumns
 

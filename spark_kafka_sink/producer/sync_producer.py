@@ -10,6 +10,8 @@ from types import TracebackType
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET
+from spark_kafka_sink.append.pending_records import java_estimate
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import (
     FailedToSendError,
@@ -22,21 +24,20 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.error_table import Action, broker_error, verdict
+from spark_kafka_sink.network.from_config import bootstrap_servers, metadata_config, network_config
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response
+from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.assembly import bootstrap_servers, compression_level, metadata_config, network_config
+from spark_kafka_sink.producer.assembly import compression_level
 from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunks
-from spark_kafka_sink.producer.inline_network import InlineNetwork, MakeRequest
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
-from spark_kafka_sink.producer.stage import java_estimate
 from spark_kafka_sink.producer.sync_config import SyncConfig
-from spark_kafka_sink.sender.produce import ProduceSettings, produce_request
-from spark_kafka_sink.sender.produce_answer import PartitionAnswer, ProduceAnswer
-from spark_kafka_sink.sender.verdicts import Action, broker_error, verdict
+from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
+from spark_kafka_sink.sender.produce_response import PartitionAnswer, ProduceAnswer
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

@@ -9,11 +9,11 @@ from typing import Any
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.sender.thread import SenderThread
-from spark_kafka_sink.sender.transactions.commands import Command
-from spark_kafka_sink.sender.transactions.manager import TransactionManager
-from spark_kafka_sink.sender.transactions.states import Step
-from spark_kafka_sink.sender.transactions.values import (
+from spark_kafka_sink.sender.sender_thread import SenderThread
+from spark_kafka_sink.transactions.commands import Command
+from spark_kafka_sink.transactions.manager import TransactionManager
+from spark_kafka_sink.transactions.states import Step
+from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
     Fence,
     OffsetAndMetadata,

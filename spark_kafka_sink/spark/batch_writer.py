@@ -17,7 +17,7 @@ from spark_kafka_sink.spark.worker_heap import exempt_imports
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_sink.commit.values import WritePlan
+    from spark_kafka_sink.exactly_once.values import WritePlan
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):

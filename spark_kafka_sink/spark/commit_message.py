@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.commit.receipts import WriteReceipt
-    from spark_kafka_sink.commit.values import TaskReport
+    from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+    from spark_kafka_sink.exactly_once.values import TaskReport
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")

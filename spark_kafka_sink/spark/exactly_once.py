@@ -1,7 +1,7 @@
 """The exactly-once protocol as Spark's processes turn it: planning, a task's write, commit, abort.
 
-What to do is decided in ``spark_kafka_sink.commit``; here is what only Spark knows: which batch a task is of, and what
-its messages carry.
+``spark_kafka_sink.exactly_once`` decides what to do; here is what only Spark knows: which batch a task is of, and
+what its messages carry.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.aborting import abort_batch
-from spark_kafka_sink.commit.committing import commit_batch, only_reports
-from spark_kafka_sink.commit.errors import ExactlyOnceError
-from spark_kafka_sink.commit.planning import PlanningRequest, plan_write
-from spark_kafka_sink.commit.receipts import WriteReceipt, receipt_columns
-from spark_kafka_sink.commit.session import CommitSettings
-from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
+from spark_kafka_sink.exactly_once.aborting import abort_batch
+from spark_kafka_sink.exactly_once.committing import commit_batch, only_reports
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
+from spark_kafka_sink.exactly_once.session import CommitSettings
+from spark_kafka_sink.exactly_once.task import TaskTransaction
+from spark_kafka_sink.exactly_once.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts

@@ -18,8 +18,8 @@ def probe_receipts(options: SinkOptions) -> None:
     path = options.receipts_path
     if path is None or path in _probed:
         return
-    from spark_kafka_sink.commit.errors import ReceiptsPathError
-    from spark_kafka_sink.commit.receipts import probe
+    from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
+    from spark_kafka_sink.exactly_once.receipts import probe
 
     try:
         probe(path)
@@ -36,7 +36,7 @@ def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkO
     path = options.receipts_path
     if path is None:
         return
-    from spark_kafka_sink.commit.receipts import write_lines
+    from spark_kafka_sink.exactly_once.receipts import write_lines
 
     told = [message for message in messages if isinstance(message, KafkaCommitMessage)]
     try:
@@ -51,7 +51,7 @@ def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkO
 
 def _lacking(told: Sequence[KafkaCommitMessage], path: str) -> str:
     """Tasks whose rows an earlier run wrote, so that this one has no receipts of them; "" when the file is there."""
-    from spark_kafka_sink.commit.receipts import has_lines
+    from spark_kafka_sink.exactly_once.receipts import has_lines
 
     reports = [message.report for message in told if not message.receipts]
     earlier = [report for report in reports if report is not None and report.share.rows.count]

@@ -14,7 +14,7 @@ from spark_kafka_sink.spark.worker_socket import acknowledge_at_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_sink.commit.values import WritePlan
+    from spark_kafka_sink.exactly_once.values import WritePlan
 
 
 def write_task(

@@ -13,15 +13,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.commit.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.columns import TopicRows, in_task, topic_rows
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.rows import TopicRows, in_task, topic_rows
 from spark_kafka_sink.spark.schema import RowLayout
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"

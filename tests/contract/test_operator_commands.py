@@ -15,12 +15,12 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.commit.receipts import WriteReceipt
-from spark_kafka_sink.commit.values import Guise
-from spark_kafka_sink.producer.committer import take_fence
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.exactly_once.values import Guise
+from spark_kafka_sink.transactions.committer import take_fence
 from tests.faults.exactly_once.reader import is_open, read_committed
-from tests.unit.commit.runs import LEDGER, Query, new_process
-from tests.unit.commit.test_protocol import crash
+from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = pytest.mark.kafka_versions("4.1.1", "3.9.1")
 

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.producer.committer import EndVerdict, end_transactions, resume, take_fence, take_fences
-from spark_kafka_sink.sender.transactions.values import OffsetAndMetadata, PreparedTransaction
+from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions, resume, take_fence, take_fences
+from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
 
 DEADLINE_S = 30.0
 DEADLINE_MS = DEADLINE_S * 1000

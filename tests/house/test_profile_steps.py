@@ -23,7 +23,7 @@ def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():
 
 
 def test_incident_a_callers_turn_of_the_loop_was_counted_as_its_append():
-    turn = "run_once (spark_kafka_sink/sender/loop.py:9);drain (spark_kafka_sink/accumulator/accumulator.py:3)"
+    turn = "run_once (spark_kafka_sink/sender/sender.py:9);drain (spark_kafka_sink/accumulator/accumulator.py:3)"
     assert steps([f"{CALLER};append_columns (spark_kafka_sink/producer/producer.py:9);{turn} 5"]) == {"sender_us": 5}
 
 

@@ -23,12 +23,12 @@ from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.accumulator.batch import ProducerBatch, Share
 from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
 from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.append import append as columnar_append
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.producer import columnar_append
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.sender.sequences import Sequences
+from spark_kafka_sink.transactions.sequences import Sequences
 from tests.unit.scripted_engine import TOPIC, Engine
 
 PARTITIONS = 3

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_kafka_sink.cli.demo_check import CheckError, Topics
+from spark_kafka_sink.demo.check import CheckError, Topics
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 290  # an idle machine needs a seventh of it

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.assembly import assemble
-from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.testing.manual_clock import ManualClock

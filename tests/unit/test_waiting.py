@@ -14,10 +14,10 @@ import pytest
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.append import pending, receipt, record_future
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network import metadata
-from spark_kafka_sink.producer import receipt, stage_outcome, staging
 from spark_kafka_sink.sender import callbacks
 from spark_kafka_sink.waiting import Waiters
 from tests.unit.interrupts import Interrupter
@@ -26,7 +26,7 @@ WAIT_MS = 20.0
 
 
 def future() -> Any:
-    outcome = stage_outcome.StageOutcome("t", 0, callbacks.Callbacks(bool))
+    outcome = record_future.StageOutcome("t", 0, callbacks.Callbacks(bool))
     return outcome, lambda: outcome.wait(0, WAIT_MS / 1000)
 
 
@@ -46,13 +46,13 @@ def flush() -> Any:
     clock = SystemClock()
     config = accumulator.AccumulatorConfig(100, 0, 1000, 1000, False)
     made: Any = accumulator.RecordAccumulator(config, BufferPool(1000, clock), clock)
-    made._incomplete.add("a batch")
+    made._incomplete.setdefault("a batch")
     return made, lambda: made.await_flush(made.begin_flush(accumulator.Flush()), WAIT_MS)
 
 
 def staging_flush() -> Any:
     parts: Any = SimpleNamespace(clock=SystemClock(), appender=SimpleNamespace(slice_limit=1000), wake_sender=bool)
-    made: Any = staging.TopicStages("t", SimpleNamespace(max_request_size=1000), parts)
+    made: Any = pending.TopicStages("t", SimpleNamespace(max_request_size=1000), parts)
     made._encoding = "a stage"
     return made, lambda: made.flush(parts.clock.now() + WAIT_MS)
 
@@ -62,7 +62,7 @@ def metadata_wait() -> Any:
     return made, lambda: made.wait_for_topic("t", None, WAIT_MS, SystemClock(), bool)
 
 
-MODULES = [accumulator, callbacks, metadata, receipt, stage_outcome, staging, threading, waiting]
+MODULES = [accumulator, callbacks, metadata, receipt, record_future, pending, threading, waiting]
 
 
 class Rival:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from spark_kafka_sink.commit.fault_points import VARIABLE
+from spark_kafka_sink.exactly_once.fault_points import VARIABLE
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy

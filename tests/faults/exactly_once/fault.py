@@ -1,4 +1,4 @@
-"""Arming the fault points of ``spark_kafka_sink.commit.fault_points`` for processes that inherit the environment."""
+"""Arming the fault points of ``exactly_once.fault_points`` for processes that inherit the environment."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from spark_kafka_sink.commit.planning import PlanningRequest
-from spark_kafka_sink.commit.session import CommitSettings
-from spark_kafka_sink.commit.values import STRICT, Guise, Unit
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.exactly_once.planning import PlanningRequest
+from spark_kafka_sink.exactly_once.session import CommitSettings
+from spark_kafka_sink.exactly_once.values import STRICT, Guise, Unit
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.role import play

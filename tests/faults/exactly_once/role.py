@@ -7,15 +7,15 @@ import os
 import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit import cluster
-from spark_kafka_sink.commit.aborting import abort_batch
-from spark_kafka_sink.commit.committing import commit_batch
-from spark_kafka_sink.commit.planning import plan_write
-from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import TaskAttempt
-from spark_kafka_sink.producer import committer
+from spark_kafka_sink.exactly_once import cluster
+from spark_kafka_sink.exactly_once.aborting import abort_batch
+from spark_kafka_sink.exactly_once.committing import commit_batch
+from spark_kafka_sink.exactly_once.planning import plan_write
+from spark_kafka_sink.exactly_once.task import TaskTransaction
+from spark_kafka_sink.exactly_once.values import TaskAttempt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing.proxy import redirected
+from spark_kafka_sink.transactions import committer
 
 
 def task(config, plan, unit, number, topic, values):

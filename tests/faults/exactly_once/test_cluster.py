@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from spark_kafka_sink.commit.errors import ExactlyOnceError, PlanningError
-from spark_kafka_sink.commit.values import Action
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
+from spark_kafka_sink.exactly_once.values import Action
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.processes import LEDGER

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from spark_kafka_sink.commit.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.commit.values import Action
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.values import Action
 from tests.faults.exactly_once.processes import KilledError, Query
 
 pytestmark = pytest.mark.jvm

@@ -5,9 +5,9 @@ from contextlib import closing
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.errors import ExactlyOnceError
-from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Trust, Trusted
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.values import Trust, Trusted
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 

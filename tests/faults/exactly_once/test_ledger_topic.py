@@ -8,19 +8,19 @@ from contextlib import closing
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit import ledger_topic
-from spark_kafka_sink.commit.cluster import Cluster
-from spark_kafka_sink.commit.format import barrier_record, read_key
-from spark_kafka_sink.commit.ledger import _batch
-from spark_kafka_sink.commit.ledger_topic import broker_limit_ms
-from spark_kafka_sink.commit.partition_log import PartitionLog
-from spark_kafka_sink.commit.session import Session
-from spark_kafka_sink.commit.values import Action, Guise
+from spark_kafka_sink.exactly_once import ledger_topic
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.format import barrier_record, read_key
+from spark_kafka_sink.exactly_once.ledger import _batch
+from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
+from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.values import Action, Guise
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
-from tests.unit.commit.runs import LEDGER, TOPIC, Query, new_process
-from tests.unit.commit.test_protocol import crash
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
+from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -124,8 +124,8 @@ def test_markers_that_compaction_went_over_tell_what_was_committed(kafka, monkey
 
 def fail(stream, plan, task):
     """An attempt that takes the task's id and aborts."""
-    from spark_kafka_sink.commit.task import TaskTransaction
-    from spark_kafka_sink.commit.values import TaskAttempt
+    from spark_kafka_sink.exactly_once.task import TaskTransaction
+    from spark_kafka_sink.exactly_once.values import TaskAttempt
 
     name = TaskAttempt(stream.unit(1), task, 99)
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
@@ -174,7 +174,7 @@ def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
 def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path):
     kafka, stream = three_nodes, query(three_nodes)
     kafka.create_topic(LEDGER, 10, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replication=1)
-    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.commit")
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     ledger_topic._told.clear()
     stream.run(0, ROWS)
     (told,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]

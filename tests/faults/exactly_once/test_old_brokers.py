@@ -6,14 +6,14 @@ from contextlib import suppress
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.commit.task import TaskTransaction
-from spark_kafka_sink.commit.values import Guise, TaskAttempt, Unit
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.task import TaskTransaction
+from spark_kafka_sink.exactly_once.values import Guise, TaskAttempt, Unit
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
-from tests.unit.commit.test_failing_tasks import fence_of, send_late
+from tests.unit.exactly_once.test_failing_tasks import fence_of, send_late
 
 pytestmark = pytest.mark.jvm
 

@@ -3,7 +3,7 @@
 import json
 
 from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.commit.receipts import WriteReceipt, write_lines
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
 
 RECEIPTS = [
     WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010),

@@ -12,11 +12,11 @@ from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.from_config import metadata_config, network_config
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.network.rpc import InlineNetwork
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.producer.assembly import metadata_config, network_config
-from spark_kafka_sink.producer.inline_network import InlineNetwork
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
 METADATA = RecordMetadata("t", 1, 5, 1000, 2, 3)
 

@@ -8,6 +8,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -19,7 +20,6 @@ from spark_kafka_sink.errors import (
     SerializationError,
 )
 from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
-from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.serializers import StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.commit.session import end_sessions
+from spark_kafka_sink.exactly_once.session import end_sessions
 from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout

@@ -7,8 +7,8 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.commit.errors import ReceiptsPathError
-from spark_kafka_sink.commit.receipts import WriteReceipt
+from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
@@ -17,8 +17,8 @@ from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.stream_writer import KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.commit.runs import LEDGER, TOPIC, Query, committed, new_process
-from tests.unit.commit.test_protocol import EACH_ONCE, ROWS, crash
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS, crash
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 

@@ -1,0 +1,1 @@
+"""Rows into the accumulator, on the caller's thread."""

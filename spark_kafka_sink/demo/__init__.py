@@ -1,0 +1,1 @@
+"""``spark-kafka-sink demo``: the sink shown on this machine."""

@@ -1,0 +1,209 @@
+"""What is in the demo's topics, asked with another client: librdkafka (confluent-kafka) shares no code with ours."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from spark_kafka_sink import errors
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from spark_kafka_sink.demo.flights import KeyAndValue
+
+DEADLINE_S = 30.0
+_POLL_S = 0.1
+_AT_ONCE = 10_000
+_QUIET = {"log_level": 0}
+_MISPLACED = "on another partition than librdkafka's murmur2 chooses"
+
+
+class CheckError(errors.KafkaError):
+    """The topics could not be made, read or removed."""
+
+
+@dataclass
+class PartitionCount:
+    """What was read of one partition; bytes are those of keys and values, as the consumer got them."""
+
+    records: int = 0
+    without_key: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A record as it was read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass
+class TopicCheck:
+    """``missing`` and ``twice`` count rows, ``foreign`` records that come of no row, ``misplaced`` keyed records.
+
+    ``samples``: the first record of each partition and the first one without a key.
+    """
+
+    topic: str
+    partitions: dict[int, PartitionCount]
+    samples: list[Sample] = field(default_factory=list)
+    missing: int = 0
+    twice: int = 0
+    foreign: int = 0
+    misplaced: int = 0
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions.values())
+
+    @property
+    def without_key(self) -> int:
+        return sum(partition.without_key for partition in self.partitions.values())
+
+    def faults(self) -> list[str]:
+        """One sentence for each way in which the topic is not as it has to be."""
+        seen = (
+            (self.missing, "row is missing", "rows are missing"),
+            (self.twice, "record is there once too often", "records are there once too often"),
+            (self.foreign, "record comes of no row", "records come of no row"),
+            (self.misplaced, f"keyed record is {_MISPLACED}", f"keyed records are {_MISPLACED}"),
+        )
+        return [f"{self.topic}: {count:,} {one if count == 1 else many}." for count, one, many in seen if count]
+
+
+class Topics:
+    """The demo's topics on one Kafka. ``servers``: host:port, with commas between."""
+
+    def __init__(self, servers: str, partitions: int) -> None:
+        self._servers = servers
+        self._partitions = partitions
+        self._admin = AdminClient({"bootstrap.servers": servers, **_QUIET})
+
+    @contextmanager
+    def created(self, *names: str, keep: bool) -> Iterator[None]:
+        """Topics under these names for the time of the block, and longer with ``keep``. None may exist already."""
+        try:
+            self._admin.list_topics(timeout=DEADLINE_S / 3)
+        except KafkaException as error:
+            raise CheckError(f"No Kafka answers at {self._servers}: {error.args[0].str()}") from None
+        with ExitStack() as stack:
+            for name in names:
+                new = NewTopic(name, self._partitions, replication_factor=-1)
+                created = self._admin.create_topics([new], operation_timeout=DEADLINE_S)
+                _done(created[name].result, f"Topic {name} could not be created")
+                if not keep:
+                    stack.callback(self._delete, name)
+            yield
+
+    def acknowledged(self, topic: str) -> int:
+        """Records in the topic so far, by the end offsets its brokers name."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = {TopicPartition(topic, partition): latest for partition in range(self._partitions)}
+        answers = self._admin.list_offsets(places, request_timeout=DEADLINE_S).values()
+        return sum(answer.result().offset for answer in answers)
+
+    def partitions_of(self, topic: str, keys: Iterable[bytes]) -> dict[bytes, int]:
+        """Where librdkafka's own producer puts each key, its partitioner set to ``murmur2_random`` (Java's default).
+
+        Writes one record for each key to ``topic``, which has to have as many partitions as the topics to check.
+        """
+        chosen: dict[bytes, int] = {}
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            key, partition = message.key(), message.partition()
+            if error is None and key is not None and partition is not None:
+                chosen[key] = partition
+
+        producer = Producer({"bootstrap.servers": self._servers, "partitioner": "murmur2_random", **_QUIET})
+        expected = set(keys)
+        for key in expected:
+            producer.produce(topic, key=key, on_delivery=delivered)
+        producer.flush(DEADLINE_S)
+        if chosen.keys() != expected:
+            raise CheckError(f"librdkafka could write only {len(chosen)} of {len(expected)} keys to {topic}.")
+        return chosen
+
+    def check(
+        self, topic: str, expected: Counter[KeyAndValue], places: dict[bytes, int], advance: Callable[[int], None]
+    ) -> TopicCheck:
+        """Reads the topic from its start to its end and compares every record; ``advance`` hears how many came."""
+        partitions = {partition: PartitionCount() for partition in range(self._partitions)}
+        check = TopicCheck(topic, partitions)
+        awaited = expected.copy()
+        for messages in self._read(topic):
+            for message in messages:
+                _count(message, check, awaited, places)
+            advance(len(messages))
+        check.missing = sum(count for count in awaited.values() if count > 0)
+        check.twice = -sum(count for row, count in awaited.items() if count < 0 and row in expected)
+        check.foreign = -sum(count for row, count in awaited.items() if count < 0 and row not in expected)
+        return check
+
+    def _delete(self, name: str) -> None:
+        deleted = self._admin.delete_topics([name], operation_timeout=DEADLINE_S)
+        _done(deleted[name].result, f"Topic {name} could not be removed")
+
+    def _read(self, topic: str) -> Iterator[list[Message]]:
+        consumer = Consumer({
+            "bootstrap.servers": self._servers, "group.id": topic, "enable.auto.commit": False,
+            "enable.partition.eof": True, **_QUIET,
+        })  # fmt: skip
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in range(self._partitions)])
+            unread = self._partitions
+            deadline = time.monotonic() + DEADLINE_S
+            while unread:
+                messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
+                ended = [error for message in messages if (error := message.error())]
+                for error in ended:
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        raise CheckError(f"{topic} could not be read: {error.str()}")
+                unread -= len(ended)
+                if messages:
+                    deadline = time.monotonic() + DEADLINE_S
+                elif time.monotonic() > deadline:
+                    raise CheckError(f"{topic} could not be read: nothing came for {DEADLINE_S:.0f} s.")
+                yield [message for message in messages if not message.error()]
+        finally:
+            consumer.close()
+
+
+def _count(message: Message, check: TopicCheck, awaited: Counter[KeyAndValue], places: dict[bytes, int]) -> None:
+    number, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
+    assert number is not None  # only what was never sent has none
+    assert offset is not None
+    partition = check.partitions[number]
+    if not partition.records:
+        partition.first_offset = offset
+        check.samples.append(Sample(number, offset, key, value))
+    if key is None:
+        if not check.without_key:
+            check.samples.append(Sample(number, offset, key, value))
+        partition.without_key += 1
+    elif places.get(key) != number:
+        check.misplaced += 1
+    partition.last_offset = offset
+    partition.records += 1
+    partition.bytes += len(key or b"") + len(value or b"")
+    awaited[key, value] -= 1
+
+
+def _done(result: Callable[[], object], trouble: str) -> None:
+    try:
+        result()
+    except KafkaException as error:
+        raise CheckError(f"{trouble}: {error.args[0].str()}") from None

@@ -1,0 +1,118 @@
+"""An order-independent checksum of rows: equal when two tasks had the same rows in any order (a shuffle reorders them).
+
+Each row's bytes are multiplied word by word with odd numbers of their own (multilinear hashing mod 2^64), the row's
+hash is mixed, and the rows' hashes are added: 64 bits against accidents, none against an adversary. Timestamps are
+left out, since a null one is the time of writing. Rows of like length are laid out as a matrix by one Arrow kernel:
+about 20 ns for a row of 100 bytes, where hashing each row's bytes object would take 300.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.records.arrow import int32_array
+from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
+
+UInt64Array = npt.NDArray[np.uint64]
+Int64Array = npt.NDArray[np.int64]
+
+_MASK: Final = (1 << 64) - 1
+_LONGEST_IN_MATRIX: Final = 512
+"""Bytes; a longer slot is hashed by itself, which then costs less than its share of the encoding."""
+
+_CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
+"""Slots are padded to the longest of their class."""
+
+# Part of the ledger's format: other multipliers make other checksums.
+_random = Random(0x6B61666B61)
+_MULTIPLIERS: Final = np.array([_random.getrandbits(64) | 1 for _ in range(_LONGEST_IN_MATRIX // 8)], np.uint64)
+_BY_LENGTH, _BY_KEY, _BY_VALUE, _BY_HEADERS, _BY_PARTITION = (np.uint64(_random.getrandbits(64) | 1) for _ in range(5))
+_MIX: Final = np.uint64(0x9FB21C651E98DF25)
+_SHIFT: Final = np.uint64(29)
+
+
+class RowChecksum:
+    """Adds up the rows of one task."""
+
+    def __init__(self) -> None:
+        self._rows = RowSum()
+
+    @property
+    def rows(self) -> RowSum:
+        return self._rows
+
+    def add(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
+        """Rows of one topic; ``partitions`` as the rows name them, None where the producer chooses for all."""
+        sums = np.full(len(columns), mmh3.hash64(topic.encode(), signed=False)[0], np.uint64)
+        fields = ((columns.key, _BY_KEY), (columns.value, _BY_VALUE), (columns.headers, _BY_HEADERS))
+        for column, multiplier in fields:
+            if column is not None:
+                sums += _mixed(slot_hashes(column) * multiplier)
+        if partitions is not None:
+            sums += partitions.astype(np.uint64) * _BY_PARTITION
+        total = int(_mixed(sums).sum(dtype=np.uint64))
+        self._rows = RowSum(self._rows.count + len(columns), (self._rows.checksum + total) & _MASK)
+
+
+def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
+    """One hash per slot; null, empty and zeros of different lengths differ."""
+    lengths = slot_lengths(column).astype(np.int64)
+    longest = int(lengths.max(initial=0))
+    if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
+        return _of_matrix(column, lengths, longest)
+    hashes = np.empty(len(column), np.uint64)
+    for rows in _classes(lengths):
+        slots = column.take(int32_array(rows.astype(np.int32)))
+        longest = int(lengths[rows].max())
+        alike = longest <= _LONGEST_IN_MATRIX
+        hashes[rows] = _of_matrix(slots, lengths[rows], longest) if alike else _of_long(slots)
+    return hashes
+
+
+def _classes(lengths: Int64Array) -> Iterator[npt.NDArray[np.intp]]:
+    classes = np.searchsorted(_CLASSES, lengths)
+    for each in range(len(_CLASSES) + 1):
+        rows = np.flatnonzero(classes == each)
+        if len(rows):
+            yield rows
+
+
+def _of_matrix(column: pa.BinaryArray, lengths: Int64Array, longest: int) -> UInt64Array:
+    words = max(-(-longest // 8), 1)
+    _, offsets, data = column.buffers()
+    if column.null_count:
+        # What stands under a null may be anything.
+        column = pc.fill_null(column, b"")
+        _, offsets, data = column.buffers()
+    # The kernel pads text; it does not look at what the bytes mean.
+    text = pa.StringArray.from_buffers(len(column), offsets, data, None, 0, column.offset)
+    padded = pc.ascii_rpad(text, words * 8, "\0")
+    matrix = np.frombuffer(padded.buffers()[2], "<u8", len(column) * words).reshape(len(column), words)
+    hashes: UInt64Array = matrix @ _MULTIPLIERS[:words]
+    hashes += lengths.astype(np.uint64) * _BY_LENGTH
+    return hashes
+
+
+def _of_long(column: pa.BinaryArray) -> UInt64Array:
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].tolist()
+    view = memoryview(data)
+    hashes = [mmh3.mmh3_x64_128_uintdigest(view[start:end]) & _MASK for start, end in pairwise(bounds)]
+    return np.array(hashes, np.uint64)
+
+
+def _mixed(hashes: UInt64Array) -> UInt64Array:
+    hashes ^= hashes >> _SHIFT
+    hashes *= _MIX
+    hashes ^= hashes >> _SHIFT
+    return hashes

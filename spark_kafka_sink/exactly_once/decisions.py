@@ -1,0 +1,266 @@
+"""What each process has to do, given what the ledger says. Tables; no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
+from spark_kafka_sink.exactly_once.values import (
+    DRIVER_TIMEOUT_MS,
+    Action,
+    Entry,
+    Guise,
+    RowSum,
+    Stage,
+    TaskReport,
+    TaskShare,
+    Trust,
+    Trusted,
+    Unit,
+    WritePlan,
+)
+
+_MARGIN_SHARE: Final = 10
+
+
+class Standing(Enum):
+    """How a batch stands to its query's entry in the ledger."""
+
+    FIRST = "no entry, and the batch is the query's first"
+    UNKNOWN = "no entry, though the query has run batches before"
+    OLDER = "the ledger is ahead of the batch"
+    SAME = "the ledger's batch, all of it committed"
+    SAME_TORN = "the ledger's batch, with transactions gone"
+    SAME_GONE = "the ledger's batch, with all its transactions gone"
+    NEXT = "the ledger is at the batch before it, as it should be"
+    BEYOND = "the ledger is more than one batch behind"
+    NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
+
+
+class Ruling(Enum):
+    WRITE = "write"
+    SKIP = "consume and write nothing"
+    REPAIR = "write what is gone, prove the rest"
+    OLD_CHECKPOINT = (
+        "is behind what the ledger says is in Kafka: {entry} was committed. The checkpoint is an older copy, or "
+        "another query used it. Going on would write rows twice. Restore the latest checkpoint, or start a new one "
+        "under a new transactionalIdPrefix."
+    )
+    NO_LEDGER = (
+        "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
+        "commitLogTopic changed, or the query wrote at-least-once before. Nobody can tell whether this batch is in "
+        "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
+    )
+    GAP = (
+        "does not follow on what the ledger says: {entry} was the last that was committed exactly once. The query "
+        "wrote the batches in between at-least-once, or the ledger was rolled back. Nobody can tell whether this "
+        "batch is in Kafka already. If it is not, or twice is acceptable this once, set "
+        "ledgerStart=trust-checkpoint:{number}."
+    )
+    OLD_VERSION = (
+        "is smaller than the last one in the ledger: {entry} was committed. Whether this one ever was, the ledger does "
+        "not say any more. Write under a larger txnVersion, or leave this write out if it is done."
+    )
+    LOST_BEFORE = (
+        "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
+        "bring them back. Restore the checkpoint as it was at that batch, or accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
+
+
+_TRUSTING_THE_CHECKPOINT: Final = frozenset({Ruling.NO_LEDGER, Ruling.GAP})
+_REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Ruling.OLD_CHECKPOINT, Ruling.OLD_VERSION, Ruling.LOST_BEFORE}
+
+RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
+    {
+        (Guise.MICRO_BATCH, Standing.FIRST): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.UNKNOWN): Ruling.NO_LEDGER,
+        (Guise.MICRO_BATCH, Standing.OLDER): Ruling.OLD_CHECKPOINT,
+        (Guise.MICRO_BATCH, Standing.SAME): Ruling.SKIP,
+        (Guise.MICRO_BATCH, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.MICRO_BATCH, Standing.SAME_GONE): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.NEXT): Ruling.WRITE,
+        (Guise.MICRO_BATCH, Standing.BEYOND): Ruling.GAP,
+        (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
+        (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
+        (Guise.VERSION, Standing.UNKNOWN): Ruling.WRITE,
+        (Guise.VERSION, Standing.OLDER): Ruling.OLD_VERSION,
+        (Guise.VERSION, Standing.SAME): Ruling.SKIP,
+        (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
+        (Guise.VERSION, Standing.SAME_GONE): Ruling.WRITE,
+        (Guise.VERSION, Standing.NEXT): Ruling.WRITE,
+        (Guise.VERSION, Standing.BEYOND): Ruling.WRITE,
+        (Guise.VERSION, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
+        (Guise.ONCE, Standing.FIRST): Ruling.WRITE,
+    }
+)
+"""What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
+
+
+def standing(unit: Unit, entry: Entry | None, lost: frozenset[int]) -> Standing:
+    """``lost``: the entry's tasks whose transactions are gone."""
+    if entry is None:
+        return Standing.FIRST if unit.number == 0 else Standing.UNKNOWN
+    if unit.number < entry.number:
+        return Standing.OLDER
+    if unit.number > entry.number:
+        if lost:
+            return Standing.NEWER_TORN
+        return Standing.NEXT if unit.number == entry.number + 1 else Standing.BEYOND
+    if not lost:
+        return Standing.SAME
+    in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
+    return Standing.SAME_TORN if in_kafka else Standing.SAME_GONE
+
+
+def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
+    """What a task does with its rows; ``ExactlyOnceError`` before anything is written when none of it is safe."""
+    for query, lost in plan.lost.items():
+        if query != unit.query and lost:
+            raise LostRowsError(_refusal(plan, unit, Ruling.LOST_BEFORE, query))
+    entry = plan.entries.get(unit.query)
+    lost = plan.lost.get(unit.query, frozenset())
+    ruling = RULINGS[unit.guise, standing(unit, entry, lost)]
+    if ruling in _TRUSTING_THE_CHECKPOINT and plan.trust == Trust(Trusted.CHECKPOINT, unit.number):
+        ruling = Ruling.WRITE
+    if ruling in _REFUSALS:
+        kind = LostRowsError if ruling is Ruling.LOST_BEFORE else ExactlyOnceError
+        raise kind(_refusal(plan, unit, ruling, unit.query))
+    if ruling is not Ruling.REPAIR:
+        return Action.WRITE if ruling is Ruling.WRITE else Action.SKIP
+    return Action.REWRITE if task in lost else Action.VERIFY
+
+
+def check_target(unit: Unit, entry: Entry | None) -> None:
+    """A txnAppId writes to one target: the versions of another would count as its own. Raises ``ExactlyOnceError``."""
+    if entry is None or None in (entry.target, unit.target) or entry.target == unit.target:
+        return
+    raise ExactlyOnceError(
+        f"txnAppId {unit.query} writes to {entry.target} (the last version is {entry.number}) and is now to write to "
+        f"{unit.target}: a version written to one would count as written to the other. Use one txnAppId for each, "
+        f"such as txnAppId={unit.query}-{(unit.target and unit.target.topic) or 'topics'}."
+    )
+
+
+def prove(plan: WritePlan, unit: Unit, task: int, rows: RowSum) -> None:
+    """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
+    tasks = plan.entries[unit.query].tasks
+    if task >= len(tasks):
+        raise ReplayMismatchError(_mismatch(plan, unit, f"it had {len(tasks)} tasks, now there is a task {task}"))
+    was = tasks[task].rows
+    if was != rows:
+        told = f"task {task} had {was.count} rows (checksum {was.checksum:016x}), now it has {rows.count}"
+        raise ReplayMismatchError(_mismatch(plan, unit, f"{told} ({rows.checksum:016x})"))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """What commit does: record ``entry``, then end what it names. None: there is nothing to commit.
+
+    ``decide_by`` (epoch ms): no EndTxn of the intent is sent later. None: nothing can time out.
+    """
+
+    report: TaskReport
+    entry: Entry | None
+    decide_by: int | None = None
+
+
+def decision_margin_ms(timeout_ms: int) -> int:
+    """What is left of the oldest transaction's timeout for carrying out a decision. The last EndTxn of the intent that
+    was sent in time may take effect until the driver's own transaction times out."""
+    return max(timeout_ms // _MARGIN_SHARE, DRIVER_TIMEOUT_MS)
+
+
+def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) -> CommitOrder:
+    """All tasks' reports → what to record. ``timeout_ms``: of their transactions; ``now_ms`` epoch.
+
+    Raises ``ExactlyOnceError`` instead of an intent that cannot be carried out.
+    """
+    first = reports[0]
+    actions = {report.action for report in reports}
+    if actions == {Action.SKIP}:
+        _check_replay(reports)
+        return CommitOrder(first, None)
+    if len({(report.name, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
+        raise ExactlyOnceError(
+            f"The tasks of {first.unit} (name {first.name}) were planned by different drivers: nothing is committed"
+        )
+    if first.tasks_before not in (0, len(reports)):
+        raise ReplayMismatchError(
+            f"{first.unit} (name {first.name}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
+            f"has {len(reports)}. The source is not repeatable."
+        )
+    shares = tuple(report.share for report in reports)
+    prepared = [report for report in reports if report.share.prepared is not None]
+    stage = Stage.INTENT if prepared else Stage.DONE
+    unit = first.unit
+    entry = Entry(
+        query=unit.query,
+        number=unit.number,
+        stage=stage,
+        tasks=shares,
+        decided_at=now_ms,
+        target=unit.target,
+        marker_partition=first.place.marker_partition,
+        markers_before=max(report.markers_before for report in reports),
+        once=unit.guise is Guise.ONCE,
+    )
+    if not prepared:
+        return CommitOrder(first, entry)
+    oldest = min(report.began_at for report in prepared)
+    decide_by = oldest + timeout_ms - decision_margin_ms(timeout_ms)
+    if now_ms > decide_by:
+        raise ExactlyOnceError(
+            f"{first.unit} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
+            f"transaction is {(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
+            f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
+            "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
+        )
+    return CommitOrder(first, entry, decide_by)
+
+
+def _check_replay(reports: Sequence[TaskReport]) -> None:
+    """A number that was committed is not yet the batch that was: a checkpoint one batch older plans it anew."""
+    first = reports[0]
+    rows = sum((report.share.rows for report in reports), RowSum())
+    if first.decided is not None and first.decided != rows:
+        was = first.decided
+        raise ReplayMismatchError(
+            f"{first.unit} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
+            f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
+            "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
+            "Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
+            f"ledgerStart=trust-ledger:{first.unit.number} takes this batch, and no other, as committed."
+        )
+
+
+def done(entry: Entry) -> Entry:
+    """The same entry, carried out: its transactions need no names any more."""
+    shares = tuple(TaskShare(share.rows) for share in entry.tasks)
+    return replace(entry, stage=Stage.DONE, tasks=shares)
+
+
+def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
+    entry = plan.entries.get(query)
+    tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
+    about = "" if entry is None else f"batch {entry.number} of {query}"
+    said = ruling.value.format(entry=about, tasks=tasks, number=unit.number)
+    return f"{unit} (name {plan.name}, ledger {_place(plan)}) {said}"
+
+
+def _mismatch(plan: WritePlan, unit: Unit, what: str) -> str:
+    lost = ", ".join(map(str, sorted(plan.lost.get(unit.query, ()))))
+    return (
+        f"{unit} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
+        f"repaired from its replay, which does not cut its rows as before: {what}. The source is not repeatable. The "
+        "other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
+
+
+def _place(plan: WritePlan) -> str:
+    return f"{plan.place.topic}-{plan.place.partition}"

@@ -1,0 +1,206 @@
+"""The ledger's topic: how it is created, and what it must be like to be trusted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.values import LedgerPlace
+
+_log = logging.getLogger("spark_kafka_sink.exactly_once")
+
+PARTITIONS: Final = 10
+"""A name's partition is its hash modulo this, however many more the topic gets; its markers are as many further on."""
+
+_HOUR_MS: Final = 3_600_000
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cleanup.policy": "compact",
+        "unclean.leader.election.enable": "false",
+        "segment.ms": str(_HOUR_MS // 12),
+        "delete.retention.ms": str(_HOUR_MS // 2),
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+)
+"""Created with these. A driver that starts reads the last segment, and the control records of half an hour: reading
+must have ended before they are removed, and a kept view is read anew after half of that."""
+
+_REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")
+_NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
+_IN_SYNC: Final = "min.insync.replicas"
+_LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+_MOST_REPLICAS: Final = 3
+_TOPIC, _BROKER = 2, 4
+_ANSWER_TIME: Final = timedelta(seconds=30)
+_FORBIDDEN: Final = frozenset({int(ErrorCode.topic_authorization_failed), int(ErrorCode.cluster_authorization_failed)})
+
+_told: set[str] = set()
+
+
+def place_of(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPlace:
+    """Where there are too few partitions for it, markers stand among the entries."""
+    partition = zlib.crc32(name.encode()) % PARTITIONS
+    return LedgerPlace(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
+
+
+def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
+    """Creates the topic when it is missing and verifies what is there; gives its number of partitions. Raises
+    ``ExactlyOnceError`` when it cannot be created or would lose entries."""
+    wanted = _wanted(cluster, deadline)
+    info = cluster.topic(topic, deadline)
+    if info is None:
+        _create(cluster, topic, wanted, deadline)
+        return 2 * PARTITIONS
+    if info.partition_count < PARTITIONS:
+        raise ExactlyOnceError(
+            f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
+            "or delete an empty one and let this sink create it."
+        )
+    configs = _describe(cluster, _TOPIC, [topic], tuple(wanted.settings), deadline)
+    faults = [
+        f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}" for name in _REQUIRED if configs[name] != SETTINGS[name]
+    ]
+    if faults:
+        raise ExactlyOnceError(
+            f"commitLogTopic {topic} would lose what was decided: {'; '.join(faults)}. Change its settings "
+            "(kafka-configs --alter), or name another topic."
+        )
+    if topic not in _told and (mends := _mends(cluster, topic, wanted, configs, deadline)):
+        _told.add(topic)
+        _log.warning(
+            "commitLogTopic %s is not as this sink would create it: it may lose what was decided when brokers do, or "
+            "make queries slow to start. Mend it with: %s",
+            topic,
+            " ; ".join(mends),
+        )
+    return info.partition_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the topic is created with in this cluster."""
+
+    replication: int
+    settings: Mapping[str, str]
+
+
+def _wanted(cluster: Cluster, deadline: float) -> _Wanted:
+    brokers = len(cluster.node_ids(deadline))
+    like = _broker_configs(cluster, _LIKE_TRANSACTION_LOG, deadline)
+    replication = int(like.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    in_sync = int(like.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
+    return _Wanted(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
+
+
+def _mends(
+    cluster: Cluster, topic: str, wanted: _Wanted, configs: Mapping[str, str | None], deadline: float
+) -> list[str]:
+    """The commands that make an existing topic what it would have been created as."""
+    server, mends = f"--bootstrap-server {cluster.servers}", []
+    replicas = cluster.replicas(topic, deadline)
+    brokers = cluster.node_ids(deadline)
+    factor = min(wanted.replication, len(brokers))
+    if any(len(each) < factor for each in replicas):
+        moves = [
+            {
+                "topic": topic,
+                "partition": index,
+                "replicas": _widened(each, brokers[index % len(brokers) :] + brokers, factor),
+            }
+            for index, each in enumerate(replicas)
+        ]
+        plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
+        mends.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
+    if len(replicas) < 2 * PARTITIONS:
+        mends.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
+    weak = [name for name in _NO_MORE_THAN if float(configs.get(name) or 0) > float(wanted.settings[name])]
+    if int(configs.get(_IN_SYNC) or 1) < min(int(wanted.settings[_IN_SYNC]), len(brokers)):
+        weak.append(_IN_SYNC)
+    if weak:
+        changes = ",".join(f"{name}={wanted.settings[name]}" for name in weak)
+        mends.append(
+            f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
+        )
+    return mends
+
+
+def _widened(replicas: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
+    """The leader stays the first."""
+    return list(dict.fromkeys([*replicas, *brokers]))[: max(factor, len(replicas))]
+
+
+def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
+    """The brokers' transaction.max.timeout.ms; None when this principal may not ask."""
+    configs = _broker_configs(cluster, ("transaction.max.timeout.ms",), deadline)
+    limit = configs.get("transaction.max.timeout.ms")
+    return None if limit is None else int(limit)
+
+
+def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> None:
+    def make(module: ModuleType, version: int) -> Any:
+        entry = module.request.CreatableTopicConfig
+        asked = module.request.CreatableTopic(
+            name=topic,
+            num_partitions=2 * PARTITIONS,
+            replication_factor=wanted.replication,
+            assignments=(),
+            configs=tuple(entry(name=name, value=value) for name, value in wanted.settings.items()),
+        )
+        return module.CreateTopicsRequest(topics=(asked,), timeout=_ANSWER_TIME)
+
+    def codes(body: Any) -> list[CodeAt]:
+        return [CodeAt(f"CreateTopics of {topic}", each.error_code, each.error_message) for each in body.topics]
+
+    try:
+        cluster.ask_any(Question("create_topics", (5, 7), make, codes), deadline)
+    except BrokerError as error:
+        if error.code == ErrorCode.topic_already_exists:
+            return
+        advice = "the principal needs CREATE on the topic or the cluster" if error.code in _FORBIDDEN else "see above"
+        raise ExactlyOnceError(
+            f"commitLogTopic {topic} is missing and cannot be created: {error} ({advice}). Create it by hand: "
+            f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
+        ) from error
+
+
+def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
+    """Of whichever broker responds first: it describes itself and refuses the names of the others."""
+    try:
+        return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
+    except BrokerError as error:
+        if error.code in _FORBIDDEN:
+            return {}
+        raise
+
+
+def _describe(
+    cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
+) -> dict[str, str | None]:
+    """The configs of the first of these resources that the broker describes."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        resource = module.request.DescribeConfigsResource
+        asked = [resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
+        return module.DescribeConfigsRequest(resources=tuple(asked))
+
+    def codes(body: Any) -> list[CodeAt]:
+        described = [each for each in body.results if each.error_code is ErrorCode.none]
+        return [
+            CodeAt(f"DescribeConfigs of {each.resource_name}", each.error_code, each.error_message)
+            for each in described or body.results
+        ]
+
+    body = cluster.ask_any(Question("describe_configs", (2, 4), make, codes), deadline)
+    described = next(each for each in body.results if each.error_code is ErrorCode.none)
+    return {config.name: config.value for config in described.configs}

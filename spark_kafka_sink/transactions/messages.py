@@ -1,0 +1,161 @@
+"""The calls of a transactional producer: what is asked, and where the codes are in the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.codec import camel_case
+from spark_kafka_sink.transactions.calls import (
+    CallEnd,
+    CodeAt,
+    CoordinatorCall,
+    CoordinatorKey,
+    CoordinatorType,
+)
+from spark_kafka_sink.transactions.producer_id import VERSIONS as INIT_PRODUCER_ID
+from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+
+ADD_PARTITIONS = (3, 3)
+"""From version 4 on the request is for brokers."""
+
+ADD_OFFSETS = (3, 4)
+TXN_OFFSET_COMMIT_V1 = (3, 4)
+TXN_OFFSET_COMMIT_V2 = (5, 5)
+
+OnEnd = Callable[[CallEnd], None]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def transaction_key(transactional_id: str) -> CoordinatorKey:
+    return CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """On whose behalf a call is made."""
+
+    transactional_id: str
+    identity: ProducerIdentity = NO_IDENTITY
+
+    def fields(self) -> dict[str, object]:
+        """As most requests name them."""
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.identity.producer_id,
+            "producer_epoch": self.identity.epoch,
+        }
+
+    def call(
+        self, api: str, versions: tuple[int, int], make: Callable[[ModuleType, int], Any], end: OnEnd
+    ) -> CoordinatorCall:
+        """To the transaction coordinator; the answer has one code."""
+        where = f"{camel_case(api)} for transactional.id {self.transactional_id}"
+        return CoordinatorCall(
+            api, versions, transaction_key(self.transactional_id), make, lambda body: _one(where, body), end
+        )
+
+
+def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: OnEnd) -> CoordinatorCall:
+    """Fence whoever has the id and abort what it left; with an identity only if that is still the latest (KIP-360)."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        timeout = timedelta(milliseconds=transaction_timeout_ms)
+        return module.InitProducerIdRequest(transaction_timeout=timeout, **subject.fields())
+
+    return subject.call("init_producer_id", INIT_PRODUCER_ID, make, on_end)
+
+
+def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_end: OnEnd) -> CoordinatorCall:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+
+    def make(module: ModuleType, version: int) -> Any:
+        topic_class = module.request.AddPartitionsToTxnTopic
+        return module.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=subject.transactional_id,
+            v3_and_below_producer_id=subject.identity.producer_id,
+            v3_and_below_producer_epoch=subject.identity.epoch,
+            v3_and_below_topics=tuple(
+                topic_class(name=name, partitions=tuple(indexes)) for name, indexes in by_topic.items()
+            ),
+        )
+
+    def codes(body: Any) -> Iterator[CodeAt]:
+        for topic in body.results_by_topic_v3_and_below:
+            for each in topic.results_by_partition:
+                where = f"AddPartitionsToTxn of {topic.name}-{each.partition_index}"
+                yield CodeAt(where, each.partition_error_code)
+
+    key = transaction_key(subject.transactional_id)
+    return CoordinatorCall("add_partitions_to_txn", ADD_PARTITIONS, key, make, codes, on_end)
+
+
+def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: OnEnd) -> CoordinatorCall:
+    def make(module: ModuleType, version: int) -> Any:
+        return module.AddOffsetsToTxnRequest(group_id=group.group_id, **subject.fields())
+
+    return subject.call("add_offsets_to_txn", ADD_OFFSETS, make, on_end)
+
+
+def txn_offset_commit(
+    subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: OnEnd
+) -> CoordinatorCall:
+    """To the group's coordinator. In version 5 it adds the offsets to the transaction by itself."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        return module.TxnOffsetCommitRequest(
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=_offset_topics(module, offsets),
+            **subject.fields(),
+        )
+
+    def codes(body: Any) -> Iterator[CodeAt]:
+        for topic in body.topics:
+            for each in topic.partitions:
+                where = f"TxnOffsetCommit of {topic.name}-{each.partition_index} for group {group.group_id}"
+                yield CodeAt(where, each.error_code)
+
+    key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
+    return CoordinatorCall("txn_offset_commit", versions, key, make, codes, on_end)
+
+
+def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), each in offsets.items():
+        by_topic.setdefault(topic, []).append(
+            module.request.TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                committed_metadata=each.metadata,
+            )
+        )
+    topic_class = module.request.TxnOffsetCommitRequestTopic
+    return tuple(topic_class(name=name, partitions=tuple(partitions)) for name, partitions in by_topic.items())
+
+
+def end_txn(subject: Subject, version: int, commit: bool, on_end: OnEnd) -> CoordinatorCall:
+    def make(module: ModuleType, version: int) -> Any:
+        return module.EndTxnRequest(committed=commit, **subject.fields())
+
+    return subject.call("end_txn", (version, version), make, on_end)
+
+
+def identity_after(body: Any, before: ProducerIdentity) -> ProducerIdentity:
+    """What an EndTxn answer gives for the next transaction: from version 5 on it may be another identity."""
+    producer_id = getattr(body, "producer_id", -1)
+    return before if producer_id < 0 else ProducerIdentity(int(producer_id), int(body.producer_epoch))
+
+
+def _one(where: str, body: Any) -> tuple[CodeAt, ...]:
+    return (CodeAt(where, body.error_code),)

@@ -1,0 +1,357 @@
+"""Columns into the accumulator: what is checked, how rows are cut, and that memory comes back to the byte."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.accumulator.accumulator import Flush
+from spark_kafka_sink.append import append as columnar_append
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.waiting import Waiters
+from tests.unit.scripted_engine import TOPIC, Engine, Step
+
+
+def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendReceipt:
+    receipt = SendReceipt()
+    chosen = None if partitions is None else np.array(partitions, np.int32)
+    engine.parts.appender.append(TOPIC, columns, chosen, receipt)
+    return receipt
+
+
+def column(*values: bytes | None) -> pa.BinaryArray:
+    return pa.array(values, pa.binary())
+
+
+def test_keyed_rows_keep_their_order_within_a_partition():
+    engine = Engine(partitions=3)
+    engine.connect()
+    keys = [b"k%d" % (row % 7) for row in range(500)]
+    append(engine, RecordColumns(column(*keys), column(*(b"%d" % row for row in range(500)))))
+    engine.settle()
+    written = [[int(value) for value in engine.values(partition)] for partition in range(3)]
+    assert sorted(chain(*written)) == list(range(500))
+    assert all(rows == sorted(rows) for rows in written)
+
+
+def test_no_rows_are_no_work():
+    engine = Engine()
+    append(engine, RecordColumns(value=column())).wait(0)
+    assert engine.transport.addresses == {}
+
+
+def test_a_null_partition_leaves_the_choice_to_the_partitioner():
+    engine = Engine(partitions=2)
+    engine.connect()
+    append(engine, RecordColumns(column(b"a", b"a"), column(b"1", b"2")), [-1, 1])
+    engine.settle()
+    assert sum(len(engine.values(partition)) for partition in range(2)) == 2
+    assert b"2" in engine.values(1)
+
+
+def test_a_negative_partition_is_refused_with_its_row():
+    engine = Engine()
+    engine.connect()
+    with pytest.raises(InvalidRecordError, match="Invalid partition: -7. Partition number should always be") as caught:
+        append(engine, RecordColumns(value=column(b"1", b"2")), [0, -7])
+    assert caught.value.row == 1
+
+
+def test_a_partition_that_is_not_there_is_waited_for_and_then_refused():
+    engine = Engine(partitions=2, max_block_ms=0)
+    engine.connect()
+    with pytest.raises(KafkaTimeoutError, match="Partition 9 of topic t with partition count 2 is not present in meta"):
+        append(engine, RecordColumns(value=column(b"1")), [9])
+
+
+def test_a_record_over_max_request_size_is_refused_with_javas_text_and_its_row():
+    engine = Engine()
+    engine.connect()
+    with pytest.raises(RecordTooLargeError) as caught:
+        append(engine, RecordColumns(value=column(b"1", b"x" * 2_000_000)))
+    assert str(caught.value) == (
+        "The message is 2000088 bytes when serialized which is larger than 1048576, which is the value of the "
+        "max.request.size configuration."
+    )
+    assert caught.value.row == 1
+    assert engine.requests == []
+
+
+class OutsideAtTheEnd:
+    def partition(self, topic, columns, explicit, sizes, count, load):
+        last = columns.value.to_pylist().index(b"last") if b"last" in columns.value.to_pylist() else len(columns)
+        return np.array([count if row == last else 0 for row in range(len(columns))], np.int32)
+
+
+def test_incident_the_row_of_a_partitioners_error_was_counted_from_its_slice():
+    """And the slices before it were appended, though it is said that nothing is."""
+    engine = Engine(
+        partitions=2, buffer_memory=1 << 16, batch_size=1000, partitioner_class=f"{__name__}:OutsideAtTheEnd"
+    )
+    engine.connect()
+    rows = [b"x" * 1000] * 40
+    with pytest.raises(InvalidRecordError, match="chose partition 2 for row 40 of topic t") as caught:
+        append(engine, RecordColumns(value=column(*rows, b"last")))
+    assert caught.value.row == 40
+    engine.settle()
+    assert engine.values() == []
+    assert engine.memory_is_free()
+    append(engine, RecordColumns(value=column(*rows[:10])))
+    engine.settle()
+    assert engine.values() == rows[:10]
+
+
+def test_a_failed_batch_stops_the_next_append_of_its_receipt():
+    from kio.schema.errors import ErrorCode
+
+    engine = Engine()
+    engine.connect()
+    engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    receipt = append(engine, RecordColumns(value=column(b"1")))
+    engine.settle()
+    with pytest.raises(Exception, match="INVALID_RECORD"):
+        engine.parts.appender.append(TOPIC, RecordColumns(value=column(b"2")), None, receipt)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_memory_comes_back_to_the_byte(codec):
+    engine = Engine(partitions=3, compression_type=codec)
+    engine.connect()
+    for size in (10, 1000, 30_000):
+        append(engine, RecordColumns(column(*(b"%d" % row for row in range(200))), column(*[b"v" * size] * 200)))
+        engine.settle()
+        assert engine.memory_is_free()
+
+
+def test_large_arrow_batches_go_in_slices_that_fit_a_small_buffer_memory():
+    engine = Engine(buffer_memory=200_000)
+    engine.connect()
+    engine.parts.appender._parts.accumulator.pool.reserve = _sending_instead_of_waiting(engine)
+    receipt = append(engine, RecordColumns(value=column(*[b"x" * 1000] * 1000)))
+    engine.settle()
+    receipt.wait(0)
+    assert len(engine.values()) == 1000
+    assert engine.memory_is_free()
+
+
+def _sending_instead_of_waiting(engine: Engine):
+    reserve = engine.parts.accumulator.pool.reserve
+
+    def sent_first(reservation, size, max_wait_ms, before_waiting):
+        if engine.parts.accumulator.pool.available < size:
+            begun = engine.parts.accumulator.begin_flush(Flush())
+            engine.settle()
+            engine.parts.accumulator.await_flush(begun, 0)
+        reserve(reservation, size, max_wait_ms, before_waiting)
+
+    return sent_first
+
+
+def test_rows_that_cannot_be_encoded_leave_nothing_behind(monkeypatch):
+    engine = Engine(linger_ms=1000)
+    engine.connect()
+    append(engine, RecordColumns(value=column(b"before")))
+
+    def fail(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr(columnar_append, "encode_records", fail)
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    monkeypatch.undo()
+    append(engine, RecordColumns(value=column(b"after")))
+    engine.settle()
+    assert engine.values() == [b"before", b"after"]
+    assert engine.memory_is_free()
+
+
+def test_a_batch_that_cannot_be_sealed_fails_its_rows_instead_of_losing_them(monkeypatch):
+    engine = Engine(linger_ms=1000, compression_type="zstd")
+    engine.connect()
+    before = append(engine, RecordColumns(value=column(b"before")))
+
+    def fail(*_args):
+        raise MemoryError("no room to compress")
+
+    monkeypatch.setattr("spark_kafka_sink.accumulator.seal.compress", fail)
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    with pytest.raises(MemoryError):
+        before.wait(0)
+    assert engine.memory_is_free()
+    assert not engine.parts.accumulator.has_incomplete
+
+
+def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.Thread, list[BaseException]]:
+    """A thread that flushes, begun while ``target`` is at work; then that fails."""
+    raised: list[BaseException] = []
+    accumulator = engine.parts.accumulator
+    waits = threading.Event()
+    sleep = Waiters.sleep
+
+    def sleeping(waiters, sleeper, ms):
+        waits.set()
+        sleep(waiters, sleeper, ms)
+
+    monkeypatch.setattr(Waiters, "sleep", sleeping)
+
+    def flush() -> None:
+        try:
+            accumulator.await_flush(accumulator.begin_flush(Flush()), 60_000)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=flush, daemon=True)
+
+    def fail(*_args):
+        thread.start()
+        assert waits.wait(10)
+        raise MemoryError
+
+    monkeypatch.setattr(target, fail)
+    return thread, raised
+
+
+@pytest.mark.parametrize(
+    "fails", ["spark_kafka_sink.append.append.encode_records", "spark_kafka_sink.accumulator.seal.compress"]
+)
+def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
+    """For a batch that was given back for ever; after a retract it slept on for a minute."""
+    engine = Engine(linger_ms=1000, compression_type="zstd")
+    engine.connect()
+    thread, raised = _flushed_while(monkeypatch, engine, fails)
+    release = engine.parts.accumulator.pool.release
+    monkeypatch.setattr(engine.parts.accumulator.pool, "release", lambda batches: (time.sleep(0.1), release(batches)))
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
+    thread.join(10)
+    assert not thread.is_alive()
+    assert raised == []
+
+
+def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_before(monkeypatch):
+    engine = Engine(linger_ms=1000)
+    engine.connect()
+    before = append(engine, RecordColumns(value=column(b"before")))
+    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.append.append.encode_records")
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column(b"after")))
+    thread.join(0.1)
+    assert thread.is_alive()
+    engine.settle()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert raised == []
+    before.wait(0)
+
+
+def test_record_timestamps_are_kept_and_the_batch_knows_the_latest():
+    engine = Engine()
+    engine.connect()
+    sent: list[bytes] = []
+    engine.logs[0].append = _spying(engine.logs[0].append, sent)
+    stamps = np.array([5_000, 1_000, 9_000_000_000], np.int64)
+    append(engine, RecordColumns(value=column(b"1", b"2", b"3"), timestamps=stamps))
+    engine.settle()
+    batches = [batch for data in sent for batch in decode_batches(data)]
+    assert [record.timestamp for batch in batches for record in batch.records] == stamps.tolist()
+    assert max(batch.header.max_timestamp for batch in batches) == 9_000_000_000
+
+
+def _spying(append_to_log, sent: list[bytes]):
+    def spy(data: bytes):
+        sent.append(data)
+        return append_to_log(data)
+
+    return spy
+
+
+def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
+    """One partition of many held a slice of every Arrow batch: 0.5 MiB of records kept 48 MiB."""
+    engine = Engine(partitions=20, batch_size=2_000, linger_ms=0)
+    engine.leaders[7] = -1
+    engine.connect()
+    for _ in range(10):
+        append(engine, RecordColumns(value=column(*[b"x" * 100] * 4000)), [row % 20 for row in range(4000)])
+        engine.spin()
+    waiting = 10 * 200 * 112
+    kept = engine.config.buffer_memory - engine.parts.accumulator.pool.available
+    assert waiting * 0.9 < kept < waiting * 1.2
+    engine.leaders[7] = 0
+    engine.settle()
+    assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize("rows", [[(row % 2, 100) for row in range(300)], [(0, 5_000), *[(1, 100)] * 100]])
+def test_incident_memory_was_reserved_without_the_copies_of_what_waits(monkeypatch, rows):
+    """Those of a lagging partition, and of a record larger than a batch: buffer.memory was overdrawn."""
+    engine = Engine(partitions=2, batch_size=1_000, linger_ms=1_000)
+    engine.leaders[1 if len(rows) == 300 else 0] = -1
+    engine.connect()
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    asked: list[int] = []
+    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others)))
+    columns = RecordColumns(value=column(*[b"x" * size for _, size in rows]))
+    append(engine, columns, [partition for partition, _ in rows])
+    kept = engine.config.buffer_memory - pool.available
+    assert kept <= sum(asked)
+    engine.leaders.update({0: 0, 1: 0})
+    engine.settle()
+    assert engine.memory_is_free()
+
+
+def test_a_partition_that_is_sent_promptly_is_not_copied():
+    engine = Engine(partitions=2, batch_size=2_000)
+    engine.connect()
+    engine.steps.extend(Step(hold=True) for _ in range(5))
+    append(engine, RecordColumns(value=column(*[b"x" * 100] * 4000)), [row % 2 for row in range(4000)])
+    queues = engine.parts.accumulator._queues.values()
+    payloads = [segment for queue in queues for batch in queue.batches if batch.payload for segment in batch.payload]
+    assert len(payloads) > 100
+    assert all(isinstance(segment, memoryview) for segment in payloads)
+
+
+def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
+    """Cut as the rows come, each slice had a little of every partition: batches of a few rows."""
+    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
+    engine.connect()
+    rows = 900
+    columns = RecordColumns(
+        column(*(b"%d" % row for row in range(rows))),
+        column(*(b"%03d" % row * 20 for row in range(rows))),
+        timestamps=np.arange(rows) + 5,
+    )
+    claim = engine.parts.accumulator.claim
+    runs: list[int] = []
+    monkeypatch.setattr(
+        engine.parts.accumulator,
+        "claim",
+        lambda claimed, topic, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, topic, sizes, now),
+    )
+    receipt = append(engine, columns)
+    assert len(runs) > 1
+    assert sum(runs) < 40 + len(runs)
+    engine.settle()
+    receipt.wait(0)
+    written = [[int(value[:3]) for value in engine.values(partition)] for partition in range(40)]
+    assert sorted(chain(*written)) == list(range(rows))
+    assert all(each == sorted(each) for each in written)
+
+
+def test_more_than_a_slice_keeps_the_partitions_that_rows_name():
+    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
+    engine.connect()
+    named = [row * 7 % 40 for row in range(900)]
+    append(engine, RecordColumns(value=column(*(b"%03d" % row * 20 for row in range(900)))), named)
+    engine.settle()
+    for partition in range(40):
+        assert {named[int(value[:3])] for value in engine.values(partition)} == {partition}

@@ -1,0 +1,324 @@
+"""Ctrl-C at each line of an append, a send and a flush: what was sent settles, memory is free, nothing is committed
+without its rows, and the producer goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink import waiting
+from spark_kafka_sink.accumulator import accumulator, availability, batch, buffer_pool, claim, partition_queue, seal
+from spark_kafka_sink.accumulator.accumulator import Flush
+from spark_kafka_sink.append import append, pending, pending_records, publish, receipt, record_future, values_only
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
+from spark_kafka_sink.network import client
+from spark_kafka_sink.producer import producer
+from spark_kafka_sink.producer.interceptors import InterceptorChain
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.sender import produce_request, produce_response_handler, sender, sender_thread
+from spark_kafka_sink.transactions import calls, manager, sequences
+from spark_kafka_sink.transactions.states import Step
+from tests.unit.interrupts import Interrupter
+from tests.unit.scripted_engine import TOPIC
+from tests.unit.transactions.transactional_engine import TransactionalEngine
+
+MODULES = [
+    accumulator,
+    buffer_pool,
+    claim,
+    append,
+    producer,
+    publish,
+    receipt,
+    seal,
+    pending_records,
+    record_future,
+    pending,
+    values_only,
+    waiting,
+]
+INLINE_MODULES = [
+    *MODULES,
+    produce_response_handler,
+    availability,
+    batch,
+    calls,
+    client,
+    sender,
+    manager,
+    partition_queue,
+    produce_request,
+    sequences,
+    sender_thread,
+]
+PARTITIONS = 2
+
+
+class Interrupted:
+    """A producer without a thread, in an open transaction; whoever calls its sender turns it."""
+
+    modules = MODULES
+
+    def __init__(self, number: int, **config: object) -> None:
+        self.engine = engine = TransactionalEngine(
+            True, PARTITIONS, **{"linger_ms": 50, "batch_size": 400, "buffer_memory": 40_000, **config}
+        )
+        engine.begun()
+        self.interrupter = Interrupter(self.modules, number)
+        self.producer = made = KafkaProducer.__new__(KafkaProducer)
+        made.config = engine.config
+        made._interceptors = InterceptorChain(())
+        made._serializers, made._serialize_key, made._serialize_value = (None, None), None, None
+        made._closed, made._unwatched = False, {}
+        made._transactions = engine.parts.transactions
+        made._parts = engine.parts
+        thread: Any = engine.parts.sender_thread
+        thread.is_alive = lambda: True
+        thread.steered = nullcontext
+        turn = self.interrupter.paused(self.turn)
+        thread.wakeup = turn
+        for parts in (engine.parts.appender._parts, engine.parts.staging._parts):
+            object.__setattr__(parts, "call_sender", turn)
+        self.receipts: list[SendReceipt] = []
+        self.futures: list[Any] = []
+        self.accepted: list[bytes] = []
+        self.tried: list[bytes] = []
+
+    def turn(self) -> None:
+        self.engine.parts.staging.publish_due(float("inf"))
+        self.engine.spin(100)
+
+    def send_columns(self, values: list[bytes], receipt: SendReceipt | None = None) -> None:
+        receipt = SendReceipt() if receipt is None else receipt
+        self.receipts.append(receipt)
+        self.tried = values
+        chosen = np.array([row % PARTITIONS for row in range(len(values))], np.int32)
+        self.producer.append_columns(TOPIC, RecordColumns(value=bytes_column(values)), chosen, receipt)
+        self.accepted += values
+
+    def send(self, value: bytes, key: bytes | None = None, **fields: Any) -> None:
+        self.tried = [value]
+        self.futures.append(self.producer.send(ProducerRecord(TOPIC, value, key, **fields)))
+        self.accepted.append(value)
+
+    def check(self) -> None:
+        engine = self.engine
+        waiting = [future for future in self.futures if not future.done()]
+        try:
+            engine.parts.staging.flush()
+            engine.call(Step.COMMIT)
+            visible = sorted(engine.visible(0) + engine.visible(1))
+            assert visible in (sorted(self.accepted), sorted(self.accepted + self.tried)), "committed without rows"
+        except TransactionAbortableError:
+            engine.call(Step.ABORT)
+            assert engine.visible(0) + engine.visible(1) == []
+        for future in waiting:
+            assert future.done(), "a future that never settles"
+        for each in self.receipts:
+            with suppress(KafkaError, MemoryError):
+                each.wait(0)
+            assert each.error is not None or each._appended == each._completed, "a receipt that never settles"
+        assert not engine.parts.accumulator.has_incomplete
+        assert engine.memory_is_free(), engine.config.buffer_memory - engine.parts.accumulator.pool.available
+        assert not engine.parts.accumulator.pool.exhausted
+        assert not engine.parts.accumulator._flushes
+        seen = sorted(engine.visible(0) + engine.visible(1))
+        engine.begin()
+        self.futures, self.receipts = [], []
+        self.send(b"next")
+        self.send_columns([b"columns"] * 40)
+        engine.parts.staging.flush()
+        engine.call(Step.COMMIT)
+        assert sorted(engine.visible(0) + engine.visible(1)) == sorted([*seen, b"next", *[b"columns"] * 40])
+        assert all(future.result(0) for future in self.futures)
+        assert engine.memory_is_free()
+
+
+class InterruptedInline(Interrupted):
+    """Its caller polls inline: ``append_columns`` sends what it appends, and handles responses."""
+
+    modules = INLINE_MODULES
+
+    def __init__(self, number: int, **config: object) -> None:
+        super().__init__(number, **config)
+        thread: Any = self.engine.parts.sender_thread
+        del thread.steered
+        thread._sender = self.engine.parts.sender
+        thread._swing_until = float("inf")
+
+    def check(self) -> None:
+        """An interrupt in the sender's loop closes the producer; elsewhere it goes on."""
+        thread = self.engine.parts.sender_thread
+        del thread.wakeup
+        if thread._failure is None:
+            super().check()
+            return
+        thread._run()
+        assert all(future.done() for future in self.futures), "a future that never settles"
+        for each in self.receipts:
+            assert each.error is not None or each._appended == each._completed, "a receipt that never settles"
+        accumulator = self.engine.parts.accumulator
+        accumulator.await_flush(accumulator.begin_flush(Flush()), 0)
+        assert self.engine.memory_is_free()
+        with pytest.raises(ProducerClosedError, match="The sender thread died: KeyboardInterrupt"):
+            self.engine.append([b"next"])
+        with pytest.raises(ProducerClosedError):
+            self.engine.submit(Step.COMMIT).wait(0)
+
+
+def at_each_line(act: Callable[[Any], None], made: type[Interrupted] = Interrupted, **config: object) -> list[str]:
+    """Where ``act`` was interrupted."""
+    struck: list[str] = []
+    failed: list[str] = []
+    for number in range(1, 10_000):
+        interrupted = made(number, **config)
+
+        def run(interrupted: Interrupted = interrupted) -> None:
+            with interrupted.interrupter.armed(), suppress(KeyboardInterrupt, KafkaError, MemoryError):
+                act(interrupted)
+            try:
+                interrupted.check()
+            except BaseException as error:
+                failed.append(f"{interrupted.interrupter.struck}: {error!r}")
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(30)
+        if thread.is_alive():
+            failed.append(f"{interrupted.interrupter.struck}: hangs")
+        if interrupted.interrupter.struck is None or len(failed) > 5:
+            break
+        struck.append(interrupted.interrupter.struck)
+    assert not failed, "\n".join(failed)
+    return struck
+
+
+def columns(interrupted: Interrupted) -> None:
+    interrupted.send_columns([b"%03d" % row + b"x" * 100 for row in range(9)])
+    interrupted.send_columns([b"%03d" % row + b"y" * 100 for row in range(3)])
+
+
+def sends(interrupted: Interrupted) -> None:
+    """Through several stages, which this thread closes and encodes."""
+    for number in range(4):
+        interrupted.send(b"%d" % number + b"x" * 4_000)
+
+
+def sends_of_all_kinds(interrupted: Interrupted) -> None:
+    interrupted.send(b"0", b"key")
+    interrupted.send(b"1", b"key", partition=1, timestamp=5, headers=(("h", b"v"),))
+    interrupted.send(b"2")
+    interrupted.send(b"3", b"key")
+    interrupted.send(b"x" * 6_000)
+    interrupted.send(b"y" * 6_000, b"key")
+
+
+def sends_to_a_shared_stage(interrupted: Interrupted) -> None:
+    others = threading.Thread(target=interrupted.send, args=(b"theirs",))
+    others.start()
+    others.join()
+    for number in range(4):
+        interrupted.send(b"%d" % number, b"key" if number % 2 else None)
+
+
+def columns_without_memory(interrupted: Interrupted) -> None:
+    """The memory that is waited for is granted when the sender is called; it never is when max.block.ms is 0."""
+    interrupted.interrupter.paused(interrupted.send_columns)([b"x" * 1_400] * 3)
+    interrupted.send_columns([b"y" * 1_400])
+
+
+def send_without_memory(interrupted: Interrupted) -> None:
+    interrupted.interrupter.paused(interrupted.send_columns)([b"x" * 1_400] * 3)
+    interrupted.send(b"y" * 1_400)
+
+
+def flush(interrupted: Interrupted) -> None:
+    interrupted.interrupter.paused(sends_of_all_kinds)(interrupted)
+    interrupted.tried = []
+    interrupted.producer.flush()
+
+
+def test_an_interrupt_at_each_line_of_append_columns():
+    assert len(at_each_line(columns)) > 200
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_each_line_of_append_columns_that_compresses():
+    assert len(at_each_line(columns, compression_type="lz4")) > 200
+
+
+@pytest.mark.parametrize(
+    "act", [pytest.param(sends, marks=pytest.mark.slow), sends_of_all_kinds, sends_to_a_shared_stage]
+)
+def test_an_interrupt_at_each_line_of_send(act):
+    assert len(at_each_line(act)) > 100
+
+
+@pytest.mark.parametrize("act", [columns_without_memory, send_without_memory])
+@pytest.mark.parametrize("max_block_ms", [pytest.param(0, marks=pytest.mark.slow), 1000])
+def test_an_interrupt_at_each_line_of_waiting_for_memory(act, max_block_ms):
+    where = at_each_line(act, buffer_memory=6_000, max_block_ms=max_block_ms)
+    assert any("_await_grant" in line for line in where)
+
+
+def test_an_interrupt_at_each_line_of_flush():
+    assert any("await_flush" in line for line in at_each_line(flush))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("act", "fails", "config"),
+    [
+        (columns, "spark_kafka_sink.append.append.encode_records", {}),
+        (columns, "spark_kafka_sink.accumulator.seal.compress", {"compression_type": "lz4"}),
+        (sends, "spark_kafka_sink.append.values_only.encode_values", {}),
+        (sends_of_all_kinds, "spark_kafka_sink.append.pending_records.bytes_column", {}),
+        (sends_of_all_kinds, "spark_kafka_sink.accumulator.seal.compress", {"compression_type": "lz4"}),
+    ],
+)
+def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch, act, fails, config):
+    """The second time it is called, that is, and then no more."""
+    module, _, name = fails.rpartition(".")
+    works = getattr(import_module(module), name)
+    calls: list[int] = []
+
+    def fail(*arguments: Any) -> Any:
+        if calls and calls.pop() == 2:
+            raise MemoryError
+        return works(*arguments)
+
+    def acting(interrupted: Interrupted) -> None:
+        calls[:] = [2, 1]
+        try:
+            act(interrupted)
+        finally:
+            calls.clear()
+
+    monkeypatch.setattr(fails, fail)
+    assert len(at_each_line(acting, **config)) > 100
+
+
+def columns_inline(interrupted: InterruptedInline) -> None:
+    """Twice: the second call handles the responses to what the first one sent."""
+    unharmed = interrupted.interrupter.paused
+    unharmed(interrupted.send)(b"staged")
+    unharmed(interrupted.send_columns)([b"x" * 300] * 4)
+    interrupted.send_columns([b"y" * 300] * 4)
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_each_line_of_a_callers_turn_of_the_loop():
+    where = at_each_line(columns_inline, InterruptedInline)
+    assert any("Answers" in line for line in where)
+    assert any("Sender._send" in line for line in where)

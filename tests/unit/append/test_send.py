@@ -1,0 +1,354 @@
+"""``send``: what is checked, what futures and callbacks say, and when a stage goes on its way."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.errors import (
+    BrokerError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
+from spark_kafka_sink.records.decode import decode_batches
+from tests.unit.scripted_engine import Engine, Step
+
+
+def send(engine: Engine, value=b"v", key=None, **fields):
+    return engine.parts.staging.append(ProducerRecord("t", value, key, **fields), key, value)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    engine = Engine(partitions=3, linger_ms=5)
+    engine.connect()
+    return engine
+
+
+def test_a_future_knows_where_its_record_is(engine):
+    futures = [send(engine, b"%d" % number, b"key%d" % (number % 5)) for number in range(200)]
+    engine.settle()
+    for number, future in enumerate(futures):
+        metadata = future.result(0)
+        assert engine.values(metadata.partition)[metadata.offset] == b"%d" % number
+        assert metadata.serialized_key_size == 4
+        assert metadata.serialized_value_size == len(b"%d" % number)
+
+
+def test_nothing_is_known_before_the_answer(engine):
+    future = send(engine)
+    assert not future.done()
+    with pytest.raises(KafkaTimeoutError):
+        future.result(0)
+    engine.settle()
+    assert future.done()
+    assert future.exception(0) is None
+
+
+def test_a_failed_record_raises_what_the_broker_said(engine):
+    engine.steps.append(Step(before=dict.fromkeys(range(3), ErrorCode.topic_authorization_failed)))
+    future = send(engine)
+    engine.settle()
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        future.result(0)
+    assert isinstance(future.exception(0), BrokerError)
+
+
+def test_a_record_lingers_once_not_in_the_stage_and_again_in_its_batch(engine):
+    future = send(engine)
+    engine.spin(4)
+    assert not future.done()
+    assert engine.wake_at <= 5
+    engine.spin(1)
+    assert future.done()
+
+
+def test_a_batch_worth_of_records_does_not_linger(engine):
+    wakeups = engine.transport.wakeups
+    futures = [send(engine, b"x" * 1000, partition=0) for _ in range(20)]
+    assert engine.transport.wakeups == wakeups + 2, "once for the first record, once for the full batch"
+    engine.spin()
+    assert futures[0].done()
+
+
+def test_partition_timestamp_and_headers_reach_the_log(engine):
+    sent: list[bytes] = []
+    append = engine.logs[2].append
+    engine.logs[2].append = lambda data: (sent.append(data), append(data))[1]
+    plain = send(engine, b"plain", partition=2)
+    full = send(engine, None, b"k", partition=2, timestamp=1234, headers=[("h", b"1"), ("ü", None)])
+    engine.settle()
+    records = [record for data in sent for batch in decode_batches(data) for record in batch.records]
+    assert [(r.key, r.value, list(r.headers)) for r in records] == [
+        (None, b"plain", []),
+        (b"k", None, [(b"h", b"1"), ("ü".encode(), None)]),
+    ]
+    assert records[1].timestamp == full.result(0).timestamp == 1234
+    assert plain.result(0).timestamp == records[0].timestamp
+    assert full.result(0) == RecordMetadata("t", 2, 1, 1234, 1, -1)
+
+
+def test_an_unknown_partition_is_waited_for_and_refused():
+    engine = Engine(partitions=3, max_block_ms=0)
+    engine.connect()
+    send(engine)
+    with pytest.raises(KafkaTimeoutError, match="Partition 3 of topic t with partition count 3 is not present"):
+        send(engine, partition=3)
+
+
+def test_a_record_over_max_request_size_is_refused_and_the_rest_goes_on(engine):
+    before = send(engine)
+    with pytest.raises(
+        RecordTooLargeError, match=r"The message is \d+ bytes when serialized which is larger than 1048"
+    ):
+        send(engine, b"x" * 1_048_577)
+    engine.settle()
+    assert before.done()
+
+
+def test_one_record_may_be_as_large_as_max_request_size_allows():
+    engine = Engine(max_request_size=1_048_576, buffer_memory=1_100_000)
+    engine.connect()
+    future = send(engine, b"x" * (1_048_576 - 88))
+    engine.settle()
+    assert future.result(0).offset == 0
+    assert engine.memory_is_free()
+
+
+def test_callbacks_run_in_order_and_one_that_raises_harms_nothing(engine):
+    told: list[int] = []
+
+    def callback(number):
+        def call(metadata, error):
+            told.append(number)
+            raise RuntimeError("the user's own")
+
+        return call
+
+    for number in range(10):
+        send(engine, partition=0).when_settled(callback(number))
+    engine.settle()
+    assert told == list(range(10))
+
+
+def test_a_callback_of_a_failed_record_gets_the_error(engine):
+    told = []
+    engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    send(engine, partition=0).when_settled(lambda metadata, error: told.append((metadata, error.name)))
+    engine.settle()
+    assert told == [(None, "INVALID_RECORD")]
+
+
+def test_futures_can_be_waited_for_and_awaited(engine):
+    futures = [send(engine) for _ in range(5)]
+    timer = threading.Timer(0.05, engine.settle)
+    timer.start()
+    done, pending = concurrent.futures.wait(futures, timeout=5)
+    timer.join()
+    assert (len(done), len(pending)) == (5, 0)
+    assert len(list(concurrent.futures.as_completed(futures, timeout=5))) == 5
+
+    async def both():
+        return await asyncio.gather(futures[0], futures[1])
+
+    assert [type(metadata) for metadata in asyncio.run(both())] == [RecordMetadata] * 2
+
+
+def test_an_abort_fails_what_is_staged(engine):
+    future = send(engine)
+    engine.parts.sender.abort(ProducerClosedError("closed"))
+    with pytest.raises(ProducerClosedError):
+        future.result(0)
+    assert engine.memory_is_free()
+    with pytest.raises(ProducerClosedError):
+        send(engine)
+
+
+@pytest.mark.parametrize(("key", "encoder"), [(None, "values_only.encode_values"), (b"k", "append.encode_records")])
+def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch, key, encoder):
+    future = send(engine, key=key)
+
+    def fail(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr(f"spark_kafka_sink.append.{encoder}", fail)
+    engine.spin(5)
+    with pytest.raises(MemoryError):
+        future.result(0)
+    assert engine.memory_is_free()
+
+
+def test_memory_comes_back_to_the_byte_after_many_stages(engine):
+    for size in (1, 5_000, 300_000):
+        for number in range(12):
+            send(engine, b"x" * size, b"%d" % number)
+        engine.settle()
+        assert engine.memory_is_free()
+        for _ in range(12):
+            send(engine, b"x" * size)
+        engine.settle()
+        assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"topic": ""}, "Topic must be a non-empty str"),
+        ({"topic": None}, "Topic must be a non-empty str"),
+        ({"partition": -1}, "Invalid partition: -1. Partition number should always be non-negative or null."),
+        ({"partition": "1"}, "partition must be an int or None, not '1'"),
+        ({"timestamp": -5}, "Invalid timestamp: -5. Timestamp should always be non-negative or null."),
+        ({"timestamp": 1.5}, "timestamp must be an int or None, not 1.5"),
+        ({"headers": [(b"k", b"v")]}, "A header's key must be a str"),
+        ({"headers": [("k", "v")]}, "The value of header 'k' must be bytes or None, not 'v'"),
+        ({"headers": [("k",)]}, "headers must be pairs"),
+    ],
+)
+def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
+    with pytest.raises(InvalidRecordError) as caught:
+        ProducerRecord(**{"topic": "t", **fields})
+    assert text in str(caught.value)
+
+
+def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engine, monkeypatch):
+    """Nobody was left to close the stage it opened: its future never settled, and the memory was gone."""
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+
+    def reserve_and_be_aborted(*arguments):
+        reserve(*arguments)
+        engine.parts.sender.abort(ProducerClosedError("closed"))
+
+    monkeypatch.setattr(pool, "reserve", reserve_and_be_aborted)
+    with pytest.raises(ProducerClosedError, match="closed"):
+        send(engine)
+    assert engine.memory_is_free()
+
+
+def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
+    future = send(engine)
+    engine.parts.sender.abort(ProducerClosedError("closed"))
+    assert isinstance(future.exception(0), ProducerClosedError)
+    assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+@pytest.mark.parametrize("after", [False, True], ids=["before its value is there", "after it"])
+def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once(engine, key, after):
+    """The owner of a stage appends without the lock: the sender may close the stage between any two of its steps."""
+    stages = send(engine, b"first", key) and engine.parts.staging.topics["t"]
+
+    class ClosesItsStage(list):
+        def append(self, value):
+            if after:
+                super().append(value)
+            stages.flush()
+            if not after:
+                super().append(value)
+
+    stages._open.values = ClosesItsStage(stages._open.values)
+    closed = stages._open
+    second = send(engine, b"second", key)
+    third = send(engine, b"third", key)
+    assert closed.closed
+    engine.settle()
+    where = [future.result(0) for future in (second, third)]
+    assert [engine.values(m.partition)[m.offset] for m in where] == [b"second", b"third"]
+    assert sorted(value for log in engine.logs.values() for value in log.values) == [b"first", b"second", b"third"]
+    assert engine.memory_is_free()
+
+
+def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
+    """The second thread finds a stage that is the first one's; from then on they share what they open."""
+
+    def send_two(number: int) -> None:
+        futures.extend(send(engine, b"%d" % (2 * number + each), partition=None if each else 1) for each in (0, 1))
+
+    futures = []
+    for number in range(6):
+        if number % 2:
+            thread = threading.Thread(target=send_two, args=(number,))
+            thread.start()
+            thread.join(5)
+        else:
+            send_two(number)
+    engine.settle()
+    where = [future.result(0) for future in futures]
+    assert [engine.values(m.partition)[m.offset] for m in where] == [b"%d" % number for number in range(12)]
+    assert [m.offset for m in where if m.partition == 1] == sorted(m.offset for m in where if m.partition == 1)
+    assert engine.memory_is_free()
+
+
+def test_memory_that_was_waited_for_while_another_thread_opened_a_stage_is_given_back(engine, monkeypatch):
+    """Only its owner may widen a stage: he takes from its room without the lock."""
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    others = []
+
+    def reserve_and_be_overtaken(*arguments):
+        reserve(*arguments)
+        if not others:
+            others.append(None)
+            thread = threading.Thread(target=lambda: others.append(send(engine, b"theirs")))
+            thread.start()
+            thread.join(5)
+
+    monkeypatch.setattr(pool, "reserve", reserve_and_be_overtaken)
+    ours = send(engine, b"ours")
+    engine.settle()
+    assert [engine.values(m.partition)[m.offset] for m in (ours.result(0), others[1].result(0))] == [b"ours", b"theirs"]
+    assert engine.memory_is_free()
+
+
+def test_records_with_neither_key_nor_value_are_sent(engine):
+    """A stage of nothing else has no column that says how many there are."""
+    futures = [send(engine, None, partition=1) for _ in range(2)]
+    engine.settle()
+    assert [future.result(0).offset for future in futures] == [0, 1]
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_future_says_the_timestamp_that_is_in_the_log(key):
+    """It said when the stage was opened, the log when it was encoded."""
+    engine = Engine(linger_ms=5)
+    engine.connect()
+    sent: list[bytes] = []
+    append = engine.logs[0].append
+    engine.logs[0].append = lambda data: (sent.append(data), append(data))[1]
+    first = send(engine, b"first", key)
+    engine.clock.advance(4)
+    second = send(engine, b"second", key)
+    engine.settle()
+    (batch,) = decode_batches(sent[0])
+    assert [record.timestamp for record in batch.records] == [first.result(0).timestamp, second.result(0).timestamp]
+
+
+def test_a_stage_asks_at_once_for_the_memory_that_the_last_one_took_and_for_little_after_a_small_one(
+    engine, monkeypatch
+):
+    pool = engine.parts.accumulator.pool
+    reserve = pool.reserve
+    asked: list[int] = []
+    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others))[1])
+
+    def send_and_count(rows: int) -> list[int]:
+        asked.clear()
+        for _ in range(rows):
+            send(engine, b"x" * 1000)
+        engine.settle()
+        return asked.copy()
+
+    few, many = 1, 450
+    assert send_and_count(many) == [128 << 10, 128 << 10, 256 << 10, 512 << 10]
+    assert len(send_and_count(many)) == 1
+    assert len(send_and_count(10 * many)) == 9, "one for each full stage"
+    send_and_count(few)
+    assert send_and_count(few) == [128 << 10]
+    assert engine.memory_is_free()

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from tests.unit.exactly_once.runs import TOPIC, Query, new_process
+
+
+@pytest.fixture(params=["4.1", "3.9", "3.5"])
+def broker(request):
+    """Both transaction protocols, and the oldest broker."""
+    with TestBroker(like=request.param) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        yield broker
+    new_process()
+
+
+@pytest.fixture
+def query(broker):
+    return Query(broker.bootstrap_servers)

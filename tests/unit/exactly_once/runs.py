@@ -1,0 +1,104 @@
+"""A query's runs against a broker, without Spark: plan, tasks, commit or abort, each as in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.exactly_once.aborting import abort_batch
+from spark_kafka_sink.exactly_once.committing import commit_batch
+from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
+from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
+from spark_kafka_sink.exactly_once.values import STRICT, Guise, Target, TaskAttempt, Trust, Unit
+from spark_kafka_sink.records.columns import RecordColumns
+
+TOPIC = "out"
+LEDGER = "__ledger"
+
+_attempts = itertools.count(1)
+
+
+def new_process() -> None:
+    """Forget what this process has kept, as another process would not know it."""
+    end_sessions()
+
+
+def carried(value):
+    """What crosses processes is pickled."""
+    return pickle.loads(pickle.dumps(value))
+
+
+@dataclass
+class Query:
+    servers: str
+    name: str = "app"
+    query: str = "q1"
+    guise: Guise = Guise.MICRO_BATCH
+    options: dict = field(default_factory=dict)
+    trust: Trust = STRICT
+    lease: Lease = opened
+    topic: str = TOPIC
+    prefix: str | None = None
+
+    @property
+    def settings(self) -> CommitSettings:
+        options = {
+            "bootstrap.servers": self.servers,
+            "linger.ms": 0,
+            "max.block.ms": 20_000,
+            "request.timeout.ms": 5000,
+            "delivery.timeout.ms": 20_000,
+        }
+        producer = ProducerConfig.parse({**options, **self.options})
+        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.guise is Guise.ONCE)
+
+    def unit(self, number: int) -> Unit:
+        target = Target(self.topic) if self.guise is Guise.VERSION else None
+        return Unit(self.query, number, self.guise, target)
+
+    def plan(self, number=0):
+        new_process()
+        unit = None if self.guise is Guise.MICRO_BATCH else self.unit(number)
+        return carried(plan_write(PlanningRequest(self.settings, unit, self.trust)))
+
+    def open_task(self, plan, number, task) -> TaskTransaction:
+        name = TaskAttempt(self.unit(number), task, next(_attempts))
+        return TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease)
+
+    def append(self, write, values) -> None:
+        write.append(self.topic, RecordColumns(value=pa.array(values, pa.binary())), None)
+
+    def task(self, plan, number, task, values):
+        """One task's write; its report."""
+        with self.open_task(plan, number, task) as write:
+            if values:
+                self.append(write, values)
+            return carried(write.prepare())
+
+    def tasks(self, plan, number, rows):
+        return [self.task(plan, number, task, values) for task, values in enumerate(rows)]
+
+    def commit(self, reports):
+        new_process()
+        return commit_batch(self.settings, reports)
+
+    def abort(self, reports, plan=None):
+        """``plan``: the pickled writer of a batch job has it."""
+        new_process()
+        return abort_batch(self.settings, reports, plan)
+
+    def run(self, number, rows):
+        """A whole batch; ``rows``: each task's values."""
+        return self.commit(self.tasks(self.plan(number), number, rows))
+
+
+def committed(broker) -> Counter:
+    """What a read_committed reader sees of the topic."""
+    return Counter(record.value for record in broker.topic(TOPIC).records(read_committed=True))

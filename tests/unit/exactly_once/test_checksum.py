@@ -1,0 +1,87 @@
+"""The checksum of rows: the same for the same rows in any order, another for any others."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.exactly_once.checksum import RowChecksum, slot_hashes
+from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.records.columns import RecordColumns
+
+FIELDS = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=500, max_size=600))
+ROWS = st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=20)
+
+
+def rows_of(*batches, topic="t", partitions=None):
+    """Each batch a list of (key, value)."""
+    checksum = RowChecksum()
+    for batch in batches:
+        keys, values = (pa.array(column, pa.binary()) for column in zip(*batch, strict=True))
+        checksum.add(topic, RecordColumns(keys, values), partitions)
+    return checksum.rows
+
+
+@settings(deadline=None)
+@given(ROWS, st.randoms(use_true_random=False), st.integers(0, 20))
+def test_order_and_batches_make_no_difference(rows, random, cut):
+    shuffled = random.sample(rows, len(rows))
+    parts = [part for part in (shuffled[:cut], shuffled[cut:]) if part]
+    assert rows_of(*parts) == rows_of(rows)
+
+
+@settings(deadline=None)
+@given(ROWS, st.data())
+def test_any_changed_row_makes_a_difference(rows, data):
+    place = data.draw(st.integers(0, len(rows) - 1))
+    other = data.draw(st.tuples(FIELDS, FIELDS).filter(lambda row: row != rows[place]))
+    assert rows_of([*rows[:place], other, *rows[place + 1 :]]) != rows_of(rows)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [(b"b", b"a")],
+        [(b"a", None)],
+        [(b"a", b"")],
+        [(b"a", b"b\0")],
+        [(b"a", b"b"), (None, None)],
+        [(b"a", b"b"), (b"a", b"b")],
+    ],
+)
+def test_near_rows_differ(other):
+    assert rows_of([(b"a", b"b")]) != rows_of(other)
+
+
+def test_topic_and_partition_belong_to_a_row():
+    row = [(b"a", b"b")]
+    there = np.array([3], np.int32)
+    different = {rows_of(row), rows_of(row, topic="u"), rows_of(row, partitions=there)}
+    assert len(different) == 3
+
+
+@pytest.mark.parametrize("length", [7, 8, 9, 64, 512, 513, 5000])
+def test_every_byte_counts(length):
+    plain = bytes(length)
+    changed = [plain[:i] + b"\1" + plain[i + 1 :] for i in range(0, length, max(length // 50, 1))]
+    hashes = slot_hashes(pa.array([plain, *changed, plain], pa.binary())).tolist()
+    assert hashes[0] == hashes[-1]
+    assert len(set(hashes)) == len(changed) + 1
+
+
+def test_a_slot_hashes_alike_among_others_of_any_length():
+    mixed = [b"a" * length for length in (0, 3, 15, 70, 200, 500, 700, 100_000)]
+    together = slot_hashes(pa.array([*mixed, None], pa.binary())).tolist()
+    assert together == [int(slot_hashes(pa.array([each], pa.binary()))[0]) for each in [*mixed, None]]
+    assert slot_hashes(pa.array([b"x", *mixed], pa.binary())[1:]).tolist() == together[:-1]
+
+
+def test_what_stands_under_a_null_does_not_count():
+    values = pa.array([b"abc", b"xyz"], pa.binary())
+    masked = pa.BinaryArray.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\1"), *values.buffers()[1:]])
+    assert slot_hashes(masked).tolist() == slot_hashes(pa.array([b"abc", None], pa.binary())).tolist()
+
+
+def test_the_checksum_is_part_of_the_ledgers_format():
+    assert rows_of([(b"key", b"value"), (None, b"")]) == RowSum(2, 11200329240206349409)

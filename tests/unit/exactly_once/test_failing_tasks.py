@@ -1,0 +1,65 @@
+"""A task that fails after its first rows: what becomes of its transaction, and of rows that arrive late."""
+
+from contextlib import closing, suppress
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.transactions.values import END_TXN_V2
+from tests.unit.exactly_once.runs import committed
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, TaskFailedError, fail
+
+
+@pytest.mark.parametrize("step", ["receipts", "prepare"])
+def test_a_task_that_fails_aborts_its_own_transaction_where_that_fences_it(broker, query, step):
+    """Transactions version 1: its EndTxn would not raise the epoch. It is left to whoever fences it."""
+    write = query.open_task(query.plan(), 0, 0)
+    with pytest.raises(TaskFailedError):
+        fail(write, lambda: query.append(write, ROWS[0]), getattr(write, step))
+    fences = query.plan().driver.fence.end_txn_version >= END_TXN_V2
+    assert broker.transaction_state("app-0") == ("CompleteAbort" if fences else "Ongoing")
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_what_a_failed_task_sends_late_is_not_committed_with_its_successors_rows(broker, query):
+    """EndTxn of transactions version 1 would leave partitions open to the rest of its rows."""
+    query.run(0, ROWS)
+    zombie = query.open_task(query.plan(), 1, 0)
+    fences = []
+    with pytest.raises(TaskFailedError):
+        fail(zombie, lambda: query.append(zombie, [b"early"]), zombie.receipts, lambda: fences.append(fence_of(zombie)))
+    (place,) = zombie.receipt.deliveries
+    with suppress(KafkaError):
+        send_late(query, place, fences[0], b"late")
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def fence_of(write):
+    return write._producer.fence
+
+
+def send_late(query, place, fence, value):
+    """The second row of a transaction, after one in the same partition."""
+    clock = SystemClock()
+    payload = bytes(encode_records(RecordColumns(bytes_column([None]), bytes_column([value])), np.arange(1), 0).data)
+    header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *fence.identity, 1)
+    with closing(Cluster(query.settings.producer, clock)) as cluster:
+        batch = stamp_header(header, [payload]) + payload
+        PartitionLog(cluster, place).append(batch, fence, clock.now() + 3000)
+
+
+def test_a_task_that_fails_while_no_broker_answers_raises_what_it_failed_with(broker, query):
+    write = query.open_task(query.plan(), 0, 0)
+    with pytest.raises(TaskFailedError):
+        fail(write, lambda: query.append(write, ROWS[0]), lambda: broker.pause(1))
+    broker.resume(1)

@@ -1,0 +1,95 @@
+"""One producer in a worker writes task after task, each in a transaction of its own."""
+
+import time
+
+import pytest
+
+from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.exactly_once.values import Guise
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from tests.unit.exactly_once.runs import TOPIC, Query, committed
+
+ROWS = [[b"a", b"b"], [b"c"], []]
+EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
+
+
+class Opened:
+    """Counts the producers that a cache opens."""
+
+    def __init__(self):
+        self.producers = []
+        self.cache = ProducerCache(self._open)
+
+    def _open(self, config):
+        self.producers.append(KafkaProducer(config))
+        return self.producers[-1]
+
+
+@pytest.fixture
+def opened():
+    opened = Opened()
+    yield opened
+    opened.cache.close()
+
+
+def query_of(broker, opened, **more):
+    return Query(broker.bootstrap_servers, lease=opened.cache.leased, **more)
+
+
+def test_tasks_and_batches_follow_each_other(broker, opened):
+    query = query_of(broker, opened)
+    for number in range(3):
+        query.run(number, [[b"%d-%d" % (number, task)] for task in range(3)])
+    assert committed(broker) == {b"%d-%d" % (number, task): 1 for number in range(3) for task in range(3)}
+    assert len(opened.producers) == 1
+
+
+@pytest.mark.parametrize("guise", [Guise.VERSION, Guise.ONCE])
+def test_jobs_under_different_prefixes_share_it(broker, opened, guise):
+    for value, prefix in ((b"0", "app"), (b"1", "batch")):
+        query_of(broker, opened, name=prefix, guise=guise).run(0, [[value]])
+    assert committed(broker) == {b"0": 1, b"1": 1}
+    assert len(opened.producers) == 1
+
+
+def test_the_next_task_leaves_what_was_prepared_alone(broker, opened):
+    """Between one query's prepare and its commit another query's tasks run in the same worker."""
+    first, second = query_of(broker, opened, name="one"), query_of(broker, opened, name="two")
+    waiting = first.tasks(first.plan(), 0, ROWS)
+    second.run(0, [[b"d"], [b"e"]])
+    assert committed(broker) == {}, "what is open holds back what was committed behind it"
+    first.commit(waiting)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+    assert len(opened.producers) == 1
+
+
+def test_a_failed_task_closes_it_and_the_retry_writes_each_row_once(broker, opened):
+    query = query_of(broker, opened)
+    plan = query.plan()
+
+    with pytest.raises(RecordTooLargeError):
+        query.task(plan, 0, 0, [b"x" * 2_000_000])
+    query.commit(query.tasks(plan, 0, ROWS))
+    assert committed(broker) == EACH_ONCE
+    assert [producer.is_alive() for producer in opened.producers] == [False, True]
+
+
+def test_a_retry_in_the_same_worker_replaces_what_its_first_attempt_prepared(broker, opened):
+    query = query_of(broker, opened)
+    plan = query.plan()
+    query.task(plan, 0, 0, ROWS[0])
+    query.commit(query.tasks(plan, 0, ROWS))
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_topic_that_was_made_again_is_written_to_as_any_other(broker, opened):
+    """The producer knows it by its old id until it hears otherwise."""
+    query = query_of(broker, opened)
+    query.run(0, ROWS)
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, partitions=2)
+    time.sleep(0.3)  # as that takes on a real cluster: by then the producer may ask again
+    assert query.run(1, ROWS).remade == ()
+    assert committed(broker) == EACH_ONCE
+    assert len(opened.producers) == 1

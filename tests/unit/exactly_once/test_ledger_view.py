@@ -1,0 +1,396 @@
+"""What the ledger's log adds up to, record by record and batch by batch."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.format import (
+    barrier_record,
+    entry_record,
+    entry_write,
+    marker_record,
+    read_entry,
+    read_key,
+    read_marker,
+)
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerFates
+from spark_kafka_sink.exactly_once.raw_batch import raw_batches
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, Marker, RowSum, Stage, Target, TaskShare
+from spark_kafka_sink.records.batch import TRANSACTIONAL
+from spark_kafka_sink.transactions.values import Fence, PreparedTransaction
+from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
+
+PREPARED = PreparedTransaction("app-0", 7, 2, 5)
+ENTRY = Entry("q", 4, Stage.INTENT, (TaskShare(RowSum(2, 2**64 - 1), PREPARED), TaskShare(RowSum())), 123)
+MARKER = Marker("q", 4, 0, RowSum(2, 9))
+TOMBSTONE = None
+
+json_text = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=10), inner, max_size=8),
+    max_leaves=30,
+).map(lambda value: json.dumps(value).encode())
+nested = st.sampled_from([b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 100_000, b"9" * 5000])
+anything = st.binary(max_size=40) | json_text | nested
+
+
+def read_record(name, key, value):
+    """The entry or marker under a key of this name; None for another's."""
+    parsed = read_key(key)
+    if parsed is None or parsed.name != name or parsed.query is None:
+        return None
+    return read_entry(parsed, value) if parsed.task is None else read_marker(parsed, value)
+
+
+@pytest.fixture
+def view():
+    return LedgerView("app")
+
+
+def test_what_is_written_is_read():
+    for record, value in ((entry_record("app", ENTRY), ENTRY), (marker_record("app", MARKER), MARKER)):
+        assert read_record("app", *record) == value
+        assert read_record("ap", *record) is None
+
+
+def test_an_attempts_own_id_is_kept():
+    prepared = PreparedTransaction("app-0.17", 7, 2, 5)
+    entry = Entry("q", 0, Stage.INTENT, (TaskShare(RowSum(1, 1), prepared),))
+    assert read_record("app", *entry_record("app", entry)) == entry
+
+
+@pytest.mark.parametrize("target", [Target("events"), Target(None)])
+def test_a_target_is_kept(target):
+    entry = replace(ENTRY, target=target)
+    assert read_record("app", *entry_record("app", entry)) == entry
+
+
+def test_what_an_earlier_release_wrote_is_read():
+    """Its transactional ids are what follows the name; of a target it knew nothing."""
+    key, value = entry_record("app", ENTRY)
+    first = {**json.loads(value), "version": 1, "tasks": [[2, "f" * 16, "-0", 7, 2, 5], [0, "0" * 16]]}
+    assert read_record("app", key, json.dumps(first).encode()) == ENTRY
+
+
+def test_ids_that_do_not_begin_with_the_name_are_kept():
+    entry = Entry("q", 0, Stage.INTENT, (TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5)),))
+    assert read_record("txn-app", *entry_record("txn-app", entry)) == entry
+
+
+def test_keys_do_not_depend_on_the_version():
+    assert entry_record("app", ENTRY).key == b'["app","q"]'
+    assert marker_record("app", MARKER).key == b'["app","q",0]'
+
+
+def test_a_later_releases_record_is_refused_not_misread():
+    key, value = entry_record("app", ENTRY)
+    later = json.dumps({**json.loads(value), "version": 3}).encode()
+    with pytest.raises(ExactlyOnceError, match=r"is of version 3, this release reads up to 2.*name 'app'"):
+        read_record("app", key, later)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"version":1}', b'{"version":"x"}', b"\xff"])
+def test_anything_else_under_our_key_is_refused(value):
+    with pytest.raises(ExactlyOnceError, match="no release of this sink has written"):
+        read_record("app", b'["app","q"]', value)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"x", b"{}", b'["app"]', b'["other","q"]'])
+def test_what_is_not_ours_is_passed_over(key):
+    assert read_record("app", key, b"whatever") is None
+
+
+def test_a_markers_place_is_kept():
+    """Apart from comparisons, as a done entry has it no more."""
+    entry = replace(ENTRY, tasks=(TaskShare(RowSum(1, 1), PREPARED, 77),), marker_partition=13, markers_before=40)
+    read = read_record("app", *entry_record("app", entry))
+    assert (read.tasks[0].marker, read.marker_partition, read.markers_before) == (77, 13, 40)
+
+
+def test_a_done_stream_keeps_one_entry_and_no_more_markers_than_it_has_tasks():
+    entry = replace(ENTRY, stage=Stage.DONE, tasks=(TaskShare(RowSum()),) * 2, marker_partition=13, markers_before=4)
+    write = entry_write("app", entry)
+    assert write.entries == (entry_record("app", entry),)
+    assert [read_key(key).task for key, value in write.markers if value is None] == [2, 3]
+    assert write.marker_partition == 13
+    assert entry_write("app", replace(entry, stage=Stage.INTENT)).markers == ()
+
+
+def test_a_done_plain_job_leaves_nothing():
+    entry = replace(ENTRY, stage=Stage.DONE, marker_partition=13, once=True)
+    write = entry_write("app", entry)
+    assert write.entries == ((b'["app","q"]', None),)
+    assert [tuple(record) for record in write.markers] == [(b'["app","q",0]', None), (b'["app","q",1]', None)]
+
+
+def apply(view, *steps):
+    """Each step: a function that appends to the log."""
+    log = RawLog()
+    for step in steps:
+        step(log)
+    view.apply(log.take())
+
+
+def written(producer, *records, **of_batch):
+    return lambda log: log.records(producer, *records, **of_batch)
+
+
+def ended(producer, how):
+    return lambda log: log.end(producer, how)
+
+
+def test_records_count_when_their_transaction_is_committed(view):
+    apply(view, written(7, entry_record("app", ENTRY)))
+    assert view.entries == {}
+    apply(view, ended(7, COMMIT))
+    assert view.entries == {"q": ENTRY}
+
+
+def test_aborted_records_never_count(view):
+    apply(view, written(7, entry_record("app", ENTRY)), ended(7, ABORT), ended(7, COMMIT))
+    assert view.entries == {}
+
+
+def test_one_open_transaction_hides_no_other(view):
+    apply(view, written(8, marker_record("app", MARKER)), written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
+    assert view.entries == {"q": ENTRY}
+    assert not view.committed("q", 4, 0)
+    apply(view, ended(8, COMMIT))
+    assert view.committed("q", 4, 0)
+    assert not view.committed("q", 5, 0)
+    assert not view.committed("q", 4, 1)
+
+
+def test_a_record_outside_of_any_transaction_decides_nothing(view):
+    apply(view, written(-1, entry_record("app", ENTRY), attributes=0))
+    assert view.entries == {}
+    assert view.foreign == 1
+
+
+def test_a_barrier_is_not_foreign(view):
+    apply(view, written(-1, barrier_record("app"), barrier_record("other"), attributes=0))
+    assert view.foreign == 0
+
+
+def test_a_transaction_is_undecided_until_its_end_is_in_the_log(view):
+    assert not view.undecided(PREPARED)
+    apply(view, written(7, marker_record("app", MARKER)))
+    assert view.undecided(PREPARED)
+    assert not view.undecided(PreparedTransaction("app-0", 7, 1, 5)), "another epoch's"
+    apply(view, ended(7, ABORT))
+    assert not view.undecided(PREPARED)
+
+
+def test_a_removed_entry_leaves_nothing_to_finish(view):
+    key, value = entry_record("app", ENTRY)
+    apply(view, written(7, (key, value)), ended(7, COMMIT), written(7, (key, TOMBSTONE), epoch=3), ended(7, ABORT))
+    assert view.entries == {"q": ENTRY}, "aborted tombstones remove nothing"
+    apply(view, written(7, (key, TOMBSTONE), epoch=4), ended(7, COMMIT))
+    assert view.entries == {}
+    assert view.removed == {"q"}
+    apply(view, written(7, (key, value), epoch=5), ended(7, COMMIT))
+    assert (view.entries, view.removed) == ({"q": ENTRY}, set())
+
+
+def test_a_transaction_whose_end_compaction_removed_is_not_ended_by_the_next_one(view):
+    """Its epoch is older, so it was aborted: a committed one keeps its control record as long as its records."""
+    other = replace(ENTRY, query="q2")
+    apply(view, written(7, entry_record("app", ENTRY)))
+    apply(view, written(7, entry_record("app", other), epoch=3), ended(7, COMMIT))
+    assert view.entries == {"q2": other}
+
+
+@pytest.mark.parametrize("value", [b"{", b"[" * 3000 + b"]" * 3000, json.dumps({"version": 3}).encode()])
+def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view, value):
+    """The entry before it does not come back to life."""
+    apply(view, written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
+    key = b'["app","q"]'
+    apply(view, written(8, (key, value)), ended(8, ABORT))
+    assert view.entries == {"q": ENTRY}
+    apply(view, written(8, (key, value)), ended(8, COMMIT))
+    with pytest.raises(ExactlyOnceError, match=r"no release of this sink has written|A later release"):
+        view.entries  # noqa: B018
+    other = LedgerView("other")
+    apply(other, written(8, (key, value)), ended(8, COMMIT))
+    assert other.entries == {}, "another name is not concerned"
+    apply(view, written(7, entry_record("app", ENTRY), epoch=3), ended(7, COMMIT))
+    assert view.entries == {"q": ENTRY}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch": 1 << 63}, {"batch": True}, {"time": -1}, {"stage": []}, {"target": 3}, {"markers": [1]},
+        {"tasks": [[1, "0" * 16, "app-0", 1 << 63, 0, 5]]}, {"tasks": [[1, "0" * 16, "app-0", 1, 1 << 15, 5]]},
+        {"tasks": [[-1, "0" * 16]]}, {"tasks": [[1, " 0x0 _1"]]}, {"tasks": "ab"}, {"tasks": [[1, "0" * 16, "app-0"]]},
+        {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]], "markers": [11, 0]}, {"version": 0.5}, {"version": -1},
+        {"time": 253_402_300_800_000}, {"target": "\x1b[2J"}, {"tasks": [[1, "0" * 16, "app-\ud800", 7, 2, 5]]},
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_refused(change):
+    key, value = entry_record("app", ENTRY)
+    with pytest.raises(ExactlyOnceError, match="no release of this sink has written"):
+        read_record("app", key, json.dumps({**json.loads(value), **change}).encode())
+
+
+FOREIGN = [
+    b"[" * 3000 + b"]" * 3000,
+    b'{"a":' * 3000 + b"1" + b"}" * 3000,
+    b"\x00\xff",
+    b"9" * 5000,
+    b'["app","q",0,0]',
+    b'[["app"],"q"]',
+    b'["app",["q"]]',
+    b'["app","q",true]',
+    b'["app","q",-1]',
+    b'["app","q",1e400]',
+    b'["app","\\ud800"]',
+    b'["app\\u001b[2J","q"]',
+]
+
+
+@pytest.mark.parametrize("key", FOREIGN)
+def test_a_foreign_key_is_passed_over_and_counted(view, key):
+    apply(view, written(9, (key, b"x")), ended(9, COMMIT), written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
+    assert view.entries == {"q": ENTRY}
+    assert view.foreign == 1
+
+
+@pytest.mark.parametrize("codec", range(8))
+def test_a_batch_that_does_not_decode_is_foreign(view, codec):
+    apply(view, written(9, (b"x", b""), attributes=TRANSACTIONAL | codec, payload=b"nonsense"))
+    apply(view, written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
+    assert view.entries == {"q": ENTRY}
+    assert view.foreign == 1
+
+
+def test_a_batch_that_was_damaged_is_an_error():
+    log = RawLog()
+    log.records(7, entry_record("app", ENTRY))
+    (batch,) = log.take()
+    data = bytearray(batch.data)
+    data[-1] ^= 1
+    with pytest.raises(CorruptRecordError, match="crc"):
+        LedgerView("app").apply(raw_batches(data))
+
+
+@given(st.lists(st.tuples(st.sampled_from([b'["app","q"]', b'["app","q",0]', b'["app"]', None]) | anything,
+                          st.none() | anything, st.booleans()), max_size=6))  # fmt: skip
+def test_whatever_stands_in_the_ledger_is_read_or_refused(records):
+    view, log = LedgerView("app"), RawLog()
+    for key, value, transactional in records:
+        log.records(7, (key or b"", value), attributes=TRANSACTIONAL if transactional else 0)
+    log.end(7, COMMIT)
+    view.apply(log.take())
+    try:
+        entries = view.entries
+        view.committed("q", 0, 0)
+    except ExactlyOnceError:
+        return
+    assert all(isinstance(entry, Entry) for entry in entries.values())
+
+
+@given(st.binary(max_size=300))
+def test_whatever_a_broker_sends_is_batches_or_a_corrupt_record(data):
+    try:
+        list(raw_batches(data))
+        LedgerView("app").apply(raw_batches(data))
+    except CorruptRecordError:
+        pass
+
+
+# -- what became of transactions that are gone ------------------------------------------------------------------------
+
+
+def prepared(task, epoch=2):
+    return PreparedTransaction(f"app-{task}", 100 + task, epoch, 5)
+
+
+def fates_of(log, offsets):
+    fates = MarkerFates({task: (offset, prepared(task)) for task, offset in offsets.items()})
+    fates.apply([batch for batch in log.take() if batch.last_offset >= fates.next_offset], log.next_offset)
+    return fates
+
+
+def marker(log, task, epoch=2):
+    return log.records(100 + task, marker_record("app", replace(MARKER, task=task)), epoch=epoch)
+
+
+def test_a_marker_whose_transaction_is_committed_says_so():
+    log = RawLog(start=40)
+    offsets = {task: marker(log, task) for task in (0, 1)}
+    log.end(101, ABORT)
+    log.end(100, COMMIT)
+    fates = fates_of(log, offsets)
+    assert fates.decided
+    assert fates.committed == {0}
+
+
+def test_gone_is_not_said_before_the_log_is_read_past_the_marker():
+    log = RawLog()
+    marker(log, 5)
+    fates = fates_of(log, {0: 1})
+    assert not fates.decided
+    assert fates.next_offset == 1
+    offset = marker(log, 0)
+    fates.apply(log.take(), log.next_offset)
+    assert (offset, fates.decided) == (1, False), "its control record is not there yet"
+    log.end(100, COMMIT)
+    fates.apply(log.take(), log.next_offset)
+    assert fates.decided
+    assert fates.committed == {0}
+
+
+@pytest.mark.parametrize("left", ["nothing", "the header", "another's"])
+def test_what_compaction_has_left_of_an_aborted_transaction_is_gone(left):
+    log = RawLog()
+    if left == "nothing":
+        log.skip(2)
+    elif left == "the header":
+        log.emptied(100)
+    else:
+        marker(log, 0, epoch=1)
+    log.end(9, COMMIT)
+    fates = fates_of(log, {0: 0})
+    assert fates.decided
+    assert fates.committed == set()
+
+
+def test_what_a_producer_ended_before_is_not_taken_for_its_end():
+    """With transactions v1 the epoch stays."""
+    log = RawLog()
+    log.records(100, barrier_record("app"))
+    log.end(100, COMMIT)
+    offset = marker(log, 0)
+    log.end(100, ABORT)
+    log.end(100, COMMIT)
+    assert fates_of(log, {0: offset}).committed == set()
+
+
+@pytest.mark.parametrize(
+    ("began_with", "now", "epoch", "continuous"),
+    [
+        (3, 3, 3, True),  # InitProducerId
+        (3, 3, 4, False),
+        (5, 5, 4, True),  # EndTxn of the done record, InitProducerId
+        (5, 5, 5, False),
+        (3, 5, 3, True),  # transactions were upgraded in between
+        (3, 5, 4, False),
+        (5, 3, 4, True),
+        (5, 3, 3, False),
+    ],
+)
+def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
+    """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
+    log, view = RawLog(), LedgerView("app")
+    key, value = entry_record("app", replace(ENTRY, stage=Stage.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
+    log.records(7, (key, value), epoch=2)
+    log.end(7, COMMIT, epoch=2)
+    view.apply(log.take())
+    handed = DriverIdentity(Fence("app-driver", 7, 2, began_with))
+    assert view.continues(handed, Fence("app-driver", 7, epoch, now)) is continuous

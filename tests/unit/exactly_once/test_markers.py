@@ -1,0 +1,214 @@
+"""Where markers are, what they tell, and what is left of them and of entries in the end."""
+
+import json
+import logging
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once import committing, ledger_topic
+from spark_kafka_sink.exactly_once.decisions import done
+from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, place_of
+from spark_kafka_sink.exactly_once.markers import lost_tasks
+from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.values import Action, Guise
+from spark_kafka_sink.testing import TestBroker
+from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
+from tests.unit.exactly_once.test_protocol import crash
+
+ROWS = [[b"a", b"b"], [b"c"]]
+EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
+OLD = {"cleanup.policy": "compact", "segment.ms": 3_600_000}
+DEADLINE_MS = 3_000
+
+
+def left(broker):
+    """The keys that compaction leaves, tombstones removed: partition and key."""
+    last = {}
+    for record in broker.topic(LEDGER).records(read_committed=True):
+        last[record.partition, record.key] = record.value
+    return sorted(key for (_, key), value in last.items() if value is not None)
+
+
+def test_forty_plain_jobs_leave_nothing_behind(broker):
+    for number in range(40):
+        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", guise=Guise.ONCE)
+        job.run(0, [[b"%d" % number], [b"x"], []])
+    assert left(broker) == []
+    assert len(committed(broker)) == 41
+
+
+def test_a_plain_job_without_rows_leaves_nothing_behind(broker):
+    Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE).run(0, [[], []])
+    assert left(broker) == []
+
+
+def test_a_plain_job_that_dies_leaves_nothing_once_it_is_finished(broker, monkeypatch):
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    reports = job.tasks(job.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "between EndTxns"):
+        with pytest.raises(killed):
+            job.commit(reports)
+    assert len(left(broker)) == 2, "the entry, and the marker of the task that was committed"
+    assert job.abort(reports).decided == ("batch 0 of job had been decided and is committed",)
+    assert left(broker) == []
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_stream_leaves_one_entry_and_no_more_markers_than_its_last_batch_had_tasks(broker, query, monkeypatch):
+    query.run(0, [[b"%d" % task] for task in range(9)])
+    query.run(1, [[b"x"]] * 4)
+    assert left(broker) == [b'["app","q1",%d]' % task for task in range(4)] + [b'["app","q1"]']
+    reports = query.tasks(query.plan(), 2, [[b"y"]] * 2)
+    for killed in crash(monkeypatch, "before done"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    query.run(3, [[b"z"]] * 3)
+    assert left(broker) == [b'["app","q1",%d]' % task for task in range(3)] + [b'["app","q1"]']
+    query.run(4, [[]])
+    assert len(left(broker)) <= 2
+
+
+def test_markers_are_apart_from_entries(broker, query):
+    query.run(0, ROWS)
+    keys = Counter((record.partition >= PARTITIONS, record.key) for record in broker.topic(LEDGER).records())
+    assert keys[True, b'["app","q1",0]'] == keys[True, b'["app","q1",1]'] == 1
+    assert keys[False, b'["app","q1"]'] == 2
+    assert not keys[False, b'["app","q1",0]']
+
+
+def gone(broker, query, monkeypatch):
+    """An intent whose transactions are committed and answer that they are gone; gives its batch's reports."""
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS)
+    for killed in crash(monkeypatch, "before done"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    for task in range(2):
+        query.task(plan, 0, task, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
+    return reports
+
+
+@pytest.mark.parametrize("partitions", [10, 15, 20, 30])
+def test_a_topic_of_any_size_serves(broker, query, monkeypatch, partitions):
+    broker.create_topic(LEDGER, partitions, {"cleanup.policy": "compact"})
+    gone(broker, query, monkeypatch)
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    query.run(1, [[b"d"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1}
+    assert len(left(broker)) == 2
+
+
+def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, query, monkeypatch):
+    broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
+    gone(broker, query, monkeypatch)
+    broker.create_partitions(LEDGER, 20)
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entries(broker, query, monkeypatch):
+    broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
+    ordered = committing.commit_order
+
+    def first_format(*given):
+        order = ordered(*given)
+        shares = tuple(replace(share, marker=None) for share in order.entry.tasks)
+        return replace(order, entry=replace(order.entry, marker_partition=None, tasks=shares))
+
+    monkeypatch.setattr(committing, "commit_order", first_format)
+    gone(broker, query, monkeypatch)
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    assert committed(broker) == EACH_ONCE
+
+
+@pytest.fixture
+def standing(broker, query, monkeypatch):
+    """A session that has read an intent, the intent, and its transactions."""
+    gone(broker, query, monkeypatch)
+    with closing(Session(query.settings, SystemClock())) as session:
+        entry = session.ledger.read(session.deadline(DEADLINE_MS)).entries["q1"]
+        yield session, entry, {task: share.prepared for task, share in enumerate(entry.tasks)}
+
+
+def test_markers_tell_what_was_committed(standing):
+    session, entry, transactions = standing
+    assert lost_tasks(session.ledger, entry, transactions, session.deadline(DEADLINE_MS)) == frozenset()
+
+
+@pytest.mark.parametrize("how", ["done", "removed"])
+def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(standing, how):
+    session, entry, transactions = standing
+    other = replace(entry, once=how == "removed")
+    session.record(session.take_fence(session.deadline(DEADLINE_MS)), done(other), session.deadline(DEADLINE_MS))
+    wrong = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
+    assert lost_tasks(session.ledger, wrong, transactions, session.deadline(DEADLINE_MS)) == frozenset()
+
+
+def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(standing):
+    session, entry, transactions = standing
+    ahead = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
+    with pytest.raises(KafkaError, match="does not say yet what became"):
+        lost_tasks(session.ledger, ahead, transactions, session.deadline(300))
+
+
+def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, standing):
+    """Others have written past the offsets since."""
+    session, entry, transactions = standing
+    broker.delete_topic(LEDGER)
+    other = Query(broker.bootstrap_servers, query="q2")
+    for number in range(5):
+        other.run(number, ROWS)
+    with pytest.raises(KafkaError):
+        lost_tasks(session.ledger, entry, transactions, session.deadline(500))
+
+
+@pytest.fixture
+def warnings(caplog):
+    ledger_topic._told.clear()
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
+    return caplog
+
+
+def test_an_existing_topic_that_costs_too_much_is_told_once_with_what_mends_it(broker, query, warnings):
+    broker.create_topic(LEDGER, 10, OLD)
+    query.plan()
+    query.plan()
+    (told,) = [record.getMessage() for record in warnings.records if "commitLogTopic" in record.getMessage()]
+    assert (
+        f"kafka-topics.sh --bootstrap-server {broker.bootstrap_servers} --alter --topic {LEDGER} --partitions 20"
+        in told
+    )
+    assert "--add-config segment.ms=300000,delete.retention.ms=1800000,min.cleanable.dirty.ratio=0.1" in told
+    assert "kafka-reassign-partitions" not in told
+    assert "min.insync.replicas" not in told
+
+
+@pytest.mark.parametrize(
+    ("replication", "in_sync", "told"),
+    [(1, 1, ["kafka-reassign-partitions.sh", "min.insync.replicas=2"]), (3, 1, ["min.insync.replicas=2"]), (3, 2, [])],
+)
+def test_a_topic_of_weaker_replication_is_accepted_and_told(warnings, replication, in_sync, told):
+    with TestBroker(nodes=3) as broker:
+        settings = {**ledger_topic.SETTINGS, "min.insync.replicas": in_sync}
+        broker.create_topic(LEDGER, 20, settings, replication)
+        Query(broker.bootstrap_servers).plan()
+        (said,) = [record.getMessage() for record in warnings.records] or [""]
+        assert all(each in said for each in told)
+        assert bool(said) == bool(told)
+        if "kafka-reassign-partitions.sh" in told:
+            plan = json.loads(said.split("<(echo '")[1].split("')")[0])
+            assert [len(set(move["replicas"])) for move in plan["partitions"]] == [3] * 20
+            assert [move["partition"] for move in plan["partitions"]] == list(range(20))
+        new_process()
+
+
+def test_the_topic_that_this_sink_creates_needs_no_mending(broker, query, warnings):
+    query.plan()
+    query.plan()
+    assert not warnings.records
+    assert place_of("app", LEDGER).marker_partition == place_of("app", LEDGER).partition + 10

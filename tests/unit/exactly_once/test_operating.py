@@ -1,0 +1,347 @@
+"""What the operator's command says and does."""
+
+import io
+import json
+import re
+import socket
+import time
+from contextlib import closing
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.exactly_once import format as ledger_format
+from spark_kafka_sink.exactly_once.decisions import done
+from spark_kafka_sink.exactly_once.errors import LostRowsError
+from spark_kafka_sink.exactly_once.format import LedgerRecord, LedgerWrite
+from spark_kafka_sink.exactly_once.ledger import record_decision
+from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.values import Entry, Guise, RowSum, Stage, TaskShare, WritePlan
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, crash
+
+ANSWERS = {"list": [], "commit": ["--yes"], "abort": ["--yes"]}
+
+
+@pytest.fixture
+def transactions(broker, capsys):
+    """Runs ``transactions``; its exit code and what it printed."""
+
+    def run(action, *more):
+        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--commit-log-topic", LEDGER]
+        code = main(["transactions", action, *arguments, *more])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+@pytest.fixture
+def command(transactions):
+    """``transactions`` for the prefix app, with every question answered by yes."""
+    return lambda action, *more: transactions(action, "--prefix", "app", *ANSWERS[action], *more)
+
+
+@pytest.fixture
+def decided(broker, query, monkeypatch):
+    """A query whose driver died with its intent recorded."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    assert committed(broker) == {}
+    return query
+
+
+def test_list_tells_what_the_ledger_says(command, decided):
+    code, said = command("list")
+    assert code == 0
+    assert "q1: batch 0, intent, 3 tasks, 3 rows" in said
+
+
+HOSTILE = [
+    ('["evil","q"]', {"time": (1 << 63) - 1}),
+    ('["evil","q"]', {"time": 253_402_300_800_000}),
+    ('["evil","q"]', {"target": "\x1b[2J"}),
+    ('["evil","q"]', {"stage": "intent", "tasks": [[1, "0" * 16, "evil-\ud800-0", 7, 2, 5]]}),
+    ('["evil\\ud800","q"]', {}),
+    ('["evil","\\ud800"]', {}),
+    ('["evil\\u001b[2J","q"]', {}),
+    ('["evil","\\u001b[2J"]', {}),
+]
+
+
+@pytest.mark.parametrize(("key", "change"), HOSTILE)
+def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command, transactions, query, key, change):
+    query.run(0, ROWS)
+    query.task(query.plan(), 1, 5, [b"left"])
+    value = {"version": 2, "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
+    evil = Query(broker.bootstrap_servers, "evil")
+    with closing(Session(evil.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        write = LedgerWrite((LedgerRecord(key.encode(), json.dumps(value).encode()),))
+        record_decision(session.ledger, session.committer, session.take_fence(deadline), write, session.clock, deadline)
+    code, said = transactions("list")
+    assert (code, "q1: batch 0, done" in said) == (0, True)
+    assert said.replace("\n", "").isprintable()
+    assert command("commit") == (0, "nothing to commit\n")
+    assert command("abort")[0] == 0
+    assert broker.transaction_state("app-5") != "Ongoing"
+
+
+def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transactions, query):
+    query.run(0, ROWS)
+    for each in ("\x1b[2J-driver", "\x1b[2J-0"):
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": each}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(ProducerRecord(TOPIC, b"foreign"))
+            producer.flush()
+            code, said = transactions("list")
+            assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
+
+
+def test_list_disturbs_nobody(broker, command, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    command("list")
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_commit_carries_out_what_is_decided(broker, command, decided):
+    assert command("commit") == (0, "commit batch 0 of q1: app-0, app-1\ncommitted batch 0 of q1\n")
+    assert committed(broker) == EACH_ONCE
+    assert command("commit") == (0, "nothing to commit\n")
+
+
+def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, command, decided):
+    """Of two batches that are decided one is torn: the other one's rows need not wait for its replay."""
+    other = Query(broker.bootstrap_servers, query="q2")
+    with closing(Session(other.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        driver = session.take_fence(deadline)
+        share = other.task(WritePlan("app", "app", session.ledger.place, driver), 0, 3, [b"other"]).share
+        entry = Entry("q2", 0, Stage.INTENT, (*[TaskShare(RowSum())] * 3, share))
+        session.record(driver, entry, deadline)
+        broker.expire_transaction("app-1")
+        code, said = command("commit")
+        assert code == 1
+        assert "batch 0 of q1: tasks 1" in said
+        assert "Committed: batch 0 of q2." in said
+        assert session.ledger.read(deadline).entries["q2"] == done(entry)
+    assert committed(broker) == {b"a": 1, b"b": 1, b"other": 1}
+
+
+def test_abort_refuses_while_an_intent_stands(broker, command, decided):
+    code, said = command("abort")
+    assert code == 1
+    assert "batch 0 of q1 is decided and not carried out: commit it" in said
+    assert command("abort", "--force")[0] == 0
+    assert committed(broker) == EACH_ONCE
+
+
+def test_rows_that_are_gone_are_given_up_by_force_only(broker, command, decided):
+    broker.expire_transaction("app-1")
+    code, said = command("commit")
+    assert (code, "Rows are gone from Kafka (name app; batch 0 of q1: tasks 1)" in said) == (1, True)
+    with pytest.raises(LostRowsError):
+        decided.run(1, MORE)
+    command("abort", "--force")
+    decided.run(1, MORE)
+    assert committed(broker) == {b"a": 1, b"b": 1, b"d": 1, b"e": 1}
+
+
+@pytest.fixture
+def busy(broker):
+    """Three writes whose drivers are dead, nothing of them decided, and another application's transaction."""
+    servers = broker.bootstrap_servers
+    stream = Query(servers, "app")
+    stream.run(0, ROWS)
+    stream.task(stream.plan(), 1, 5, [b"stream"])
+    version = Query(servers, "txn-nightly", "nightly", Guise.VERSION, prefix="mine-nightly")
+    version.task(version.plan(3), 3, 0, [b"version"])
+    once = Query(servers, PLAIN, PLAIN, Guise.ONCE)
+    once.task(once.plan(), 0, 0, [b"once"])
+    with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "app-more-0"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.flush()
+        yield broker
+
+
+PLAIN = f"mine-{'0123456789abcdef' * 2}"
+
+
+def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
+    code, said = transactions("list")
+    assert code == 0
+    lines = said.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "app (stream)",
+        f"{PLAIN} (batch job)",
+        "txn-nightly (txnAppId)",
+        "3 transactions open",
+    ]
+    told = {line.split()[0]: line for line in lines if line.startswith(" ")}
+    assert "batch 0, done, 3 tasks, 3 rows, decided 20" in told["q1:"]
+    opened = [each for each in told if each.startswith(("app", "mine"))]
+    assert opened[:1] + opened[2:] == ["app-5", "mine-nightly-0"]
+    assert opened[1].startswith(f"{PLAIN}-0.")
+    for each in opened:
+        assert re.search(r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: abort$", told[each])
+
+
+def test_a_write_without_an_entry_may_have_another_ledger_and_abort_says_so(busy, transactions):
+    """Decided there, its transactions must not be aborted; only the operator can know."""
+    doubt = f"no entry in {LEDGER}: be sure that this is the write's commitLogTopic"
+    assert doubt in transactions("list", "--prefix", "mine")[1]
+    assert doubt not in transactions("list", "--prefix", "app")[1]
+    for how in ("--dry-run", "--yes"):
+        _, said = transactions("abort", "--prefix", "mine", how)
+        assert f"abort mine-nightly-0 ({doubt})" in said.splitlines()
+
+
+def test_the_prefix_that_batch_jobs_were_given_finds_them(busy, transactions):
+    _, said = transactions("list", "--prefix", "mine")
+    assert [line for line in said.splitlines() if not line.startswith(" ")] == [
+        f"{PLAIN} (batch job)",
+        "txn-nightly (txnAppId)",
+        "2 transactions open",
+    ]
+    code, said = transactions("abort", "--prefix", "mine", "--yes")
+    assert (code, said.splitlines()[-1]) == (0, "aborted 2 transactions")
+    assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+    assert transactions("abort", "--prefix", "mine", "--yes") == (0, "nothing to abort\n")
+    assert {busy.transaction_state(each) for each in ("app-5", "app-more-0")} == {"Ongoing"}
+
+
+def test_a_dry_run_shows_what_abort_would_do_and_does_nothing(busy, transactions):
+    assert transactions("abort", "--prefix", "app", "--dry-run") == (0, "abort app-5\n")
+    assert busy.transaction_state("app-5") == "Ongoing"
+
+
+def test_a_dry_run_shows_what_commit_would_do_and_fences_nobody(broker, transactions, decided):
+    told = "commit batch 0 of q1: app-0, app-1\n"
+    assert transactions("commit", "--prefix", "app", "--dry-run") == (0, told)
+    assert transactions("abort", "--prefix", "app", "--force", "--dry-run") == (0, told)
+    code, said = transactions("abort", "--prefix", "app", "--dry-run")
+    assert (code, "commit it" in said) == (1, True)
+    assert committed(broker) == {}
+
+
+def test_without_a_terminal_nobody_is_fenced_unless_told(broker, transactions, query, monkeypatch, decided):
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    code, said = transactions("commit", "--prefix", "app")
+    assert code == 1
+    assert "This takes the fence app-driver: a query or job that runs under it fails" in said
+    assert "say so with --yes" in said
+    assert committed(broker) == {}
+
+
+@pytest.mark.parametrize(("answer", "rows"), [("y", EACH_ONCE), ("n", {}), ("", {})])
+def test_at_a_terminal_it_asks_before_it_fences(broker, transactions, monkeypatch, decided, answer, rows):
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    code, said = transactions("commit", "--prefix", "app")
+    assert (code, committed(broker)) == (0 if rows else 1, rows)
+    assert "takes the fence app-driver" in asked[0]
+    assert said.startswith("commit batch 0 of q1: app-0, app-1\n")
+
+
+def test_ctrl_d_at_the_question_is_no(broker, transactions, monkeypatch, decided):
+    def nobody(question):
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", nobody)
+    code, said = transactions("commit", "--prefix", "app")
+    assert (code, said.endswith("nothing done\n")) == (1, True)
+    assert committed(broker) == {}
+
+
+def test_what_has_nothing_to_do_fences_nobody(broker, command, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert command("commit") == (0, "nothing to commit\n")
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_commit_and_abort_need_a_prefix(transactions):
+    for action in ("commit", "abort"):
+        code, said = transactions(action, "--yes")
+        assert code == 1
+        assert f"{action} needs --prefix; `transactions list` shows the names" in said
+
+
+@pytest.mark.parametrize("action", ["list", "commit", "abort"])
+def test_a_dead_broker_does_not_keep_it_past_its_deadline(capsys, action):
+    with socket.create_server(("127.0.0.1", 0)) as dead:  # connections are accepted, and nothing is ever answered
+        server = f"127.0.0.1:{dead.getsockname()[1]}"
+        began = time.monotonic()
+        arguments = ["--bootstrap-server", server, "--prefix", "app", "--command-property", "max.block.ms=1000"]
+        assert main(["transactions", action, *arguments]) == 1
+        assert time.monotonic() - began < 4
+    assert "No broker of kafka.bootstrap.servers has answered" in capsys.readouterr().err
+
+
+def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker, transactions, decided):
+    broker.pause(1)
+    began = time.monotonic()
+    arguments = ["--prefix", "app", "--yes", "--command-property", "max.block.ms=1000"]
+    code, said = transactions("commit", *arguments)
+    assert time.monotonic() - began < 4
+    broker.resume(1)
+    assert (code, "error: " in said) == (1, True)
+    assert committed(broker) == {}
+
+
+def test_a_decided_batch_job_is_found_by_its_prefix_and_committed(broker, transactions, monkeypatch):
+    job = Query(broker.bootstrap_servers, PLAIN, PLAIN, Guise.ONCE)
+    reports = job.tasks(job.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            job.commit(reports)
+    code, said = transactions("commit", "--prefix", "mine", "--yes")
+    assert (code, said.splitlines()[-1]) == (0, f"committed batch 0 of {PLAIN}")
+    assert committed(broker) == EACH_ONCE
+    assert transactions("list") == (0, "nothing is open, and the ledger has no entry\n")
+
+
+@pytest.mark.parametrize("action", ["commit", "abort"])
+def test_what_a_later_release_decided_is_left_alone_and_the_rest_is_listed(broker, transactions, query, action):
+    query.run(0, ROWS)
+    later = Query(broker.bootstrap_servers, "later", "q9")
+    later.run(0, ROWS)
+    later.task(later.plan(), 1, 0, [b"later"])
+    with closing(Session(later.settings, SystemClock())) as session:
+        deadline = session.deadline(5_000)
+        entry = session.ledger.read(deadline).entries["q9"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ledger_format, "VERSION", 99)
+            session.record(session.take_fence(deadline), entry, deadline)
+    code, said = transactions("list")
+    assert code == 0
+    assert "cannot be read: " in said
+    assert "q1: batch 0, done" in said
+    code, said = transactions(action, "--prefix", "later", "--yes")
+    assert (code, "is of version 99" in said) == (1, True)
+    assert broker.transaction_state("later-0") == "Ongoing"
+
+
+@pytest.mark.parametrize("foreign", ["x-None-0", "flink-nightly-0"])
+def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, foreign):
+    """As for a txnAppId with a prefix its id ends in the name, no one can tell whose it is."""
+    with KafkaProducer({"bootstrap.servers": busy.bootstrap_servers, "transactional.id": foreign}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.flush()
+        for prefix in ("app", "txn-nightly", "mine"):
+            assert transactions("abort", "--prefix", prefix, "--yes")[0] == 0
+        assert busy.transaction_state(foreign) == "Ongoing"
+        assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+        assert "x-None" not in transactions("list")[1]

@@ -1,0 +1,679 @@
+"""The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
+
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.aborting import AbortOutcome
+from spark_kafka_sink.exactly_once.committing import commit_batch
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
+from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.values import Action, Guise, Trust, Trusted
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
+from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
+
+ROWS = [[b"a", b"b"], [b"c"], []]
+EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
+MORE = [[b"d"], [b"e"]]
+ENDED = {"CompleteAbort", "Empty"}
+"""States of an aborted transaction; the second after an InitProducerId."""
+
+
+def test_a_batch_becomes_visible_with_its_commit(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert committed(broker) == {}
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_the_next_batch_follows(broker, query):
+    query.run(0, ROWS)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_task_without_rows_opens_no_transaction(broker, query):
+    query.run(0, ROWS)
+    assert broker.transaction_state("app-1") == "CompleteCommit"
+    assert broker.transaction_state("app-2") is None
+
+
+def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in reports} == {Action.SKIP}
+    assert query.commit(reports).entry is None
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_batch_without_rows_is_remembered(broker, query):
+    query.run(0, [[], []])
+    query.run(1, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_driver_that_dies_before_the_intent_leaves_nothing(broker, query):
+    query.tasks(query.plan(), 0, ROWS)
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_what_a_dead_run_left_open_is_aborted_although_fewer_tasks_follow(broker, query):
+    query.run(0, [[b"x"]] * 4)
+    query.tasks(query.plan(), 1, [[b"y"]] * 4)
+    query.run(1, [[b"y"]] * 2)
+    assert committed(broker) == {b"x": 4, b"y": 2}
+    assert {broker.transaction_state(f"app-{task}") for task in (2, 3)} <= ENDED
+
+
+def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(broker, query):
+    """Before, this may be the wrong ledger. A process that is kept must not forget it."""
+    query.tasks(query.plan(), 0, [[b"x"]] * 3)
+    reports = query.tasks(query.plan(), 0, [[b"x"]])
+    assert [broker.transaction_state(f"app-{task}") for task in (1, 2)] == ["Ongoing", "Ongoing"]
+    commit_batch(query.settings, reports)
+    plan_write(PlanningRequest(query.settings))
+    assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} <= ENDED
+    assert committed(broker) == {b"x": 1}
+
+
+@pytest.mark.parametrize("who", ["sweep", "abort"])
+def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_rows(broker, query, who):
+    query.run(0, ROWS)
+    plan = query.plan()
+    zombie = query.open_task(plan, 1, 0)
+    query.append(zombie, [b"early"])
+    zombie.receipts()  # the row is in the log, its partition in the transaction
+    if who == "sweep":
+        query.plan()
+    else:
+        query.abort([None, query.task(plan, 1, 1, MORE[1])])
+    with pytest.raises(KafkaError):
+        fail(zombie, lambda: query.append(zombie, [b"late"]), zombie.prepare)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_brokers_that_cannot_list_transactions_are_refused_on_the_driver():
+    with TestBroker(like="2.8") as broker, pytest.raises(PlanningError, match="at-least-once, or newer brokers"):
+        Query(broker.bootstrap_servers).plan()
+
+
+def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query, monkeypatch):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    elsewhere = replace(query.settings, topic="__other")
+    plan = plan_write(PlanningRequest(elsewhere))
+    with pytest.raises(ExactlyOnceError, match="commitLogTopic changed"):
+        query.task(plan, 1, 0, MORE[0])
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_abort_whose_reported_transactions_were_ended_by_others_says_so(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    (ended,) = end_transactions(query.settings.producer, [(reports[1].share.prepared, True)], 5_000)
+    assert ended.verdict is EndVerdict.COMMITTED
+    assert query.abort(reports) == AbortOutcome(aborted=1, gone=1)
+
+
+@pytest.mark.parametrize("point", ["intent committed"])
+def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, point):
+    """Both would number their records alike, and one would be taken for the other's duplicate."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    handed = reports[0].driver.fence
+    query.abort(reports)
+    present = broker._call(lambda server: server.state.transactions.transactions["app-driver"].epoch)
+    # The intent and abort's own done record raise it too where transactions are of version 2.
+    assert present - handed.epoch == (3 if handed.end_txn_version == 5 else 2)
+
+
+def crash(monkeypatch, point):
+    """The next commit ends at ``point`` as if its process were killed there."""
+    from spark_kafka_sink.exactly_once import committing, finishing, ledger
+
+    class Killed(BaseException):
+        pass
+
+    def reach(name, task=None):
+        if name == point:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        for module in (committing, finishing, ledger):
+            patch.setattr(module, "reach", reach)
+        patch.setattr(finishing, "armed", lambda name: name == point)
+        yield Killed
+
+
+@contextmanager
+def refused(monkeypatch, point):
+    """Commit fails at ``point`` with an error that is not Kafka's."""
+    from spark_kafka_sink.exactly_once import committing
+
+    def reach(name, task=None):
+        if name == point:
+            raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committing, "reach", reach)
+        yield
+
+
+@pytest.mark.parametrize("point", ["intent in the log", "intent committed", "between EndTxns", "before done"])
+def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkeypatch, point):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    again = query.tasks(query.plan(), 0, ROWS)
+    decided = point != "intent in the log"
+    assert {report.action for report in again} == {Action.SKIP if decided else Action.WRITE}
+    query.commit(again)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def after_the_first():
+    met = count()
+    return lambda request: next(met) > 0
+
+
+def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query, monkeypatch):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with refused(monkeypatch, "before done"):
+        outcome = query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+    assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.untidied
+    assert f"`spark-kafka-sink transactions commit --bootstrap-server {broker.bootstrap_servers}" in outcome.untidied
+    query.run(0, ROWS)
+    assert query.run(1, MORE).untidied == ""
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_done_record_that_no_broker_takes_is_told_and_not_raised(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
+    outcome = query.commit(reports)
+    broker.faults.clear()
+    assert "TOPIC_AUTHORIZATION_FAILED" in outcome.untidied
+    assert committed(broker) == EACH_ONCE
+
+
+def test_what_fails_before_the_last_end_says_that_the_batch_is_decided(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
+    with pytest.raises(ExactlyOnceError, match="Batch 0 of q1 .* is decided, but 2 of its 2 transactions"):
+        query.commit(reports)
+    broker.faults.clear()
+    assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_of_a_batch_that_is_done_says_so(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.commit(reports)
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert query.abort(again).decided == ("batch 0 of q1 was committed before",)
+
+
+def test_an_abort_of_a_torn_batch_says_that_it_is_decided(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS)
+    (clause,) = torn.abort(reports).decided
+    assert clause.startswith("batch 0 of q1 is decided and the rows of task 1 are gone")
+    torn.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+@pytest.mark.parametrize("point", ["intent committed", "between EndTxns"])
+def test_an_abort_after_the_intent_commits(broker, query, monkeypatch, point):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, point):
+        with pytest.raises(killed):
+            query.commit(reports)
+    assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_before_the_intent_leaves_nothing_open(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    outcome = query.abort(reports)
+    assert outcome == AbortOutcome(aborted=2)
+    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} <= ENDED
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_fenced_drivers_abort_fences_no_healthy_driver(broker, query):
+    query.run(0, ROWS)
+    fenced = query.tasks(query.plan(), 1, MORE)
+    healthy = query.tasks(query.plan(), 1, MORE)
+    assert "another driver" in query.abort([fenced[0], None]).untouched
+    query.commit(healthy)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_abort_without_a_report_touches_nothing(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    assert "no task has reported" in query.abort([None, None, None]).untouched
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
+    plan = job.plan()
+    reports = job.tasks(plan, 0, ROWS)
+    assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
+    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
+        job.commit(reports)
+
+
+class TaskFailedError(Exception):
+    pass
+
+
+def fail(write, *before):
+    """The task's block ends with an error of its own, after these calls."""
+    with write:
+        for each in before:
+            each()
+        raise TaskFailedError
+
+
+def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    query.plan()
+    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence app-driver"):
+        query.commit(reports)
+    assert committed(broker) == {}
+
+
+def test_two_live_queries_under_one_prefix_are_refused(broker, query):
+    other = Query(broker.bootstrap_servers, query="q2")
+    ours = query.plan()
+    others = other.tasks(other.plan(), 0, MORE)
+    reports = query.tasks(ours, 0, ROWS)
+    with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
+        query.commit(reports)
+    with pytest.raises(LostRowsError):
+        other.commit(others)
+    assert committed(broker) == {}
+
+
+def test_a_new_query_under_an_old_prefix_skips_nothing(broker, query):
+    query.run(0, ROWS)
+    Query(broker.bootstrap_servers, query="q2").run(0, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_an_older_checkpoint_is_refused_before_anything_is_written(broker, query):
+    query.run(0, ROWS)
+    query.run(1, MORE)
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .*is behind what the ledger says.*batch 1"):
+        query.task(plan, 0, 0, ROWS[0])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(broker, query):
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:7"):
+        query.task(plan, 7, 0, ROWS[0])
+    Query(broker.bootstrap_servers, trust=Trust(Trusted.CHECKPOINT, 7)).run(7, ROWS)
+    query.run(8, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query):
+    """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
+    query.run(0, ROWS)
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 3 .*batch 0 of q1 was the last.*trust-checkpoint:3\."):
+        query.task(plan, 3, 0, MORE[0])
+    trusting = replace(query, trust=Trust(Trusted.CHECKPOINT, 3))
+    with pytest.raises(ExactlyOnceError, match=r"trust-checkpoint:4\."):
+        trusting.run(4, MORE)
+    trusting.run(3, MORE)
+    trusting.run(4, [[b"f"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"f": 1}
+
+
+def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
+    forgetful = replace(query, trust=Trust(Trusted.LEDGER, 0))
+    forgetful.run(0, ROWS)
+    forgetful.run(0, [[b"X"]])
+    forgetful.run(1, MORE)
+    with pytest.raises(ReplayMismatchError, match="trust-ledger:1 takes this batch, and no other"):
+        forgetful.run(1, [[b"X"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+@pytest.fixture
+def torn(broker, query):
+    """A decided batch of which task 1's transaction has timed out."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.expire_transaction("app-1")
+    with pytest.raises(LostRowsError, match=r"micro-batch 0 .*task 1 are gone"):
+        query.commit(reports)
+    assert committed(broker) == {b"a": 1, b"b": 1}
+    return query
+
+
+def test_a_replay_writes_what_is_gone_and_nothing_else(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, [[b"b", b"a"], [b"c"], []])
+    assert [report.action for report in reports] == [Action.VERIFY, Action.REWRITE, Action.VERIFY]
+    torn.commit(reports)
+    assert committed(broker) == EACH_ONCE
+    torn.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_repair_that_loses_its_transaction_is_repaired_again(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS)
+    broker.expire_transaction("app-1")
+    with pytest.raises(LostRowsError):
+        torn.commit(reports)
+    torn.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
+    """Its intent stands, but no row of it is in Kafka: nothing has to be proved."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for task in (0, 1):
+        broker.expire_transaction(f"app-{task}")
+    with pytest.raises(LostRowsError, match="task 0, 1 are gone"):
+        query.commit(reports)
+    again = query.tasks(query.plan(), 0, [[], [b"c", b"b"], [], [b"a"]])
+    assert {report.action for report in again} == {Action.WRITE}
+    query.commit(again)
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_later_batch_does_not_bury_one_of_which_nothing_is_left(broker, query):
+    reports = query.tasks(query.plan(), 0, [[b"a"]])
+    broker.expire_transaction("app-0")
+    with pytest.raises(LostRowsError):
+        query.commit(reports)
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 0\) are gone"):
+        query.tasks(query.plan(), 1, MORE)
+
+
+@pytest.mark.parametrize(
+    "rows", [[[b"a", b"X"], [b"c"], []], [[b"a", b"b"], [b"X"], []], [[b"a", b"b"], [b"c"], [b"X"]]]
+)
+def test_a_replay_of_other_rows_repairs_nothing(broker, torn, rows):
+    plan = torn.plan()
+    with pytest.raises(ReplayMismatchError, match="not repeatable"):
+        torn.tasks(plan, 0, rows)
+    assert committed(broker) == {b"a": 1, b"b": 1}
+
+
+def test_a_replay_of_fewer_tasks_repairs_nothing(broker, torn):
+    reports = torn.tasks(torn.plan(), 0, ROWS[:2])
+    with pytest.raises(ReplayMismatchError, match="it had 3 tasks, its replay has 2"):
+        torn.commit(reports)
+
+
+def test_a_later_batch_does_not_bury_what_is_gone(broker, torn):
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 1\) are gone"):
+        torn.tasks(torn.plan(), 1, MORE)
+
+
+def test_another_query_does_not_bury_what_is_gone(broker, torn):
+    other = Query(broker.bootstrap_servers, query="q2")
+    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1"):
+        other.tasks(other.plan(), 0, MORE)
+
+
+def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query, monkeypatch):
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS)
+    for killed in crash(monkeypatch, "before done"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    query.task(plan, 0, 0, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
+    again = query.tasks(query.plan(), 0, ROWS)
+    assert {report.action for report in again} == {Action.SKIP}
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
+    plan = query.plan()
+    query.task(plan, 0, 0, ROWS[0])
+    late = query.task(plan, 0, 0, ROWS[0])
+    query.commit([late])
+    assert committed(broker) == {b"a": 1, b"b": 1}
+
+
+def test_no_intent_is_recorded_late_in_the_transactions_timeout(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with pytest.raises(
+        ExactlyOnceError, match=r"oldest transaction is 55 s old.*kafka\.transaction\.timeout\.ms=60000"
+    ):
+        query.commit(began_ago(reports, 55_000))
+    query.abort(reports)
+    assert committed(broker) == {}
+
+
+def began_ago(reports, ms):
+    return [replace(report, began_at=report.began_at - ms) for report in reports]
+
+
+def test_no_end_of_the_intent_is_sent_after_the_deadline_of_the_oldest_transaction(broker, query):
+    """It would be decided when the broker may already be ending the oldest transaction."""
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
+    until = time.monotonic() + 1.5
+    broker.faults.answer(
+        "EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", only=lambda request: time.monotonic() < until, times=KEPT
+    )
+    with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
+        query.commit(reports)
+    time.sleep(max(0.0, until - time.monotonic()))
+    assert query.abort(reports) == AbortOutcome(aborted=2)
+    assert committed(broker) == {}
+
+
+def test_a_commit_that_was_stopped_until_the_deadline_of_the_oldest_transaction_sends_no_end(
+    broker, query, monkeypatch
+):
+    from spark_kafka_sink.exactly_once import ledger
+
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
+    monkeypatch.setattr(ledger, "reach", lambda point, task=None: time.sleep(1.5))
+    with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
+        query.commit(reports)
+    assert query.abort(reports) == AbortOutcome(aborted=2)
+    assert committed(broker) == {}
+
+
+def test_an_intent_within_the_deadline_of_the_oldest_transaction_is_tried_again(broker, query):
+    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 30_000)
+    broker.faults.answer("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_timeout_that_leaves_no_time_for_a_decision_is_refused(broker):
+    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 10_000})
+    with pytest.raises(PlanningError, match=r"kafka\.transaction\.timeout\.ms is 10000.*more than 10000"):
+        query.plan()
+
+
+def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.drop_after("EndTxn")
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+def make_anew(broker):
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, partitions=2)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_topic_that_is_deleted_between_prepare_and_commit_is_refused(broker, query, again):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.delete_topic(TOPIC)
+    if again:
+        broker.create_topic(TOPIC, partitions=2)
+    with pytest.raises(ExactlyOnceError, match=f"micro-batch 0 .*is not committed: topic {TOPIC} was deleted"):
+        query.commit(reports)
+    query.abort(reports)
+    if not again:
+        broker.create_topic(TOPIC, partitions=2)
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, monkeypatch):
+    from spark_kafka_sink.exactly_once import committing
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            committing, "reach", lambda point, task=None: make_anew(broker) if point == "intent committed" else None
+        )
+        assert query.commit(reports).remade == (TOPIC,)
+
+
+def test_a_version_is_written_once(broker):
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=Guise.VERSION)
+    job.run(5, ROWS)
+    job.run(5, ROWS)
+    assert committed(broker) == EACH_ONCE
+    with pytest.raises(ExactlyOnceError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
+        job.run(3, MORE)
+    job.run(9, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
+    first, second = (
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        for prefix in ("one", "two")
+    )
+    first.run(5, ROWS)
+    second.run(5, ROWS)
+    assert broker.transaction_state("one-nightly-0") == "CompleteCommit"
+    assert broker.transaction_state("two-nightly-0") != "CompleteCommit"
+    assert committed(broker) == EACH_ONCE
+    second.run(6, MORE)
+    assert broker.transaction_state("two-nightly-0") == "CompleteCommit"
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_decided_version_is_finished_under_another_prefix(broker, monkeypatch):
+    first, second = (
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        for prefix in ("one", "two")
+    )
+    reports = first.tasks(first.plan(5), 5, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            first.commit(reports)
+    second.run(5, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_one_txn_app_id_for_two_topics_is_refused(broker):
+    broker.create_topic("other")
+    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION)
+    job.run(5, ROWS)
+    told = r"txnAppId nightly writes to topic out .*to topic other: .*Use one txnAppId for each.*txnAppId=nightly-other"
+    for number in (5, 6):
+        with pytest.raises(PlanningError, match=told):
+            replace(job, topic="other").run(number, MORE)
+    job.run(6, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_two_hundred_transactions_are_committed_at_once(broker, query):
+    rows = [b"%d" % task for task in range(200)]
+    with closing(ProducerCache(KafkaProducer)) as producers:
+        query.lease = producers.leased
+        query.run(0, [[row] for row in rows])
+    assert committed(broker) == dict.fromkeys(rows, 1)
+    assert {broker.transaction_state(f"app-{task}") for task in range(200)} == {"CompleteCommit"}
+
+
+def test_a_ledger_that_deletes_is_refused(broker, query):
+    broker.create_topic(LEDGER, partitions=10)
+    with pytest.raises(PlanningError, match=r"cleanup\.policy is 'delete', not 'compact'"):
+        query.plan()
+
+
+def test_a_ledger_of_too_few_partitions_is_refused(broker, query):
+    broker.create_topic(LEDGER, partitions=1, configs={"cleanup.policy": "compact"})
+    with pytest.raises(PlanningError, match="has 1 partitions, the ledger needs 10"):
+        query.plan()
+
+
+def test_a_ledger_that_may_not_be_created_is_described(broker, query):
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 20 partitions, cleanup.policy=compact"):
+        query.plan()
+
+
+def test_a_timeout_above_the_brokers_limit_is_refused(broker):
+    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 1_000_000})
+    with pytest.raises(PlanningError, match="set it to 900000 or less"):
+        query.plan()
+
+
+def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, query):
+    query.run(0, ROWS)
+    with pytest.raises(ReplayMismatchError, match="committed with 3 rows .*now to be written with 4"):
+        query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
+    with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
+        query.run(0, [[b"a", b"b"], [b"X"]])
+    Query(broker.bootstrap_servers, trust=Trust(Trusted.LEDGER, 0)).run(0, [[b"X"]])
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_replay_may_cut_its_rows_otherwise(broker, query):
+    query.run(0, ROWS)
+    query.run(0, [[b"c", b"a"], [], [b"b"], []])
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    plan = job.plan()
+    reports = job.tasks(plan, 0, ROWS)
+    job.task(plan, 0, 1, ROWS[1])
+    job.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ["app-driver", "app-0"])
+def test_a_producer_id_whose_epochs_run_out_is_followed_by_another(broker, query, name, left):
+    query.run(0, ROWS)
+    broker._call(lambda server: age(server.state.transactions.transactions[name], LAST_EPOCH - left))
+    query.run(1, MORE)
+    query.run(2, [[b"g"], [b"h"]])
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"g": 1, b"h": 1}
+
+
+def age(transaction, epoch):
+    """As if the id had been used for weeks."""
+    transaction.become(ProducerIdentity(transaction.producer_id, epoch))

@@ -1,0 +1,51 @@
+"""Which sessions a process keeps."""
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.exactly_once.session import end_sessions, session_for
+
+MANY = 30
+DEADLINE_S = 5.0
+
+
+def open_files():
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.fixture(autouse=True)
+def _ended():
+    end_sessions()
+    yield
+    end_sessions()
+
+
+def use(settings):
+    """The session, when it has a connection."""
+    with session_for(settings) as session:
+        session.cluster.node_ids(session.deadline(5_000))
+        return session
+
+
+def test_batch_jobs_with_names_of_their_own_do_not_keep_sessions_without_bound(query):
+    settings = query.settings
+    for number in range(MANY):
+        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+    many = open_files()
+    for number in range(MANY, 3 * MANY):
+        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+    deadline = time.monotonic() + DEADLINE_S  # the broker in this process closes its ends a moment later
+    while open_files() > many and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert open_files() <= many
+
+
+def test_a_session_in_use_is_kept_among_many_others(query):
+    settings = query.settings
+    first = use(settings)
+    for number in range(MANY):
+        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+        assert use(settings) is first

@@ -1,0 +1,86 @@
+"""What a run is told of its own batch when its commit, or its abort, comes too late or is not answered."""
+
+import time
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.exactly_once import committing, ledger
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.values import Guise
+from tests.unit.exactly_once.runs import TOPIC, Query, committed
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
+
+
+@pytest.mark.parametrize("guise", [Guise.MICRO_BATCH, Guise.VERSION, Guise.ONCE])
+def test_an_abort_after_its_own_runs_commit_says_that_the_batch_is_committed(broker, guise):
+    """The process of the commit died when all was done, before it told Spark. v2: its fence has moved on."""
+    query = Query(broker.bootstrap_servers, "job", "job", guise)
+    plan = query.plan(0)
+    reports = query.tasks(plan, 0, ROWS)
+    query.commit(reports)
+    outcome = query.abort(reports, None if guise is Guise.MICRO_BATCH else plan)
+    assert (outcome.untouched, outcome.committed) == ("", True)
+    assert "was committed before" in outcome.decided[0]
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_after_a_successors_commit_keeps_no_receipts_of_its_own(broker, query):
+    ours = query.tasks(query.plan(), 0, ROWS)
+    query.run(0, ROWS)
+    outcome = query.abort(ours)
+    assert (outcome.committed, outcome.decided) == (False, ("batch 0 of q1 was committed before",))
+
+
+def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, query):
+    write = query.open_task(query.plan(), 0, 0)
+    with write:
+        query.append(write, [b"a", b"b"])
+        until(lambda: write.receipts() == () or write._topic_ids)
+        old = write._producer.topic_id(TOPIC)
+        broker.delete_topic(TOPIC)
+        broker.create_topic(TOPIC, partitions=2)
+        write._producer.refresh()
+        until(lambda: write._producer.topic_id(TOPIC) not in (None, old))
+        with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
+            write.prepare()
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(broker, query, monkeypatch):
+    def silent(session, reports, deadline):
+        raise KafkaTimeoutError("Metadata has no answer")
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    monkeypatch.setattr(committing, "_remade", silent)
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: .*no answer"):
+        query.commit(reports)
+    assert committed(broker) == {}
+
+
+def test_a_decision_whose_time_is_up_before_it_is_sent_is_none(broker, query, monkeypatch):
+    late = []
+
+    class Late(SystemClock):
+        def now(self):
+            return super().now() + sum(late)
+
+    def reach(point, task=None):
+        if point == "intent in the log":
+            late.append(3_600_000)
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.session.SystemClock", Late)
+    monkeypatch.setattr(ledger, "reach", reach)
+    with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: the time was up"):
+        query.commit(reports)
+    assert committed(broker) == {}

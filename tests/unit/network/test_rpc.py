@@ -1,0 +1,70 @@
+"""Requests on the caller's own thread, to brokers that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
+
+from spark_kafka_sink import ProducerRecord
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.from_config import metadata_config, network_config
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.network.rpc import InlineNetwork
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.testing import TestBroker
+
+
+@pytest.fixture
+def brokers() -> Iterator[TestBroker]:
+    with TestBroker(nodes=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def network(brokers: TestBroker) -> Iterator[InlineNetwork]:
+    config = ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers})
+    transport, random = Selector(), Random()
+    client = NetworkClient(network_config(config), transport, random)
+    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+    each = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
+    each.refresh()
+    yield each
+    each.close()
+
+
+def list_transactions(completed: Callable[[Response], None]) -> Request:
+    return kio_request("list_transactions", 0, 0, lambda _module, _version: ListTransactionsRequest(), completed)
+
+
+def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(
+    brokers: TestBroker, network: InlineNetwork
+) -> None:
+    brokers.kill(2)
+    network.refresh()
+
+    ended = network.exchange({1: list_transactions, 2: list_transactions})
+
+    left, answered = ended[2], ended[1]
+    assert isinstance(left, NetworkError)
+    assert str(left) == "Broker 2 has left the cluster"
+    assert isinstance(answered, Response)
+    assert answered.error is None
+
+
+def test_the_sync_producer_sends_to_the_new_leader_of_a_broker_that_leaves(brokers: TestBroker) -> None:
+    brokers.create_topic("t")
+    old = brokers.leader("t", 0)
+    with SyncProducer({"bootstrap.servers": brokers.bootstrap_servers, "acks": "all"}) as producer:
+        producer.send(ProducerRecord("t", b"1"))
+        # The broker dies, and the metadata without it comes, while its request is under way.
+        brokers.faults.run("Produce", lambda: brokers.kill(old))
+        producer.send(ProducerRecord("t", b"2"))
+    assert set(brokers.topic("t").values()) == {b"1", b"2"}
