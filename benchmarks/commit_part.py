@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.committing import commit_batch
 from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import Guise, TaskAttempt, TaskReport, Unit
+from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.producer_cache import ProducerCache
@@ -74,7 +74,7 @@ class _Query:
 
     def _prepared(self) -> list[TaskReport]:
         plan = plan_write(PlanningRequest(self._settings))
-        unit = Unit("query", self._number, Guise.MICRO_BATCH)
+        unit = WriteId("query", self._number, WriteKind.MICRO_BATCH)
         row = RecordColumns(value=pa.array([b"row"], pa.binary()))
         reports = []
         for number in range(self._tasks):

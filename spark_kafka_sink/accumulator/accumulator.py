@@ -17,7 +17,7 @@ from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
-from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
+from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.metrics import ProducerMetrics
@@ -277,7 +277,7 @@ class RecordAccumulator:
             queue = self._queue(batch.partition)
             batch.due = True
             queue.batches.appendleft(batch)
-            queue.admission = Admission.NOTHING
+            queue.admission = DrainMode.MUTED
 
     def take_queued(self) -> list[ProducerBatch]:
         """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
@@ -304,11 +304,11 @@ class RecordAccumulator:
             queue.retry_at = retry_at
             self._backing_off.append(queue)
 
-    def admit(self, partition: TopicPartition, admission: Admission) -> None:
+    def set_drain_mode(self, partition: TopicPartition, admission: DrainMode) -> None:
         with self._lock:
             queue = self._queue(partition)
             queue.admission = admission
-            if queue.batches and admission is not Admission.NOTHING:
+            if queue.batches and admission is not DrainMode.MUTED:
                 self._list(queue)
 
     def expire(self, now: float) -> list[ProducerBatch]:

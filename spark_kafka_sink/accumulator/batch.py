@@ -25,14 +25,14 @@ NO_TIMESTAMP = -1
 
 
 class BatchListener(Protocol):
-    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+    def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
         """What became of ``share`` of ``batch``, which is done. Called on the sender thread, once; must not block.
 
         Of a batch that was split each part that has some of the share's rows tells of these.
         """
 
 
-class Share(NamedTuple):
+class RecordRange(NamedTuple):
     """The rows of one append within a batch, and who wants to know what became of them.
 
     They are ``rows`` records of the batch from record ``first`` on, ``size`` bytes before compression. ``skipped`` of
@@ -45,13 +45,13 @@ class Share(NamedTuple):
     size: int
     skipped: int = 0
 
-    def within(self, start: int, end: int) -> Share | None:
+    def within(self, start: int, end: int) -> RecordRange | None:
         """What of it lies in records ``start .. end - 1`` when these become a batch of their own."""
         first, last = max(self.first, start), min(self.first + self.rows, end)
         if first >= last:
             return None
         size = self.size * (last - first) // self.rows
-        return Share(self.listener, first - start, last - first, size, self.skipped + first - self.first)
+        return RecordRange(self.listener, first - start, last - first, size, self.skipped + first - self.first)
 
 
 class Hold:
@@ -139,7 +139,7 @@ class ProducerBatch:
         self.count = self.own = self.codec = self.attempts = 0
         self.size = self.plain_size = HEADER_SIZE
         self.segments: list[Buffer] = []
-        self.shares: list[Share] = []
+        self.shares: list[RecordRange] = []
         self.claimed = self.filled = self.due = self.judged = self.done = False
         self.hold: Hold | None = None
         self.payload: Sequence[Buffer] | None = None

@@ -9,16 +9,16 @@ from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 
 
-class Admission(Enum):
+class DrainMode(Enum):
     """What of a partition may be drained; the sender decides (Kafka: ``RecordAccumulator.mutePartition``)."""
 
-    ALL = "whatever is sendable"
-    RETRIES = "only batches that were sent before: fresh ones wait for a new epoch"
-    NOTHING = "muted"
+    OPEN = "whatever is sendable"
+    RETRIES_ONLY = "only batches that were sent before: fresh ones wait for a new epoch"
+    MUTED = "muted"
 
 
 # Looked up once: a member of an Enum costs as much to look up as the rest of ``sendable``.
-_ALL, _RETRIES = Admission.ALL, Admission.RETRIES
+_ALL, _RETRIES = DrainMode.OPEN, DrainMode.RETRIES_ONLY
 
 
 class PartitionQueue:
@@ -35,7 +35,7 @@ class PartitionQueue:
         self.batches: deque[ProducerBatch] = deque()
         self.leader = leader
         self.listed = False
-        self.admission = Admission.ALL
+        self.admission = DrainMode.OPEN
         self.retry_at = 0.0
 
     def sendable(self, now: float, send_all: bool) -> bool:
@@ -55,7 +55,7 @@ class PartitionQueue:
     def lags(self, since: float) -> bool:
         """Whether its batches will wait: muted, leaderless, or one created before ``since`` still has to go."""
         return (
-            self.admission is not Admission.ALL
+            self.admission is not DrainMode.OPEN
             or self.leader == NO_LEADER
             or (bool(self.batches) and self.batches[0].created < since)
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import Hold, Share
+from spark_kafka_sink.accumulator.batch import Hold, RecordRange
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.append.grouping import group_by_partition, order_by_partition, runs_as_given
@@ -319,7 +319,7 @@ def _lay_in(
                 memory.size, batch.hold, hold.users = memory.size - paid, hold, hold.users + 1
         if timestamp > batch.max_timestamp:
             batch.max_timestamp = timestamp
-        batch.shares.append(Share(listener, first, end - start, size))
+        batch.shares.append(RecordRange(listener, first, end - start, size))
 
 
 def _latest_timestamps(claim: Claim, rows: RowSizes) -> list[int]:

@@ -22,7 +22,7 @@ from spark_kafka_sink.append.pending_records import (
     CLOSED_STAGE,
     RECORD_OVERHEAD,
     SHARED,
-    Stage,
+    PendingRecords,
     headers_size,
     java_estimate,
 )
@@ -64,8 +64,8 @@ class StagingParts:
     callbacks: Callbacks
     wake_sender: Callable[[], None]
     call_sender: Callable[[], None]
-    steered: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Around the work of a caller who is likely to go on: ``SenderThread.steered``."""
+    run_inline: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Around the work of a caller who is likely to go on: ``SenderThread.run_inline``."""
 
 
 class Staging:
@@ -74,19 +74,19 @@ class Staging:
     def __init__(self, config: StagingConfig, parts: StagingParts) -> None:
         self._config = config
         self._parts = parts
-        self.topics: dict[str, TopicStages] = {}
+        self.topics: dict[str, TopicPendingRecords] = {}
 
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
     ) -> RecordFuture:
-        """Stage one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
+        """Append one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
 
         Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
         """
         stages = self.topics.get(record.topic)
         if stages is None:
             # Of two threads that come first with a topic, both get the one that stays.
-            stages = self.topics.setdefault(record.topic, TopicStages(record.topic, self._config, self._parts))
+            stages = self.topics.setdefault(record.topic, TopicPendingRecords(record.topic, self._config, self._parts))
         return stages.append(record, key, value, left_ms)
 
     def flush(self, timeout_ms: float = NEVER) -> bool:
@@ -105,7 +105,7 @@ class Staging:
             stages.abort(error)
 
 
-class TopicStages:
+class TopicPendingRecords:
     """The open stage of one topic, and those that wait to be encoded. Its lock is never held while encoding."""
 
     def __init__(self, topic: str, config: StagingConfig, parts: StagingParts) -> None:
@@ -120,8 +120,8 @@ class TopicStages:
         self._shared = False
         # The memory that the last stage could have done with and a little more: the next one asks for it at once.
         self._expected = 0
-        self._waiting: deque[Stage] = deque()
-        self._encoding: Stage | None = None
+        self._waiting: deque[PendingRecords] = deque()
+        self._encoding: PendingRecords | None = None
         self._aborted_by: KafkaError | None = None
 
     def append(
@@ -202,7 +202,7 @@ class TopicStages:
 
     def _place(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
-    ) -> tuple[Stage, int, bool]:
+    ) -> tuple[PendingRecords, int, bool]:
         """The stage that the record is in, its index there, and whether the sender must be woken."""
         thread, partition = get_ident(), record.partition
         remaining = self._config.max_block_ms if left_ms is None else left_ms
@@ -222,7 +222,7 @@ class TopicStages:
                         return stage, index, wake
             remaining = self._await_room(stage, size, partition, remaining)
 
-    def _was_taken(self, stage: Stage, index: int) -> bool:
+    def _was_taken(self, stage: PendingRecords, index: int) -> bool:
         with self._lock:
             return index < stage.rows
 
@@ -271,7 +271,7 @@ class TopicStages:
             self._parts.pool.cancel(stage.claim.memory)
             stage.outcome.fail(error)
 
-    def _await_room(self, stage: Stage, size: int, partition: int | None, remaining: float) -> float:
+    def _await_room(self, stage: PendingRecords, size: int, partition: int | None, remaining: float) -> float:
         """Do what keeps a record out of the open stage; says what is left of the ``remaining`` ms to wait.
 
         None is open, it is full or another thread's, it lacks memory, or it knows too few partitions.
@@ -281,7 +281,7 @@ class TopicStages:
             with self._lock:
                 self._shared = self._shared or strange
                 self._hand_over(stage)
-            with self._parts.steered():
+            with self._parts.run_inline():
                 self._encode_waiting()
             return remaining
         parts = self._parts
@@ -309,7 +309,7 @@ class TopicStages:
                 raise self._aborted_by
             if self._open is CLOSED_STAGE:
                 outcome = StageOutcome(self._topic, clock.epoch_ms(), self._parts.callbacks)
-                stage = Stage(outcome, snapshot, clock.now())
+                stage = PendingRecords(outcome, snapshot, clock.now())
                 stage.owner = SHARED if self._shared else get_ident()
                 self._open = stage
             stage = self._open
@@ -318,7 +318,7 @@ class TopicStages:
                 stage.grant(granted, size, self._limit)
                 stage.make_room(self._comfortable_size)
 
-    def _hand_over(self, stage: Stage) -> None:
+    def _hand_over(self, stage: PendingRecords) -> None:
         """Under the lock; another thread may have been first."""
         if stage is not self._open or stage is CLOSED_STAGE:
             return
@@ -328,7 +328,7 @@ class TopicStages:
             self._close(stage)
             raise
 
-    def _close(self, stage: Stage) -> None:
+    def _close(self, stage: PendingRecords) -> None:
         """May be done twice."""
         stage.close()
         self._expected = 2 * min(stage.size * 9 // 8, self._limit)
@@ -355,7 +355,7 @@ class TopicStages:
             self._parts.wake_sender()  # for the stages that still wait
             raise
 
-    def _end(self, stage: Stage) -> None:
+    def _end(self, stage: PendingRecords) -> None:
         """May be done twice."""
         with self._lock:
             if self._encoding is stage:
@@ -364,7 +364,7 @@ class TopicStages:
                 self._encoded.notify_all()
                 self._encoding = None
 
-    def _encode(self, stage: Stage) -> None:
+    def _encode(self, stage: PendingRecords) -> None:
         """What goes wrong here is told to whoever waits for the records: the thread at work may be anybody's."""
         try:
             if not stage.rows:
@@ -378,13 +378,13 @@ class TopicStages:
             if not isinstance(error, Exception):
                 raise
 
-    def _lose(self, stage: Stage, error: BaseException) -> None:
+    def _lose(self, stage: PendingRecords, error: BaseException) -> None:
         """Fail a stage's records, unless they are the sender's already. May be done twice."""
         undo(self._parts.append, stage.claim, stage.outcome, error)
         if not stage.claim.published:
             stage.outcome.fail(as_exception(error))
 
-    def _staged_columns(self, stage: Stage) -> StagedColumns:
+    def _staged_columns(self, stage: PendingRecords) -> StagedColumns:
         return StagedColumns(
             topic=self._topic,
             columns=stage.columns(),
@@ -394,7 +394,7 @@ class TopicStages:
             timestamp=stage.outcome.default_timestamp,
         )
 
-    def _staged_values(self, stage: Stage) -> StagedValues:
+    def _staged_values(self, stage: PendingRecords) -> StagedValues:
         values = stage.only_bytes()
         lengths = stage.outcome.value_sizes = list(map(len, values))
         return StagedValues(

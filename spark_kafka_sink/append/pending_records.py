@@ -30,13 +30,14 @@ SHARED = 0
 """In place of an owner: any thread may add records, with the topic's lock."""
 
 
-class Stage:
+class PendingRecords:
     """Guarded by its topic's lock until it is closed; then it belongs to the thread that encodes it.
 
-    One thread, its ``owner``, appends values and keys and takes from ``room`` without the lock, see ``TopicStages``;
-    what it has appended since the stage was closed does not count. ``room`` is how many more bytes it takes before
-    somebody has to look: until ``allowed`` is reached, the size it has memory for, or ``wake_at``, the size at which
-    the sender is woken next. What few records have is kept by their index; ``keys`` ends with the last there is.
+    One thread, its ``owner``, appends values and keys and takes from ``room`` without the lock, see
+    ``TopicPendingRecords``; what it has appended since the stage was closed does not count. ``room`` is how many more
+    bytes it takes before somebody has to look: until ``allowed`` is reached, the size it has memory for, or
+    ``wake_at``, the size at which the sender is woken next. What few records have is kept by their index; ``keys`` ends
+    with the last there is.
     """
 
     __slots__ = (
@@ -185,7 +186,7 @@ class Stage:
         return _filled(self.partitions, self.rows, NOT_GIVEN, np.int32) if self.partitions else None
 
 
-CLOSED_STAGE = Stage(StageOutcome("", 0, Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
+CLOSED_STAGE = PendingRecords(StageOutcome("", 0, Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
 """Stands where no stage is open: it takes nothing."""
 
 CLOSED_STAGE.allowed = -1

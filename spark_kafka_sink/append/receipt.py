@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, Share
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.waiting import Waiters
@@ -72,7 +72,7 @@ class SendReceipt:
             self.error = self.error or error
             self._changed.notify_all()
 
-    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+    def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
         if batch.error is None:
             delivered = self._sums[batch.partition]
             delivered.count += share.rows

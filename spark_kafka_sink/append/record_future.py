@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, ProducerBatch, Share
+from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
@@ -101,7 +101,7 @@ class StageOutcome:
         if watchers:
             self._callbacks.add(watchers, error)
 
-    def complete(self, start: int, batch: ProducerBatch, share: Share) -> None:
+    def complete(self, start: int, batch: ProducerBatch, share: RecordRange) -> None:
         """The fate of the rows from rank ``start`` on: they are ``share`` of ``batch``."""
         offset = UNKNOWN_OFFSET if batch.base_offset == UNKNOWN_OFFSET else batch.base_offset + share.first
         piece = Piece(start, start + share.rows, batch.partition, offset, batch.log_append_time, batch.error)
@@ -215,7 +215,7 @@ class _Segment:
         self._stage = stage
         self._start = start
 
-    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+    def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
         self._stage.complete(self._start + share.skipped, batch, share)
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import Share
+from spark_kafka_sink.accumulator.batch import RecordRange
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.append.publish import AppendParts, BatchListeners, RowsToPublish, publish
 from spark_kafka_sink.append.row_sizes import RowTimes, row_sizes, size_bounds
@@ -104,4 +104,4 @@ def _lay_in(claim: Claim, staged: StagedValues, encoded: Sequence[bytes], listen
         memory.size, batch.own = memory.size - size, batch.own + size
         if staged.timestamp > batch.max_timestamp:
             batch.max_timestamp = staged.timestamp
-        batch.shares.append(Share(listener, first, end - start, size))
+        batch.shares.append(RecordRange(listener, first, end - start, size))

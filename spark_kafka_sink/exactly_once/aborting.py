@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.finishing import Stock, finish_standing
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweeping import abort_all, left_open, list_open
-from spark_kafka_sink.exactly_once.values import Entry, Guise, Stage, TaskReport, Unit, WritePlan
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 
@@ -81,25 +81,25 @@ def _fenced(known: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
     return AbortOutcome(decided=(f"batch {unit.number} of {unit.query} was committed before",), committed=ours)
 
 
-def _removed(unit: Unit | None, view: LedgerView) -> tuple[str, ...]:
+def _removed(unit: WriteId | None, view: LedgerView) -> tuple[str, ...]:
     """A batch job leaves a tombstone for its entry once it is done."""
-    done = unit is not None and unit.guise is Guise.ONCE and unit.query in view.removed
+    done = unit is not None and unit.guise is WriteKind.ONCE and unit.query in view.removed
     return (f"{unit} was committed before",) if done else ()
 
 
-def _is_committed(unit: Unit | None, entries: Mapping[str, Entry]) -> bool:
+def _is_committed(unit: WriteId | None, entries: Mapping[str, Entry]) -> bool:
     entry = None if unit is None else entries.get(unit.query)
-    return entry is not None and unit is not None and (entry.number, entry.stage) == (unit.number, Stage.DONE)
+    return entry is not None and unit is not None and (entry.number, entry.stage) == (unit.number, EntryState.DONE)
 
 
-def _clauses(unit: Unit | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:
+def _clauses(unit: WriteId | None, before: Mapping[str, Entry], stock: Stock) -> tuple[str, ...]:
     said = []
     for query, entry in before.items():
         batch = f"batch {entry.number} of {query}"
         if query in stock.lost:
             tasks = ", ".join(map(str, sorted(stock.lost[query])))
             said.append(f"{batch} is decided and the rows of task {tasks} are gone, which its replay writes again")
-        elif entry.stage is Stage.INTENT:
+        elif entry.stage is EntryState.INTENT:
             said.append(f"{batch} had been decided and is committed")
         elif unit is not None and (query, entry.number) == (unit.query, unit.number):
             said.append(f"{batch} was committed before")

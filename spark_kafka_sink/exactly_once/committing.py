@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.fault_points import reach
 from spark_kafka_sink.exactly_once.finishing import finish
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, Stage, TaskReport
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport
 
 _NEWS_MS: Final = 2_000.0
 _PAUSE_MS: Final = 100.0
@@ -48,7 +48,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         reach("before the intent")
         driver = _decide(session, order, deadline)
         reach("intent committed")
-        lost = finish(session, entry, deadline) if entry.stage is Stage.INTENT else None
+        lost = finish(session, entry, deadline) if entry.stage is EntryState.INTENT else None
         if lost:
             raise LostRowsError(_lost(order.report, lost))
     remade: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
 
 def _tidy(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
     reach("before done")
-    if entry.stage is Stage.INTENT:
+    if entry.stage is EntryState.INTENT:
         session.record(driver, done(entry), deadline)
     if session.settings.per_attempt:
         sweep(session, list_open(session, deadline), driver, deadline)

@@ -11,23 +11,23 @@ from typing import Final
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
-    Action,
     Entry,
-    Guise,
+    EntryState,
+    LedgerStart,
+    RecoveryMode,
     RowSum,
-    Stage,
+    TaskAction,
     TaskReport,
     TaskShare,
-    Trust,
-    Trusted,
-    Unit,
+    WriteId,
+    WriteKind,
     WritePlan,
 )
 
 _MARGIN_SHARE: Final = 10
 
 
-class Standing(Enum):
+class Comparison(Enum):
     """How a batch stands to its query's entry in the ledger."""
 
     FIRST = "no entry, and the batch is the query's first"
@@ -41,7 +41,7 @@ class Standing(Enum):
     NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
 
 
-class Ruling(Enum):
+class Verdict(Enum):
     WRITE = "write"
     SKIP = "consume and write nothing"
     REPAIR = "write what is gone, prove the rest"
@@ -72,70 +72,70 @@ class Ruling(Enum):
     )
 
 
-_TRUSTING_THE_CHECKPOINT: Final = frozenset({Ruling.NO_LEDGER, Ruling.GAP})
-_REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Ruling.OLD_CHECKPOINT, Ruling.OLD_VERSION, Ruling.LOST_BEFORE}
+_TRUSTING_THE_CHECKPOINT: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
+_REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.LOST_BEFORE}
 
-RULINGS: Final[Mapping[tuple[Guise, Standing], Ruling]] = MappingProxyType(
+RULINGS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
-        (Guise.MICRO_BATCH, Standing.FIRST): Ruling.WRITE,
-        (Guise.MICRO_BATCH, Standing.UNKNOWN): Ruling.NO_LEDGER,
-        (Guise.MICRO_BATCH, Standing.OLDER): Ruling.OLD_CHECKPOINT,
-        (Guise.MICRO_BATCH, Standing.SAME): Ruling.SKIP,
-        (Guise.MICRO_BATCH, Standing.SAME_TORN): Ruling.REPAIR,
-        (Guise.MICRO_BATCH, Standing.SAME_GONE): Ruling.WRITE,
-        (Guise.MICRO_BATCH, Standing.NEXT): Ruling.WRITE,
-        (Guise.MICRO_BATCH, Standing.BEYOND): Ruling.GAP,
-        (Guise.MICRO_BATCH, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
-        (Guise.VERSION, Standing.FIRST): Ruling.WRITE,
-        (Guise.VERSION, Standing.UNKNOWN): Ruling.WRITE,
-        (Guise.VERSION, Standing.OLDER): Ruling.OLD_VERSION,
-        (Guise.VERSION, Standing.SAME): Ruling.SKIP,
-        (Guise.VERSION, Standing.SAME_TORN): Ruling.REPAIR,
-        (Guise.VERSION, Standing.SAME_GONE): Ruling.WRITE,
-        (Guise.VERSION, Standing.NEXT): Ruling.WRITE,
-        (Guise.VERSION, Standing.BEYOND): Ruling.WRITE,
-        (Guise.VERSION, Standing.NEWER_TORN): Ruling.LOST_BEFORE,
-        (Guise.ONCE, Standing.FIRST): Ruling.WRITE,
+        (WriteKind.MICRO_BATCH, Comparison.FIRST): Verdict.WRITE,
+        (WriteKind.MICRO_BATCH, Comparison.UNKNOWN): Verdict.NO_LEDGER,
+        (WriteKind.MICRO_BATCH, Comparison.OLDER): Verdict.OLD_CHECKPOINT,
+        (WriteKind.MICRO_BATCH, Comparison.SAME): Verdict.SKIP,
+        (WriteKind.MICRO_BATCH, Comparison.SAME_TORN): Verdict.REPAIR,
+        (WriteKind.MICRO_BATCH, Comparison.SAME_GONE): Verdict.WRITE,
+        (WriteKind.MICRO_BATCH, Comparison.NEXT): Verdict.WRITE,
+        (WriteKind.MICRO_BATCH, Comparison.BEYOND): Verdict.GAP,
+        (WriteKind.MICRO_BATCH, Comparison.NEWER_TORN): Verdict.LOST_BEFORE,
+        (WriteKind.VERSION, Comparison.FIRST): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.UNKNOWN): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.OLDER): Verdict.OLD_VERSION,
+        (WriteKind.VERSION, Comparison.SAME): Verdict.SKIP,
+        (WriteKind.VERSION, Comparison.SAME_TORN): Verdict.REPAIR,
+        (WriteKind.VERSION, Comparison.SAME_GONE): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.NEXT): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.BEYOND): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.NEWER_TORN): Verdict.LOST_BEFORE,
+        (WriteKind.ONCE, Comparison.FIRST): Verdict.WRITE,
     }
 )
 """What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
 
 
-def standing(unit: Unit, entry: Entry | None, lost: frozenset[int]) -> Standing:
+def standing(unit: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
     """``lost``: the entry's tasks whose transactions are gone."""
     if entry is None:
-        return Standing.FIRST if unit.number == 0 else Standing.UNKNOWN
+        return Comparison.FIRST if unit.number == 0 else Comparison.UNKNOWN
     if unit.number < entry.number:
-        return Standing.OLDER
+        return Comparison.OLDER
     if unit.number > entry.number:
         if lost:
-            return Standing.NEWER_TORN
-        return Standing.NEXT if unit.number == entry.number + 1 else Standing.BEYOND
+            return Comparison.NEWER_TORN
+        return Comparison.NEXT if unit.number == entry.number + 1 else Comparison.BEYOND
     if not lost:
-        return Standing.SAME
+        return Comparison.SAME
     in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
-    return Standing.SAME_TORN if in_kafka else Standing.SAME_GONE
+    return Comparison.SAME_TORN if in_kafka else Comparison.SAME_GONE
 
 
-def task_action(plan: WritePlan, unit: Unit, task: int) -> Action:
+def task_action(plan: WritePlan, unit: WriteId, task: int) -> TaskAction:
     """What a task does with its rows; ``ExactlyOnceError`` before anything is written when none of it is safe."""
     for query, lost in plan.lost.items():
         if query != unit.query and lost:
-            raise LostRowsError(_refusal(plan, unit, Ruling.LOST_BEFORE, query))
+            raise LostRowsError(_refusal(plan, unit, Verdict.LOST_BEFORE, query))
     entry = plan.entries.get(unit.query)
     lost = plan.lost.get(unit.query, frozenset())
     ruling = RULINGS[unit.guise, standing(unit, entry, lost)]
-    if ruling in _TRUSTING_THE_CHECKPOINT and plan.trust == Trust(Trusted.CHECKPOINT, unit.number):
-        ruling = Ruling.WRITE
+    if ruling in _TRUSTING_THE_CHECKPOINT and plan.trust == LedgerStart(RecoveryMode.CHECKPOINT, unit.number):
+        ruling = Verdict.WRITE
     if ruling in _REFUSALS:
-        kind = LostRowsError if ruling is Ruling.LOST_BEFORE else ExactlyOnceError
+        kind = LostRowsError if ruling is Verdict.LOST_BEFORE else ExactlyOnceError
         raise kind(_refusal(plan, unit, ruling, unit.query))
-    if ruling is not Ruling.REPAIR:
-        return Action.WRITE if ruling is Ruling.WRITE else Action.SKIP
-    return Action.REWRITE if task in lost else Action.VERIFY
+    if ruling is not Verdict.REPAIR:
+        return TaskAction.WRITE if ruling is Verdict.WRITE else TaskAction.SKIP
+    return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
 
 
-def check_target(unit: Unit, entry: Entry | None) -> None:
+def check_target(unit: WriteId, entry: Entry | None) -> None:
     """A txnAppId writes to one target: the versions of another would count as its own. Raises ``ExactlyOnceError``."""
     if entry is None or None in (entry.target, unit.target) or entry.target == unit.target:
         return
@@ -146,7 +146,7 @@ def check_target(unit: Unit, entry: Entry | None) -> None:
     )
 
 
-def prove(plan: WritePlan, unit: Unit, task: int, rows: RowSum) -> None:
+def prove(plan: WritePlan, unit: WriteId, task: int, rows: RowSum) -> None:
     """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
     tasks = plan.entries[unit.query].tasks
     if task >= len(tasks):
@@ -182,10 +182,10 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     """
     first = reports[0]
     actions = {report.action for report in reports}
-    if actions == {Action.SKIP}:
+    if actions == {TaskAction.SKIP}:
         _check_replay(reports)
         return CommitOrder(first, None)
-    if len({(report.name, report.unit, report.driver) for report in reports}) != 1 or Action.SKIP in actions:
+    if len({(report.name, report.unit, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(
             f"The tasks of {first.unit} (name {first.name}) were planned by different drivers: nothing is committed"
         )
@@ -196,7 +196,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         )
     shares = tuple(report.share for report in reports)
     prepared = [report for report in reports if report.share.prepared is not None]
-    stage = Stage.INTENT if prepared else Stage.DONE
+    stage = EntryState.INTENT if prepared else EntryState.DONE
     unit = first.unit
     entry = Entry(
         query=unit.query,
@@ -207,7 +207,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         target=unit.target,
         marker_partition=first.place.marker_partition,
         markers_before=max(report.markers_before for report in reports),
-        once=unit.guise is Guise.ONCE,
+        once=unit.guise is WriteKind.ONCE,
     )
     if not prepared:
         return CommitOrder(first, entry)
@@ -241,10 +241,10 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 def done(entry: Entry) -> Entry:
     """The same entry, carried out: its transactions need no names any more."""
     shares = tuple(TaskShare(share.rows) for share in entry.tasks)
-    return replace(entry, stage=Stage.DONE, tasks=shares)
+    return replace(entry, stage=EntryState.DONE, tasks=shares)
 
 
-def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
+def _refusal(plan: WritePlan, unit: WriteId, ruling: Verdict, query: str) -> str:
     entry = plan.entries.get(query)
     tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
     about = "" if entry is None else f"batch {entry.number} of {query}"
@@ -252,7 +252,7 @@ def _refusal(plan: WritePlan, unit: Unit, ruling: Ruling, query: str) -> str:
     return f"{unit} (name {plan.name}, ledger {_place(plan)}) {said}"
 
 
-def _mismatch(plan: WritePlan, unit: Unit, what: str) -> str:
+def _mismatch(plan: WritePlan, unit: WriteId, what: str) -> str:
     lost = ", ".join(map(str, sorted(plan.lost.get(unit.query, ()))))
     return (
         f"{unit} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "

@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweeping import OPEN, Listed, list_ids, list_matching
-from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, LedgerPlace, Stage, driver_id
+from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPlace, driver_id
 
 _TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
 _FRESH: Final = "-[0-9a-f]{32}"
@@ -45,7 +45,7 @@ class Found:
     @property
     def standing(self) -> list[Entry]:
         """Decided, and not known to be carried out."""
-        return [entry for entry in self.entries.values() if entry.stage is Stage.INTENT]
+        return [entry for entry in self.entries.values() if entry.stage is EntryState.INTENT]
 
     @property
     def undecided(self) -> list[Listed]:

@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.fault_points import armed, reach
 from spark_kafka_sink.exactly_once.markers import lost_tasks
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, Stage
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.transactions.committer import EndVerdict
 
 
@@ -32,7 +32,7 @@ def finish_standing(session: Session, driver: DriverIdentity, entries: Mapping[s
     settled = dict(entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
-        if entry.stage is Stage.DONE:
+        if entry.stage is EntryState.DONE:
             continue
         missing = finish(session, entry, deadline)
         if missing:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import Entry, Marker, RowSum, Stage, Target, TaskShare
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, Target, TaskShare
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
 VERSION: Final = 2
@@ -55,7 +55,7 @@ class LedgerWrite:
 
 def entry_write(name: str, entry: Entry) -> LedgerWrite:
     """An entry that is done takes the markers with it that no batch needs any more, and a plain job's itself."""
-    if entry.stage is not Stage.DONE:
+    if entry.stage is not EntryState.DONE:
         return LedgerWrite((entry_record(name, entry),))
     if entry.once:
         gone = (LedgerRecord(entry_record(name, entry).key, None),)
@@ -74,7 +74,7 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
     }
     if entry.target is not None:
         value["target"] = entry.target.topic
-    if entry.stage is Stage.INTENT and entry.marker_partition is not None:
+    if entry.stage is EntryState.INTENT and entry.marker_partition is not None:
         value["markers"] = [entry.marker_partition, entry.markers_before]
     if entry.once:
         value["once"] = True
@@ -167,7 +167,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         marker_partition, markers_before = (_number(each, _INT32) for each in fields["markers"])
         if any(share.prepared is not None and share.marker is None for share in shares):
             raise ValueError("the offset of a marker is missing")
-    stage, decided_at = Stage(fields["stage"]), _number(fields["time"], _YEAR_9999)
+    stage, decided_at = EntryState(fields["stage"]), _number(fields["time"], _YEAR_9999)
     once = fields.get("once", False) is True
     number = _signed(fields["batch"])
     return Entry(key.query, number, stage, shares, decided_at, target, marker_partition, markers_before, once)

@@ -13,9 +13,9 @@ from spark_kafka_sink.accumulator.batch import ProducerIdentity
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.format import RecordKey, read_entry, read_key, read_marker
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, Stage
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.records.decode import DecodedRecord
-from spark_kafka_sink.transactions.values import END_TXN_V2, Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 
 class _Written(NamedTuple):
@@ -84,7 +84,7 @@ class LedgerView:
         epoch, _ = self._undecided.get(prepared.producer_id, (None, ()))
         return epoch == prepared.epoch
 
-    def continues(self, handed: DriverIdentity, fence: Fence) -> bool:
+    def continues(self, handed: DriverIdentity, fence: TransactionalIdentity) -> bool:
         """Whether nobody took the fence between ``handed``, which a commit got from its planning, and ``fence``.
 
         The last entry is then this commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
@@ -92,7 +92,7 @@ class LedgerView:
         """
         last = self._last
         entry = None if last is None else self.entries.get(last.key.query or "")
-        if last is None or entry is None or entry.stage is not Stage.DONE:
+        if last is None or entry is None or entry.stage is not EntryState.DONE:
             return False
         bumps = 2 if handed.fence.end_txn_version >= END_TXN_V2 else 1
         return (

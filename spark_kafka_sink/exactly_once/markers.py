@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
-from spark_kafka_sink.exactly_once.values import Entry, Stage
+from spark_kafka_sink.exactly_once.values import Entry, EntryState
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
 
@@ -24,7 +24,7 @@ def lost_tasks(
 
     view = ledger.await_decided(unsettled, deadline)
     found = view.entries.get(entry.query)
-    if found is None or found.stage is Stage.DONE:
+    if found is None or found.stage is EntryState.DONE:
         return frozenset()
     if entry.marker_partition is None:
         return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))

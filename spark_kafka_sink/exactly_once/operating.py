@@ -7,7 +7,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.finishing import finish
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
-from spark_kafka_sink.exactly_once.values import Entry, Stage
+from spark_kafka_sink.exactly_once.values import Entry, EntryState
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
@@ -17,7 +17,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     finished: list[Entry] = []
     torn: list[tuple[Entry, frozenset[int]]] = []
     for entry in list(session.read_ledger(driver, deadline).entries.values()):
-        if entry.stage is Stage.DONE:
+        if entry.stage is EntryState.DONE:
             continue
         lost = finish(session, entry, deadline)
         if lost:
@@ -39,7 +39,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     listing = list_open(session, deadline)
     driver = session.take_fence(deadline)
     entries = session.read_ledger(driver, deadline).entries
-    standing = [entry for entry in entries.values() if entry.stage is Stage.INTENT]
+    standing = [entry for entry in entries.values() if entry.stage is EntryState.INTENT]
     if not force:
         refuse_decided(session.settings.name, standing)
     for entry in standing:

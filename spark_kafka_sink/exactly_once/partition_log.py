@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch, raw_batches
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.transactions.values import END_TXN_V2, Fence
+from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST: Final = -2
 _FETCH_BYTES: Final = 8 << 20
@@ -80,7 +80,7 @@ class PartitionLog:
         next_offset = batches[-1].last_offset + 1 if batches else max(offset, told.high_watermark)
         return Fetched(batches, next_offset, told.high_watermark)
 
-    def append(self, batch: bytes, fence: Fence | None, deadline: float) -> int:
+    def append(self, batch: bytes, fence: TransactionalIdentity | None, deadline: float) -> int:
         """Produce with acks=all, into the fence's transaction or into none; gives the batch's offset."""
 
         def make(module: ModuleType, version: int) -> Any:

@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.finishing import Stock, finish_standing
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
-from spark_kafka_sink.exactly_once.values import STRICT, Entry, Stage, Trust, Unit, WritePlan
+from spark_kafka_sink.exactly_once.values import STRICT, Entry, EntryState, LedgerStart, WriteId, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class PlanningRequest:
     """``unit`` None: the tasks know it. ``trust``: ledgerStart."""
 
     settings: CommitSettings
-    unit: Unit | None = None
-    trust: Trust = STRICT
+    unit: WriteId | None = None
+    trust: LedgerStart = STRICT
 
 
 def plan_write(request: PlanningRequest) -> WritePlan:
@@ -82,7 +82,7 @@ def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) 
     if before is None:
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]
-    return len(changed) == 1 and changed[0].stage is Stage.DONE
+    return len(changed) == 1 and changed[0].stage is EntryState.DONE
 
 
 def _check_timeout(session: Session, deadline: float) -> None:

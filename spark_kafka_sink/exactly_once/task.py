@@ -21,14 +21,14 @@ from spark_kafka_sink.exactly_once.fault_points import reach
 from spark_kafka_sink.exactly_once.format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
 from spark_kafka_sink.exactly_once.values import (
-    Action,
-    Guise,
+    LedgerStart,
     Marker,
+    RecoveryMode,
+    TaskAction,
     TaskAttempt,
     TaskReport,
     TaskShare,
-    Trust,
-    Trusted,
+    WriteKind,
     WritePlan,
     task_id,
 )
@@ -73,7 +73,7 @@ class TaskTransaction:
         unit, task = name.unit, name.task
         self.action = task_action(plan, unit, task)
         self.receipt = SendReceipt()
-        attempt = name.attempt if unit.guise is Guise.ONCE else None
+        attempt = name.attempt if unit.guise is WriteKind.ONCE else None
         self._id = task_id(plan.prefix, task, attempt)
         self._config = replace(config, transactional_id=_TRANSACTIONAL)
         self._lease = lease
@@ -93,7 +93,7 @@ class TaskTransaction:
     def append(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows of one topic, as for ``KafkaProducer.append_columns``."""
         self._checksum.add(topic, columns, partitions)
-        if self.action in (Action.WRITE, Action.REWRITE):
+        if self.action in (TaskAction.WRITE, TaskAction.REWRITE):
             producer = self._open()
             producer.append_columns(topic, columns, partitions, self.receipt)
             if topic not in self._topic_ids:
@@ -127,7 +127,7 @@ class TaskTransaction:
     def prepare(self) -> TaskReport:
         """Proves a replay, marks the ledger, and leaves the transaction open for commit."""
         rows = self._checksum.rows
-        if self.action in (Action.VERIFY, Action.REWRITE):
+        if self.action in (TaskAction.VERIFY, TaskAction.REWRITE):
             prove(self._plan, self._unit, self._task, rows)
         share = TaskShare(rows)
         if self._producer is not None:
@@ -142,8 +142,10 @@ class TaskTransaction:
             share = TaskShare(rows, prepared, self._marker_offset())
             reach("task prepared", self._task)
         last = self._plan.entries.get(self._unit.query)
-        repaired = self.action in (Action.VERIFY, Action.REWRITE)
-        compared = self.action is Action.SKIP and self._plan.trust != Trust(Trusted.LEDGER, self._unit.number)
+        repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
+        compared = self.action is TaskAction.SKIP and self._plan.trust != LedgerStart(
+            RecoveryMode.LEDGER, self._unit.number
+        )
         return TaskReport(
             name=self._plan.name,
             place=self._plan.place,

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from spark_kafka_sink.transactions.values import Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
 DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id: its transactions hold one record and are ended at once."""
@@ -18,7 +18,7 @@ APPLICATION: Final = "txn-"
 """What the name of a txnAppId begins with (``SinkOptions.parse`` puts it there)."""
 
 
-class Guise(Enum):
+class WriteKind(Enum):
     """What a number means to whoever replays it."""
 
     MICRO_BATCH = "a micro-batch: its query has run every number before it"
@@ -26,7 +26,7 @@ class Guise(Enum):
     ONCE = "a batch job that nobody replays"
 
 
-class Action(Enum):
+class TaskAction(Enum):
     """What a task does with its rows."""
 
     WRITE = "write them and prepare"
@@ -35,7 +35,7 @@ class Action(Enum):
     REWRITE = "write them again, and prove that they are the rows that were lost"
 
 
-class Trusted(Enum):
+class RecoveryMode(Enum):
     """Which of two is believed when they do not agree."""
 
     NEITHER = "strict"
@@ -43,20 +43,20 @@ class Trusted(Enum):
     LEDGER = "trust-ledger"
 
 
-class Trust(NamedTuple):
+class LedgerStart(NamedTuple):
     """The option ``ledgerStart``: it holds for batch (or txnVersion) ``number`` alone."""
 
-    source: Trusted = Trusted.NEITHER
+    source: RecoveryMode = RecoveryMode.NEITHER
     number: int = -1
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Of ``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
         source, _, number = text.partition(":")
-        return cls(Trusted(source), int(number or -1))
+        return cls(RecoveryMode(source), int(number or -1))
 
 
-STRICT: Final = Trust()
+STRICT: Final = LedgerStart()
 
 
 class Target(NamedTuple):
@@ -68,7 +68,7 @@ class Target(NamedTuple):
         return "the topics that its rows name" if self.topic is None else f"topic {self.topic}"
 
 
-class Unit(NamedTuple):
+class WriteId(NamedTuple):
     """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job.
 
     ``target``: of a txnAppId, which writes to one alone; else None.
@@ -76,14 +76,14 @@ class Unit(NamedTuple):
 
     query: str
     number: int
-    guise: Guise
+    guise: WriteKind
     target: Target | None = None
 
     def __str__(self) -> str:
         return {
-            Guise.MICRO_BATCH: f"micro-batch {self.number} of query {self.query}",
-            Guise.VERSION: f"txnVersion {self.number} of txnAppId {self.query}",
-            Guise.ONCE: f"batch job {self.query}",
+            WriteKind.MICRO_BATCH: f"micro-batch {self.number} of query {self.query}",
+            WriteKind.VERSION: f"txnVersion {self.number} of txnAppId {self.query}",
+            WriteKind.ONCE: f"batch job {self.query}",
         }[self.guise]
 
 
@@ -111,7 +111,7 @@ class TaskShare:
     marker: int | None = None
 
 
-class Stage(Enum):
+class EntryState(Enum):
     INTENT = "intent"
     DONE = "done"
 
@@ -127,7 +127,7 @@ class Entry:
 
     query: str
     number: int
-    stage: Stage
+    stage: EntryState
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
     target: Target | None = None
@@ -165,7 +165,7 @@ class DriverIdentity:
     """A fence on ``<name>-driver``, and the sequence numbers of the next batches written under it, to the partition of
     the entries and to that of the markers."""
 
-    fence: Fence
+    fence: TransactionalIdentity
     sequence: int = 0
     marker_sequence: int = 0
 
@@ -185,8 +185,8 @@ class WritePlan:
     driver: DriverIdentity
     entries: Mapping[str, Entry] = field(default_factory=dict)
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    unit: Unit | None = None
-    trust: Trust = STRICT
+    unit: WriteId | None = None
+    trust: LedgerStart = STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,8 @@ class TaskReport:
     name: str
     place: LedgerPlace
     driver: DriverIdentity
-    unit: Unit
-    action: Action
+    unit: WriteId
+    action: TaskAction
     share: TaskShare
     began_at: int = 0
     tasks_before: int = 0
@@ -215,7 +215,7 @@ class TaskReport:
 class TaskAttempt(NamedTuple):
     """``task``: Spark's partition id; ``attempt``: a number that no other attempt of the application has."""
 
-    unit: Unit
+    unit: WriteId
     task: int
     attempt: int
 

@@ -16,7 +16,7 @@ from random import Random
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.connection import Connection, ConnectionConfig, InFlight, Stage
+from spark_kafka_sink.network.connection import Connection, ConnectionConfig, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ApiVersions, Handshake, negotiate_api_versions
 from spark_kafka_sink.network.node_state import NodeState
 from spark_kafka_sink.network.requests import Request, Response, throttle_time_ms
@@ -138,7 +138,7 @@ class NetworkClient:
             connection = state.connection
             if connection is None or now < connection.next_deadline(self._max_idle_ms):
                 continue
-            if connection.stage is Stage.CONNECTING:
+            if connection.stage is ConnectionState.CONNECTING:
                 state.setup_failures += 1
                 waited = now - state.last_attempt_at
                 reason = f"no answer within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
@@ -227,7 +227,7 @@ class NetworkClient:
             return 2, -math.inf
         if state.connection is None:
             return (2, state.last_attempt_at) if now >= state.next_attempt_at else None
-        if state.connection.stage is not Stage.READY:
+        if state.connection.stage is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._config.max_in_flight, now) else None
 
@@ -279,7 +279,11 @@ class NetworkClient:
             self._completed.append((sent.request, response))
 
     def _failed(self, state: NodeState, error: KafkaError) -> None:
-        unused = state.connection is not None and state.connection.stage is Stage.READY and not state.connection.load
+        unused = (
+            state.connection is not None
+            and state.connection.stage is ConnectionState.READY
+            and not state.connection.load
+        )
         _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
         state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)

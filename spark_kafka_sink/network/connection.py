@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_CORRELATION_ID = 2**31 - 1
 
 
-class Stage(Enum):
+class ConnectionState(Enum):
     """Where a connection stands. It only moves forward, and ends by being dropped."""
 
     CONNECTING = "connecting"
@@ -92,7 +92,7 @@ class Connection:
     ) -> None:
         self.id = connection_id
         self.node = node
-        self.stage = Stage.CONNECTING
+        self.stage = ConnectionState.CONNECTING
         self.setup_deadline = setup_deadline
         self.in_flight: deque[InFlight] = deque()
         self.unacknowledged: deque[InFlight] = deque()
@@ -108,20 +108,20 @@ class Connection:
 
     def connected(self, now: float) -> bytes:
         """The connection is established: the first frame to send."""
-        self.stage = Stage.HANDSHAKING
+        self.stage = ConnectionState.HANDSHAKING
         return self._handshake_frame(next(self._handshake), now)
 
     def can_send(self, max_in_flight: int) -> bool:
-        return self.stage is Stage.READY and not self.stalled and len(self.in_flight) < max_in_flight
+        return self.stage is ConnectionState.READY and not self.stalled and len(self.in_flight) < max_in_flight
 
     @property
     def load(self) -> int:
         """Requests that have not completed (the handshake's own not counted)."""
-        return len(self.unacknowledged) + (len(self.in_flight) if self.stage is Stage.READY else 0)
+        return len(self.unacknowledged) + (len(self.in_flight) if self.stage is ConnectionState.READY else 0)
 
     def send(self, request: Request, now: float) -> Sequence[Bytes]:
         """The frame to send for ``request``. Raises ``UnsupportedVersionError``; nothing is in flight then."""
-        if self.stage is not Stage.READY or self.api_versions is None:
+        if self.stage is not ConnectionState.READY or self.api_versions is None:
             raise IllegalStateError(f"{self.node} is not ready for a request: the connection is {self.stage.value}")
         version = self.api_versions.pick(request.api_key, *request.versions)
         correlation_id = self._next_correlation_id()
@@ -150,11 +150,11 @@ class Connection:
                 self.to_send.append(self._handshake_frame(self._handshake.send(body), now))
             except StopIteration as done:
                 self.api_versions = done.value
-                self.stage = Stage.READY
+                self.stage = ConnectionState.READY
 
     def next_deadline(self, max_idle_ms: float) -> float:
         """The moment (ms) at which ``expire`` has something to say; ``inf`` when nothing can be late."""
-        if self.stage is Stage.CONNECTING:
+        if self.stage is ConnectionState.CONNECTING:
             return self.setup_deadline
         if not self.in_flight and not self.unacknowledged:
             return self.last_active + max_idle_ms
@@ -168,9 +168,9 @@ class Connection:
     def closed_error(self, reason: str) -> NetworkError:
         """What the end of this connection means, by how far it had come."""
         subject = f"Connection to node {self.node.id} ({self.node.host}:{self.node.port})"
-        if self.stage is Stage.CONNECTING:
+        if self.stage is ConnectionState.CONNECTING:
             return NetworkError(f"{subject} could not be established: {reason}")
-        if self.stage is Stage.HANDSHAKING:
+        if self.stage is ConnectionState.HANDSHAKING:
             return NetworkError(f"{subject} ended in its handshake: {reason}. Is it a listener that expects TLS?")
         if not self.answered and self.load:
             return NetworkError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.connection import Connection, Stage
+from spark_kafka_sink.network.connection import Connection, ConnectionState
 
 
 @dataclass(slots=True)
@@ -53,6 +53,6 @@ class NodeState:
         """Milliseconds until time alone can make a difference, ``inf`` when only an event can."""
         if self.connection is None:
             return max(0.0, self.next_attempt_at - now)
-        if self.connection.stage is Stage.READY and self.throttled_until > now:
+        if self.connection.stage is ConnectionState.READY and self.throttled_until > now:
             return self.throttled_until - now
         return math.inf

@@ -24,7 +24,11 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.transactions import ProducerTransactions
 from spark_kafka_sink.sender.produce_request import ProduceSettings
-from spark_kafka_sink.sender.produce_response_handler import AnswerParts, Answers, DeliveryPolicy
+from spark_kafka_sink.sender.produce_response_handler import (
+    DeliveryPolicy,
+    ProduceResponseHandler,
+    ResponseHandlerParts,
+)
 from spark_kafka_sink.sender.sender import Sender, SenderParts
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.transactions.calls import SOON_MS, CoordinatorCalls
@@ -129,7 +133,7 @@ def _staging(
         callbacks=sender_thread.callbacks,
         wake_sender=parts.wake_sender,
         call_sender=parts.call_sender,
-        steered=sender_thread.steered,
+        run_inline=sender_thread.run_inline,
     )
     return Staging(staging_config, staging_parts)
 
@@ -151,7 +155,7 @@ def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
 
 def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identity: _Identity) -> Sender:
     client, retry_backoff, sequences = identity.client, identity.retry_backoff, identity.sequences
-    answer_parts = AnswerParts(
+    answer_parts = ResponseHandlerParts(
         parts.accumulator, parts.sealer, sequences, parts.metadata, retry_backoff, identity.transactions
     )
     one_at_a_time = config.max_in_flight_requests_per_connection == 1
@@ -167,7 +171,7 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
             metadata_updater=MetadataUpdater(parts.metadata, parts.accumulator),
             sequences=sequences,
             producer_id=ProducerIdRequester(client, retry_backoff),
-            answers=Answers(policy, answer_parts),
+            answers=ProduceResponseHandler(policy, answer_parts),
             staged=staging,
             transactions=identity.transactions,
         )

@@ -12,7 +12,7 @@ from uuid import UUID
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append.append import Partitions
 from spark_kafka_sink.append.input_columns import Column, GivenColumns, record_columns
-from spark_kafka_sink.append.pending import TopicStages
+from spark_kafka_sink.append.pending import TopicPendingRecords
 from spark_kafka_sink.append.publish import as_exception
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
@@ -59,7 +59,7 @@ class KafkaProducer(TransactionalProducer):
         self._transactions = self._parts.transactions
         watched = self._transactions or self._interceptors or key_serializer or value_serializer
         # Topics that `send` may append to without looking at anything else; none once the producer is closed.
-        self._unwatched: Mapping[str, TopicStages] = {} if watched else self._parts.staging.topics
+        self._unwatched: Mapping[str, TopicPendingRecords] = {} if watched else self._parts.staging.topics
         self._parts.sender_thread.start(self._parts.sender)
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
@@ -114,7 +114,7 @@ class KafkaProducer(TransactionalProducer):
         """
         self._check_may_append()
         try:
-            with self._parts.sender_thread.steered():
+            with self._parts.sender_thread.run_inline():
                 self._parts.appender.append(topic, columns, partitions, receipt)
         except BaseException as error:
             self._records_lost(as_exception(error))

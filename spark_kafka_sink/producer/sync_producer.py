@@ -37,7 +37,7 @@ from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunk
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
 from spark_kafka_sink.producer.sync_config import SyncConfig
 from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
-from spark_kafka_sink.sender.produce_response import PartitionAnswer, ProduceAnswer
+from spark_kafka_sink.sender.produce_response import PartitionResponse, ProduceResponse
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -211,8 +211,8 @@ def _judge(
     """What one request came to; gives the messages that may be sent again."""
     error = ended if isinstance(ended, KafkaError) else ended.error
     body = None if isinstance(ended, KafkaError) else ended.body
-    answers: Mapping[tuple[str, int], PartitionAnswer] = {}
-    if isinstance(body, ProduceAnswer):
+    answers: Mapping[tuple[str, int], PartitionResponse] = {}
+    if isinstance(body, ProduceResponse):
         answers = body.partitions
         if answers.keys() != groups.keys():
             error = NetworkError(
@@ -231,7 +231,7 @@ def _judge(
     return again
 
 
-def _failed(partition: TopicPartition, group: Sequence[Message], answer: PartitionAnswer, fates: _Fates) -> bool:
+def _failed(partition: TopicPartition, group: Sequence[Message], answer: PartitionResponse, fates: _Fates) -> bool:
     """Whether the partition's messages failed and may be sent again."""
     action = verdict(answer.error_code).action
     if action is Action.SUCCEED:

@@ -15,9 +15,9 @@ from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.states import Step
 from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
-    Fence,
     OffsetAndMetadata,
     PreparedTransaction,
+    TransactionalIdentity,
 )
 
 _RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
@@ -42,7 +42,9 @@ class TransactionalProducer:
 
     _transactions: ProducerTransactions | None
 
-    def init_transactions(self, timeout_ms: float | None = None, *, transactional_id: str | None = None) -> Fence:
+    def init_transactions(
+        self, timeout_ms: float | None = None, *, transactional_id: str | None = None
+    ) -> TransactionalIdentity:
         """Fence whoever else has this transactional id, abort what they left open, get producer id and epoch.
 
         With a ``transactional_id`` the producer goes on under that one: before its first transaction, between two, or
@@ -51,7 +53,7 @@ class TransactionalProducer:
         """
         return self._transactional().init(timeout_ms, transactional_id)
 
-    def adopt(self, fence: Fence) -> None:
+    def adopt(self, fence: TransactionalIdentity) -> None:
         """Instead of ``init_transactions``: write on under a fence taken elsewhere, by another process perhaps.
 
         Nothing is asked of the broker: it tells with the first transaction whether the fence still stands. A fence may
@@ -90,7 +92,7 @@ class TransactionalProducer:
         return self._transactional().prepare(timeout_ms)
 
     @property
-    def fence(self) -> Fence | None:
+    def fence(self) -> TransactionalIdentity | None:
         """Under what the next transaction is written: with protocol v2 each end gives another epoch."""
         return self._transactional().manager.fence
 
@@ -169,12 +171,12 @@ class ProducerTransactions:
         self._lock = threading.Lock()
         self._unanswered: Answer | None = None
 
-    def init(self, timeout_ms: float | None, transactional_id: str | None) -> Fence:
+    def init(self, timeout_ms: float | None, transactional_id: str | None) -> TransactionalIdentity:
         step = Step.INIT if transactional_id is None else Step.INIT_AS
         fence: Any = self._call(step, timeout_ms, transactional_id=transactional_id)
-        return fence if isinstance(fence, Fence) else self._present_fence()
+        return fence if isinstance(fence, TransactionalIdentity) else self._present_fence()
 
-    def adopt(self, fence: Fence) -> None:
+    def adopt(self, fence: TransactionalIdentity) -> None:
         self._call(Step.ADOPT, None, fence=fence)
 
     def begin(self) -> None:
@@ -239,7 +241,7 @@ class ProducerTransactions:
             if self._unanswered is answer:
                 self._unanswered = None
 
-    def _present_fence(self) -> Fence:
+    def _present_fence(self) -> TransactionalIdentity:
         fence = self.manager.fence
         assert fence is not None
         return fence

@@ -14,7 +14,7 @@ from functools import lru_cache
 from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
 from spark_kafka_sink.network.codec import request_header
 from spark_kafka_sink.network.requests import PRODUCE_VERSIONS, Request, Response
-from spark_kafka_sink.sender.produce_response import read_answer
+from spark_kafka_sink.sender.produce_response import read_response
 
 PRODUCE = 0
 _NO_TAGS = b"\0"
@@ -38,7 +38,7 @@ def produce_request(
     versions: tuple[int, int] = PRODUCE_VERSIONS,
     transactional_id: str | None = None,
 ) -> Request:
-    """Of stamped batches, one for a partition at most. The response's body is a ``ProduceAnswer``."""
+    """Of stamped batches, one for a partition at most. The response's body is a ``ProduceResponse``."""
     opening = _opening(settings, transactional_id)
     return Request(
         api_key=PRODUCE,
@@ -46,7 +46,7 @@ def produce_request(
             batches, opening, version, correlation_id, client_id
         ),
         versions=versions,
-        parse=read_answer,
+        parse=read_response,
         on_complete=on_complete,
         expects_response=settings.acks != 0,
     )

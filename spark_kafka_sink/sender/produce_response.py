@@ -20,7 +20,7 @@ NO_ERROR = ErrorCode.none
 """Looked up once: each batch's answer is compared with it."""
 
 
-class PartitionAnswer(NamedTuple):
+class PartitionResponse(NamedTuple):
     """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` unless the topic has LogAppendTime. ``leader`` with its epoch
     when a broker that leads no more says who does (KIP-951, from version 10 on).
     """
@@ -33,10 +33,10 @@ class PartitionAnswer(NamedTuple):
     leader_epoch: int = -1
 
 
-class ProduceAnswer(NamedTuple):
+class ProduceResponse(NamedTuple):
     """``partitions`` by topic and number: a ``TopicPartition`` finds its own."""
 
-    partitions: Mapping[tuple[str, int], PartitionAnswer]
+    partitions: Mapping[tuple[str, int], PartitionResponse]
     throttle_time: timedelta
 
 
@@ -45,16 +45,16 @@ _END = struct.Struct(">iB")  # throttle time, tags
 _NO_THROTTLE = timedelta(0)
 
 
-def read_answer(version: int, data: memoryview) -> ProduceAnswer:
+def read_response(version: int, data: memoryview) -> ProduceResponse:
     """Raises ``NetworkError`` for bytes that are none. What follows the correlation id is read here, the usual answer
     by hand: kio's entities cost as much as everything else that is done about a request.
     """
     return _all_succeeded(data) or _read_entity(version, data)
 
 
-def _all_succeeded(data: memoryview) -> ProduceAnswer | None:
+def _all_succeeded(data: memoryview) -> ProduceResponse | None:
     """None when there is anything to it but successes."""
-    partitions: dict[tuple[str, int], PartitionAnswer] = {}
+    partitions: dict[tuple[str, int], PartitionResponse] = {}
     answers = 0
     try:
         topics, size = read_unsigned_varint(data, 1)
@@ -73,7 +73,7 @@ def _all_succeeded(data: memoryview) -> ProduceAnswer | None:
                 index, code, offset, appended, _, errors, message, tags = _SUCCESS.unpack_from(data, at)
                 if code or errors != 1 or message or tags:
                     return None
-                partitions[topic, index] = PartitionAnswer(offset, appended)
+                partitions[topic, index] = PartitionResponse(offset, appended)
                 answers += 1
                 at += _SUCCESS.size
             at += 1
@@ -84,10 +84,10 @@ def _all_succeeded(data: memoryview) -> ProduceAnswer | None:
         return None
     if data[0] or tags or at + _END.size != len(data) or answers != len(partitions):
         return None
-    return ProduceAnswer(partitions, timedelta(milliseconds=throttle_ms) if throttle_ms else _NO_THROTTLE)
+    return ProduceResponse(partitions, timedelta(milliseconds=throttle_ms) if throttle_ms else _NO_THROTTLE)
 
 
-def _read_entity(version: int, data: memoryview) -> ProduceAnswer:
+def _read_entity(version: int, data: memoryview) -> ProduceResponse:
     body: Any = decode_response(data, response_type("produce", version))
     nodes = {each.node_id: each for each in getattr(body, "node_endpoints", ())}
     pairs = [
@@ -98,14 +98,14 @@ def _read_entity(version: int, data: memoryview) -> ProduceAnswer:
     partitions = dict(pairs)
     if len(partitions) != len(pairs):
         raise NetworkError("A Produce request was answered twice for one partition")
-    return ProduceAnswer(partitions, body.throttle_time)
+    return ProduceResponse(partitions, body.throttle_time)
 
 
-def _partition(answer: Any, nodes: Mapping[int, Any]) -> PartitionAnswer:
+def _partition(answer: Any, nodes: Mapping[int, Any]) -> PartitionResponse:
     appended = answer.log_append_time
     hint = getattr(answer, "current_leader", None)
     endpoint = nodes.get(hint.leader_id) if hint is not None else None
-    return PartitionAnswer(
+    return PartitionResponse(
         base_offset=answer.base_offset,
         log_append_time=NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000),
         error_code=answer.error_code,

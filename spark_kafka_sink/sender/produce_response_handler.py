@@ -17,7 +17,7 @@ from spark_kafka_sink.accumulator.batch import (
     UNKNOWN_OFFSET,
     ProducerBatch,
 )
-from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
@@ -25,7 +25,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.error_table import Action, broker_error, verdict
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.requests import Response, throttle_time_ms
-from spark_kafka_sink.sender.produce_response import NO_ERROR, PartitionAnswer, ProduceAnswer
+from spark_kafka_sink.sender.produce_response import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.transactions.calls import SOON_MS
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import PartitionSequence, Sequences
@@ -45,7 +45,7 @@ class DeliveryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerParts:
+class ResponseHandlerParts:
     """What an answer may set in motion; ``transactions`` None: the producer is not transactional."""
 
     accumulator: RecordAccumulator
@@ -56,10 +56,10 @@ class AnswerParts:
     transactions: TransactionManager | None
 
 
-class Answers:
+class ProduceResponseHandler:
     """Completes, reenqueues or fails batches. A batch completes once, whatever comes back for it later."""
 
-    def __init__(self, policy: DeliveryPolicy, parts: AnswerParts) -> None:
+    def __init__(self, policy: DeliveryPolicy, parts: ResponseHandlerParts) -> None:
         self._policy = policy
         self._accumulator = parts.accumulator
         self._sealer = parts.sealer
@@ -100,7 +100,7 @@ class Answers:
     def _take_in(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         if response.error is not None:
             self._failed_request(batches, response.error, response.completed_at)
-        elif isinstance(response.body, ProduceAnswer):
+        elif isinstance(response.body, ProduceResponse):
             self._metrics.answered(response.node_id, response.latency_ms, throttle_time_ms(response.body))
             self._judge(batches, response.body, response)
         else:
@@ -134,7 +134,7 @@ class Answers:
         if state.in_step and not self._policy.one_at_a_time:
             return
         if state.in_flight:
-            self._accumulator.admit(partition, Admission.NOTHING)
+            self._accumulator.set_drain_mode(partition, DrainMode.MUTED)
             return
         again = self._sequences.settle(partition)
         moved = partition in self._moved
@@ -142,8 +142,8 @@ class Answers:
         if again:
             delay = 0.0 if moved else self._retry_delay(again)
             self._accumulator.reenqueue(again, now + delay)
-        admission = Admission.NOTHING if state.resequence else Admission.RETRIES if state.gap else Admission.ALL
-        self._accumulator.admit(partition, admission)
+        admission = DrainMode.MUTED if state.resequence else DrainMode.RETRIES_ONLY if state.gap else DrainMode.OPEN
+        self._accumulator.set_drain_mode(partition, admission)
 
     def _retry_delay(self, again: Sequence[ProducerBatch]) -> float:
         if any(_waits_for_an_end(batch.last_error) for batch in again):
@@ -158,7 +158,7 @@ class Answers:
             self.completed += len(self._finished)
             self._finished = []
 
-    def _judge(self, batches: Sequence[ProducerBatch], answer: ProduceAnswer, response: Response) -> None:
+    def _judge(self, batches: Sequence[ProducerBatch], answer: ProduceResponse, response: Response) -> None:
         answers = [answer.partitions.get(batch.partition) for batch in batches]
         if len(answer.partitions) != len(batches) or None in answers:
             asked = ", ".join(str(batch.partition) for batch in batches)
@@ -182,7 +182,7 @@ class Answers:
             else:
                 self._retry(batch, error, False, now)
 
-    def _failed(self, batch: ProducerBatch, answer: PartitionAnswer, response: Response) -> None:
+    def _failed(self, batch: ProducerBatch, answer: PartitionResponse, response: Response) -> None:
         code = answer.error_code
         if answer.leader is not None:
             self._metadata.update_leader(batch.partition, answer.leader, answer.leader_epoch)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
 from spark_kafka_sink.accumulator.batch import ProducerBatch
-from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot
@@ -22,7 +22,7 @@ from spark_kafka_sink.network.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.requests import Response
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
-from spark_kafka_sink.sender.produce_response_handler import Answers, DeliveryPolicy, expiry_error
+from spark_kafka_sink.sender.produce_response_handler import DeliveryPolicy, ProduceResponseHandler, expiry_error
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.producer_id import Phase, ProducerIdRequester
 from spark_kafka_sink.transactions.sequences import Sequences
@@ -54,7 +54,7 @@ class SenderParts:
     metadata_updater: MetadataUpdater
     sequences: Sequences
     producer_id: ProducerIdRequester
-    answers: Answers
+    answers: ProduceResponseHandler
     staged: StagedRecords
     transactions: TransactionManager | None = None
 
@@ -170,7 +170,7 @@ class Sender:
                 if not batches:
                     break
                 if parts.transactions is not None:
-                    drained, batches = batches, parts.transactions.admit(batches)
+                    drained, batches = batches, parts.transactions.set_drain_mode(batches)
                     if len(batches) < len(drained):
                         wake_at = now  # the next turn asks for the partitions of those that were put back
                     if not batches:
@@ -220,7 +220,7 @@ class Sender:
         alone = parts.sequences.send(batch)
         self._in_flight[batch] = None
         if alone or parts.policy.one_at_a_time:
-            parts.accumulator.admit(batch.partition, Admission.NOTHING)
+            parts.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
 
     def _count(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         metrics = self._parts.accumulator.metrics

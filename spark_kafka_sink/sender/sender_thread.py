@@ -19,8 +19,8 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 class SenderThread:
     """Turns the loop until it is told to close. Any thread may call its methods.
 
-    A caller in full swing turns it itself (``steered``), and the thread rests: the interpreter runs one of the two at a
-    time anyway, and each hand-over costs both a context switch. Whoever turns holds ``_turning``, the lock of the loop,
+    A busy caller runs the loop inline (``run_inline``) while the thread is idle: the interpreter runs one of the two at
+    a time anyway, and each switch costs both. The thread that runs the loop holds ``_turning``, the lock of the loop,
     the transport and ``_wake_at``. ``callbacks`` are the thread's alone.
     """
 
@@ -60,7 +60,7 @@ class SenderThread:
         self._transport.wakeup()
 
     @contextmanager
-    def steered(self) -> Iterator[None]:
+    def run_inline(self) -> Iterator[None]:
         """Around a caller's work that the loop has to send.
 
         Work that follows other work within ``_REST_MS`` is a caller in full swing: what is ready is then sent, and what

@@ -23,7 +23,15 @@ from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import Guise, Target, TaskAttempt, TaskReport, Trust, Unit, WritePlan
+from spark_kafka_sink.exactly_once.values import (
+    LedgerStart,
+    Target,
+    TaskAttempt,
+    TaskReport,
+    WriteId,
+    WriteKind,
+    WritePlan,
+)
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
@@ -56,19 +64,19 @@ def plan_batch(options: SinkOptions) -> WritePlan:
     asked = _asked(options)
     settings = _settings(options)
     if asked.version is None:
-        unit = Unit(settings.name, 0, Guise.ONCE)
+        unit = WriteId(settings.name, 0, WriteKind.ONCE)
         announce(
             f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
             f"`{settings.command('list')}` shows it"
         )
     else:
-        unit = Unit(*asked.version, Guise.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(settings, unit, Trust.parse(asked.ledger_start)))
+        unit = WriteId(*asked.version, WriteKind.VERSION, Target(options.topic))
+    return plan_write(PlanningRequest(settings, unit, LedgerStart.parse(asked.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
     """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
-    return plan_write(PlanningRequest(_settings(options), trust=Trust.parse(_asked(options).ledger_start)))
+    return plan_write(PlanningRequest(_settings(options), trust=LedgerStart.parse(_asked(options).ledger_start)))
 
 
 def write_exactly_once(
@@ -95,7 +103,7 @@ def write_exactly_once(
         return KafkaCommitMessage(partition_writes(task.receipt), report, receipts)
 
 
-def _refuse_settings(context: TaskContext, unit: Unit) -> None:
+def _refuse_settings(context: TaskContext, unit: WriteId) -> None:
     """Before the first row: what Spark only tells its tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
@@ -103,7 +111,7 @@ def _refuse_settings(context: TaskContext, unit: Unit) -> None:
             "writes with deliveryGuarantee=exactly-once."
         )
     number = context.getLocalProperty(BATCH_ID)
-    if unit.guise is Guise.ONCE and number is not None:
+    if unit.guise is WriteKind.ONCE and number is not None:
         raise ExactlyOnceError(
             "deliveryGuarantee=exactly-once within foreachBatch needs txnAppId and txnVersion: without them, rows of "
             f"micro-batch {number} are written again when Spark runs it again. Set txnAppId to a name that this write "
@@ -154,11 +162,11 @@ def abort_exactly_once(
     return Told(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
 
 
-def _micro_batch(context: TaskContext) -> Unit:
+def _micro_batch(context: TaskContext) -> WriteId:
     query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or number is None:
         raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
-    return Unit(query, int(number), Guise.MICRO_BATCH)
+    return WriteId(query, int(number), WriteKind.MICRO_BATCH)
 
 
 def _settings(options: SinkOptions) -> CommitSettings:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from spark_kafka_sink.transactions.messages import Offsets
 from spark_kafka_sink.transactions.states import Step
-from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, Fence
+from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, TransactionalIdentity
 
 
 class CommandListener(Protocol):
@@ -25,5 +25,5 @@ class Command:
     listener: CommandListener
     offsets: Offsets = field(default_factory=dict)
     group: ConsumerGroupMetadata | None = None
-    fence: Fence | None = None
+    fence: TransactionalIdentity | None = None
     transactional_id: str | None = None

@@ -35,7 +35,7 @@ from spark_kafka_sink.transactions.calls import (
     last_reason,
 )
 from spark_kafka_sink.transactions.messages import Subject
-from spark_kafka_sink.transactions.values import END_TXN_V1, END_TXN_V2, Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import END_TXN_V1, END_TXN_V2, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.transactions.verdicts import FEATURE, GONE
 
 Config = ProducerConfig | Mapping[str, object]
@@ -62,7 +62,7 @@ class EndTxnOutcome:
     verdict: EndVerdict
     error_code: int = 0
     error: KafkaError | None = None
-    fence: Fence | None = None
+    fence: TransactionalIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FenceOutcome:
     """The fence that was taken on an id, or the error that prevented it."""
 
     transactional_id: str
-    fence: Fence | None
+    fence: TransactionalIdentity | None
     error: KafkaError | None
 
 
@@ -90,8 +90,8 @@ def end_transactions(
 
 
 def take_fence(
-    config: Config, transactional_id: str, timeout_ms: float | None = None, held: Fence | None = None
-) -> Fence:
+    config: Config, transactional_id: str, timeout_ms: float | None = None, held: TransactionalIdentity | None = None
+) -> TransactionalIdentity:
     """InitProducerId: abort what was left open under the id, and fence whoever had it; default max.block.ms.
 
     With ``held`` only if that fence still stands (KIP-360), else ``ProducerFencedError``; a broker takes the same
@@ -128,13 +128,13 @@ class ResumedTransaction:
     prepared: PreparedTransaction
     config: ProducerConfig
 
-    def commit(self, timeout_ms: float | None = None) -> Fence:
+    def commit(self, timeout_ms: float | None = None) -> TransactionalIdentity:
         return self._end(True, timeout_ms)
 
-    def abort(self, timeout_ms: float | None = None) -> Fence:
+    def abort(self, timeout_ms: float | None = None) -> TransactionalIdentity:
         return self._end(False, timeout_ms)
 
-    def _end(self, commit: bool, timeout_ms: float | None) -> Fence:
+    def _end(self, commit: bool, timeout_ms: float | None) -> TransactionalIdentity:
         deadline = self.config.max_block_ms if timeout_ms is None else timeout_ms
         (outcome,) = end_transactions(self.config, [(self.prepared, commit)], deadline)
         if outcome.fence is None:
@@ -227,7 +227,9 @@ class Committer:
             outcomes[name] = FenceOutcome(name, None, _timeout("InitProducerId", calls[name], timeout_ms))
         return [outcomes[name] for name in held]
 
-    def add_partitions(self, fence: Fence, partitions: Sequence[TopicPartition], timeout_ms: float) -> None:
+    def add_partitions(
+        self, fence: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
+    ) -> None:
         """AddPartitionsToTxn, which the first transaction protocol wants before Produce; raises what refuses it."""
         ends: list[CallEnd] = []
         subject = Subject(fence.transactional_id, fence.identity)
@@ -251,11 +253,13 @@ class Committer:
             if now < deadline:  # nothing is sent afterwards, however long this process was stopped
                 wake_at = min(self._calls.advance(now), self._client.next_deadline(now))
 
-    def _fence(self, subject: Subject, end: CallEnd) -> Fence:
+    def _fence(self, subject: Subject, end: CallEnd) -> TransactionalIdentity:
         versions = self._client.api_versions(end.node_id)
         v2 = versions is not None and versions.features.get(FEATURE, 0) >= 2
         version = END_TXN_V2 if v2 else END_TXN_V1
-        return Fence(subject.transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
+        return TransactionalIdentity(
+            subject.transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version
+        )
 
 
 class _Ending:
@@ -279,7 +283,7 @@ class _Ending:
             self._failed(end)
             return
         identity = messages.identity_after(end.body, self.prepared.identity)
-        fence = Fence(self.prepared.transactional_id, *identity, self.prepared.end_txn_version)
+        fence = TransactionalIdentity(self.prepared.transactional_id, *identity, self.prepared.end_txn_version)
         verdict = EndVerdict.COMMITTED if self._commit else EndVerdict.ABORTED
         self.outcome = EndTxnOutcome(self.prepared, verdict, fence=fence)
 

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, Flush, RecordAccumulator
 from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
-from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -38,8 +38,8 @@ from spark_kafka_sink.transactions.states import FLUSHING, SENDING, TRANSITIONS,
 from spark_kafka_sink.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
-    Fence,
     PreparedTransaction,
+    TransactionalIdentity,
 )
 from spark_kafka_sink.transactions.verdicts import FATAL_IN_PRODUCE, FEATURE, Fate
 
@@ -84,12 +84,12 @@ class TransactionManager:
     # Any thread
 
     @property
-    def fence(self) -> Fence | None:
+    def fence(self) -> TransactionalIdentity | None:
         """Under what the next transaction is written; None before there is a producer id."""
         subject = self._subject
         if subject.identity is NO_IDENTITY:
             return None
-        return Fence(subject.transactional_id, *subject.identity, self._end_txn_version)
+        return TransactionalIdentity(subject.transactional_id, *subject.identity, self._end_txn_version)
 
     def submit(self, command: Command) -> None:
         """The sender must be woken for it."""
@@ -147,12 +147,12 @@ class TransactionManager:
             self._flushed()
         return self._calls.advance(now) if self._calls.busy else NEVER
 
-    def admit(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+    def set_drain_mode(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches that may go now: with the second protocol all, Produce adds their partitions."""
         if self._v2:
             self._started = True
             return list(batches)
-        return self._partitions.admit(batches)
+        return self._partitions.set_drain_mode(batches)
 
     def batch_failed(self, error: Exception) -> None:
         """A batch was given up: its transaction must not be committed."""
@@ -354,7 +354,7 @@ class TransactionManager:
         if versions is not None:
             self._v2 = versions.features.get(FEATURE, 0) >= 2
 
-    def _adopt(self, fence: Fence) -> None:
+    def _adopt(self, fence: TransactionalIdentity) -> None:
         self._v2 = fence.end_txn_version >= END_TXN_V2
         self._restart(fence.identity)
 
@@ -369,7 +369,7 @@ class TransactionManager:
         """What was muted for this transaction's sake may go in the next."""
         self._partitions.clear()
         for partition in self._sequences.out_of_step():
-            self._accumulator.admit(partition, Admission.ALL)
+            self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
     def _fail(self, error: Exception, step: Step = Step.FAIL) -> None:
         self._move(step)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.accumulator.batch import ProducerBatch
-from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.model import TopicPartition
 
 
@@ -22,7 +22,7 @@ class TransactionPartitions:
         self._waiting: dict[TopicPartition, None] = {}
         self._asking = False
 
-    def admit(self, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
+    def set_drain_mode(self, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches whose partitions are in the transaction; the others go back to their queues."""
         admitted = []
         for batch in batches:
@@ -45,7 +45,7 @@ class TransactionPartitions:
         for partition in partitions:
             del self._waiting[partition]
             self._added.add(partition)
-            self._accumulator.admit(partition, Admission.ALL)
+            self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
     def stop(self) -> None:
         """The request that is under way is nobody's any more."""
@@ -54,6 +54,6 @@ class TransactionPartitions:
     def clear(self) -> None:
         """The transaction has ended: nothing waits for it."""
         for partition in self._waiting:
-            self._accumulator.admit(partition, Admission.ALL)
+            self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
         self._waiting.clear()
         self._added.clear()

@@ -15,7 +15,7 @@ END_TXN_V2: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class TransactionalIdentity:
     """A transactional id with the producer id and epoch InitProducerId gave for it: whoever held it before is fenced.
 
     ``end_txn_version`` is 5 where the cluster has finalized ``transaction.version`` 2 (KIP-890), else 3: transactions

@@ -16,7 +16,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.exactly_once.values import Guise
+from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.transactions.committer import take_fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
@@ -107,10 +107,12 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
 def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
     """Its prefix is one word of what is listed: other tests' writes are, too."""
     servers = night.kafka.bootstrap_servers
-    job = Query(servers, f"{night.prefix}-{uuid4().hex}", "job", Guise.ONCE, options=PATIENT, topic=night.topic("open"))
+    job = Query(
+        servers, f"{night.prefix}-{uuid4().hex}", "job", WriteKind.ONCE, options=PATIENT, topic=night.topic("open")
+    )
     job.task(job.plan(), 0, 0, [b"job"])
     app = Query(
-        servers, f"txn-{night.prefix}-app", "app", Guise.VERSION, options=PATIENT, topic=night.topic("open"),
+        servers, f"txn-{night.prefix}-app", "app", WriteKind.VERSION, options=PATIENT, topic=night.topic("open"),
         prefix=f"mine-{night.prefix}-app",
     )  # fmt: skip
     app.task(app.plan(3), 3, 0, [b"app"])
@@ -137,7 +139,7 @@ def test_the_prefix_of_a_plain_batch_job_finds_it(night, command):
     command("commit")
     command("abort")
     job = Query(
-        night.kafka.bootstrap_servers, f"{night.prefix}-{uuid4().hex}", "job", Guise.ONCE, options=PATIENT,
+        night.kafka.bootstrap_servers, f"{night.prefix}-{uuid4().hex}", "job", WriteKind.ONCE, options=PATIENT,
         topic=night.topic("open"),
     )  # fmt: skip
     job.task(job.plan(), 0, 0, [b"job"])

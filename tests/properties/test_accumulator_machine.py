@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.accumulator.batch import ProducerBatch, Share
-from spark_kafka_sink.accumulator.partition_queue import Admission, PartitionQueue
+from spark_kafka_sink.accumulator.batch import ProducerBatch, RecordRange
+from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.append import append as columnar_append
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
@@ -72,7 +72,7 @@ class Segment:
     machine: AccumulatorMachine
     numbers: Sequence[int]
 
-    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+    def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
         numbers = set(self.numbers[share.skipped : share.skipped + share.rows])
         assert not numbers & self.machine.settled, "settled twice"
         self.machine.settled |= numbers
@@ -112,7 +112,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.outstanding: list[list[ProducerBatch]] = [[] for _ in range(PARTITIONS)]
         self.in_flight: list[list[ProducerBatch]] = [[] for _ in range(PARTITIONS)]
         self.flushes: list[tuple[Any, set[int]]] = []
-        self.admissions = [Admission.ALL] * PARTITIONS
+        self.admissions = [DrainMode.OPEN] * PARTITIONS
         self.meanwhile: list[Callable[[], None]] = []
         encode = columnar_append.encode_records
 
@@ -190,7 +190,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             for batch in self.accumulator.drain(node, self.clock.now()):
                 if batch.header is None:
                     self.accumulator.put_back(batch)
-                    self.admissions[batch.partition.partition] = Admission.NOTHING
+                    self.admissions[batch.partition.partition] = DrainMode.MUTED
                 else:
                     self.send(batch)
 
@@ -222,10 +222,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for batch in self.accumulator.take_queued():
             self.complete(batch, KafkaTimeoutError("aborted"))
 
-    @rule(partition=partitions, admission=st.sampled_from(Admission))
-    def admit(self, partition: int, admission: Admission) -> None:
+    @rule(partition=partitions, admission=st.sampled_from(DrainMode))
+    def set_drain_mode(self, partition: int, admission: DrainMode) -> None:
         self.admissions[partition] = admission
-        self.accumulator.admit(TopicPartition(TOPIC, partition), admission)
+        self.accumulator.set_drain_mode(TopicPartition(TOPIC, partition), admission)
 
     @rule(partition=partitions, leader=st.sampled_from([NO_LEADER, *range(NODES)]))
     def the_leader_changes(self, partition: int, leader: int) -> None:
@@ -261,7 +261,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.accumulator.end_flush(begun)
         for partition in range(PARTITIONS):
             self.the_leader_changes(partition, 0)
-            self.admit(partition, Admission.ALL)
+            self.set_drain_mode(partition, DrainMode.OPEN)
         self.time_passes(LINGER_MS + 50)
         self.drain()
         for partition in range(PARTITIONS):
@@ -280,8 +280,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
             "append": lambda: self.append_rows(data.draw(rows_to_append)),
             "time": lambda: self.time_passes(LINGER_MS),
             "flush": self.flush_begins,
-            "mute": lambda: self.admit(partition, Admission.NOTHING),
-            "admit": lambda: self.admit(partition, Admission.ALL),
+            "mute": lambda: self.set_drain_mode(partition, DrainMode.MUTED),
+            "admit": lambda: self.set_drain_mode(partition, DrainMode.OPEN),
             "expire": self.much_time_passes,
             "leader": lambda: self.the_leader_changes(partition, data.draw(st.integers(NO_LEADER, NODES - 1))),
             "answer": lambda: self.an_answer_comes(partition, True),
@@ -310,14 +310,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def must_go(self, partition: int, queue: PartitionQueue) -> bool:
         now = self.clock.now()
         admission = self.admissions[partition]
-        if not queue.batches or queue.retry_at > now or admission is Admission.NOTHING:
+        if not queue.batches or queue.retry_at > now or admission is DrainMode.MUTED:
             return False
         if self.snapshot.leader(queue.partition) == NO_LEADER:
             return False
         head = queue.batches[0]
         if head.header is not None:
             return True
-        if head.claimed or admission is Admission.RETRIES:
+        if head.claimed or admission is DrainMode.RETRIES_ONLY:
             return False
         lingered = head.created + LINGER_MS <= now
         return head.payload is not None or lingered or bool(self.flushes) or len(queue.batches) > 1
@@ -326,7 +326,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         names = [batch.partition for batch in batches]
         assert len(set(names)) == len(names)
         assert all(self.snapshot.leader(name) == node for name in names)
-        assert all(self.admissions[name.partition] is not Admission.NOTHING for name in names)
+        assert all(self.admissions[name.partition] is not DrainMode.MUTED for name in names)
         assert len(batches) == 1 or sum(batch.size for batch in batches) <= MAX_REQUEST_SIZE
 
     def send(self, batch: ProducerBatch) -> None:

@@ -1,4 +1,4 @@
-"""Answers bent in any way: the sender takes no harm, and every row ends as delivered or with an error, in time."""
+"""Responses bent in any way: the sender takes no harm, and every row ends as delivered or with an error, in time."""
 
 from __future__ import annotations
 

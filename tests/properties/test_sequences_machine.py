@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, ProducerBatch, Share
+from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import TOPIC
@@ -55,7 +55,7 @@ class Segment:
     append: Rows
     first: int
 
-    def batch_completed(self, batch: ProducerBatch, share: Share) -> None:
+    def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
         first = self.first + share.skipped
         self.append.machine.settled(self.append.partition, range(first, first + share.rows), batch, share)
 
@@ -134,7 +134,7 @@ class SequencesMachine(RuleBasedStateMachine):
         self.cluster.models[partition].producers.clear()
         self.cluster.models[partition].refuses_unknown = True
 
-    def settled(self, partition: int, rows: range, batch: ProducerBatch, share: Share) -> None:
+    def settled(self, partition: int, rows: range, batch: ProducerBatch, share: RecordRange) -> None:
         assert not (self.delivered[partition] | self.failed[partition]).intersection(rows), "settled twice"
         (self.delivered if batch.error is None else self.failed)[partition].update(rows)
         if batch.error is None and batch.base_offset != UNKNOWN_OFFSET:

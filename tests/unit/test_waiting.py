@@ -52,7 +52,7 @@ def flush() -> Any:
 
 def staging_flush() -> Any:
     parts: Any = SimpleNamespace(clock=SystemClock(), appender=SimpleNamespace(slice_limit=1000), wake_sender=bool)
-    made: Any = pending.TopicStages("t", SimpleNamespace(max_request_size=1000), parts)
+    made: Any = pending.TopicPendingRecords("t", SimpleNamespace(max_request_size=1000), parts)
     made._encoding = "a stage"
     return made, lambda: made.flush(parts.clock.now() + WAIT_MS)
 

@@ -1,4 +1,4 @@
-"""Answers that wait for something to happen or for their time to run out (Kafka: ``DelayedOperationPurgatory``)."""
+"""Responses that wait for something to happen or for their time to run out (Kafka: ``DelayedOperationPurgatory``)."""
 
 from __future__ import annotations
 

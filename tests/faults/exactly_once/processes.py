@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once.planning import PlanningRequest
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.exactly_once.values import STRICT, Guise, Unit
+from spark_kafka_sink.exactly_once.values import STRICT, WriteId, WriteKind
 from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.role import play
@@ -86,7 +86,7 @@ class Query:
         return self.start("plan", PlanningRequest(self.settings, trust=trust)).result()
 
     def start_task(self, plan, number, task, values) -> Role:
-        unit = Unit(self.name, number, Guise.MICRO_BATCH)
+        unit = WriteId(self.name, number, WriteKind.MICRO_BATCH)
         return self.start("task", self.settings.producer, plan, unit, task, self.topic, values)
 
     def tasks(self, plan, number, rows):

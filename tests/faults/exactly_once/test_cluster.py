@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
-from spark_kafka_sink.exactly_once.values import Action
+from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.processes import LEDGER
@@ -103,7 +103,7 @@ def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parte
     parted.options = {}
     proxy.heal()
     again = parted.tasks(parted.plan(), 0, ROWS)
-    assert {report.action for report in again} == {Action.SKIP}
+    assert {report.action for report in again} == {TaskAction.SKIP}
     parted.start_commit(again).result()
     parted.run(1, MORE)
     assert parted.committed() == EACH_AND_MORE

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.exactly_once.values import Action
+from spark_kafka_sink.exactly_once.values import TaskAction
 from tests.faults.exactly_once.processes import KilledError, Query
 
 pytestmark = pytest.mark.jvm
@@ -83,7 +83,7 @@ def test_a_driver_that_is_killed_in_commit_is_followed_by_one_that_knows(query, 
     with pytest.raises(KilledError):
         query.start_commit(reports).result()
     again = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in again} == {Action.SKIP if decided else Action.WRITE}
+    assert {report.action for report in again} == {TaskAction.SKIP if decided else TaskAction.WRITE}
     query.start_commit(again).result()
     query.run(1, MORE)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
@@ -193,7 +193,7 @@ def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(q
     await_timeout(query)
     query.timeout_ms = 60_000
     again = query.tasks(query.plan(), 0, [[b"d"], [b"c", b"b"], [b"a"]])  # nothing is left that would have to fit
-    assert {report.action for report in again} == {Action.WRITE}
+    assert {report.action for report in again} == {TaskAction.WRITE}
     query.start_commit(again).result()
     assert query.committed() == EACH_ONCE
 

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Trust, Trusted
+from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 
@@ -25,7 +25,7 @@ def test_a_query_whose_ledger_is_lost_is_refused_until_its_checkpoint_is_trusted
     with pytest.raises(ExactlyOnceError, match=REFUSED):
         query.tasks(plan, 2, LATER)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
-    query.start_commit(query.tasks(query.plan(Trust(Trusted.CHECKPOINT, 2)), 2, LATER)).result()
+    query.start_commit(query.tasks(query.plan(LedgerStart(RecoveryMode.CHECKPOINT, 2)), 2, LATER)).result()
     query.run(3, [[b"i"]])
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1, b"g": 1, b"h": 1, b"i": 1}
 

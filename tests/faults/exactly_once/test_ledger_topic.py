@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.ledger import _batch
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Action, Guise
+from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
@@ -83,7 +83,9 @@ def roll(kafka):
 
 def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
     for number in range(40):
-        query(kafka, name=f"batch-{number}", query="job", guise=Guise.ONCE).run(0, [[b"%d" % number], [b"x"], [b"y"]])
+        query(kafka, name=f"batch-{number}", query="job", guise=WriteKind.ONCE).run(
+            0, [[b"%d" % number], [b"x"], [b"y"]]
+        )
     stream = query(kafka)
     stream.run(0, [[b"x"]] * 9)
     stream.run(1, [[b"x"]] * 4)
@@ -98,7 +100,7 @@ def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_las
         if left == expected:
             break
         assert time.monotonic() < deadline, f"{len(left)} keys are left: {sorted(left)[:20]}"
-    assert {report.action for report in stream.tasks(stream.plan(), 2, [[b"x"]] * 4)} == {Action.SKIP}
+    assert {report.action for report in stream.tasks(stream.plan(), 2, [[b"x"]] * 4)} == {TaskAction.SKIP}
     stream.run(3, [[b"x"]] * 2)
 
 
@@ -119,7 +121,7 @@ def test_markers_that_compaction_went_over_tell_what_was_committed(kafka, monkey
         roll(kafka)
         time.sleep(1)
     actions = [report.action for report in stream.tasks(stream.plan(), 1, ROWS)]
-    assert actions == [Action.VERIFY, Action.REWRITE]
+    assert actions == [TaskAction.VERIFY, TaskAction.REWRITE]
 
 
 def fail(stream, plan, task):
@@ -164,7 +166,7 @@ def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
                 stream.commit(reports)
         leader = kafka.leader(LEDGER, partition)
         kafka.kill(leader)
-        assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {Action.SKIP}
+        assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {TaskAction.SKIP}
         kafka.start(leader)
         kafka.await_in_sync(LEDGER)
     with closing(Session(stream.settings, CLOCK)) as session:

@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import Guise, TaskAttempt, Unit
+from spark_kafka_sink.exactly_once.values import TaskAttempt, WriteId, WriteKind
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import LocalKafka
@@ -30,7 +30,7 @@ class Zombie:
     """A task of this process, of partition 0 and batch 1, that goes on when it should not."""
 
     def __init__(self, query, plan):
-        name = TaskAttempt(Unit(query.name, 1, Guise.MICRO_BATCH), 0, 1)
+        name = TaskAttempt(WriteId(query.name, 1, WriteKind.MICRO_BATCH), 0, 1)
         self._topic = query.topic
         self._write = TaskTransaction(query.settings.producer, plan, name, SystemClock())
 

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.accumulator.partition_queue import Admission
+from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
@@ -262,10 +262,10 @@ def test_a_batch_over_max_request_size_goes_alone():
 
 
 def test_a_muted_partition_is_not_drained_until_it_is_admitted(desk):
-    desk.accumulator.admit(T0, Admission.NOTHING)
+    desk.accumulator.set_drain_mode(T0, DrainMode.MUTED)
     desk.append(11)
     assert desk.drained_counts() == []
-    desk.accumulator.admit(T0, Admission.ALL)
+    desk.accumulator.set_drain_mode(T0, DrainMode.OPEN)
     assert desk.drained_counts() == [10]
 
 

@@ -85,7 +85,7 @@ class Interrupted:
         made._parts = engine.parts
         thread: Any = engine.parts.sender_thread
         thread.is_alive = lambda: True
-        thread.steered = nullcontext
+        thread.run_inline = nullcontext
         turn = self.interrupter.paused(self.turn)
         thread.wakeup = turn
         for parts in (engine.parts.appender._parts, engine.parts.staging._parts):
@@ -153,7 +153,7 @@ class InterruptedInline(Interrupted):
     def __init__(self, number: int, **config: object) -> None:
         super().__init__(number, **config)
         thread: Any = self.engine.parts.sender_thread
-        del thread.steered
+        del thread.run_inline
         thread._sender = self.engine.parts.sender
         thread._swing_until = float("inf")
 
@@ -320,5 +320,5 @@ def columns_inline(interrupted: InterruptedInline) -> None:
 @pytest.mark.slow
 def test_an_interrupt_at_each_line_of_a_callers_turn_of_the_loop():
     where = at_each_line(columns_inline, InterruptedInline)
-    assert any("Answers" in line for line in where)
+    assert any("ProduceResponseHandler" in line for line in where)
     assert any("Sender._send" in line for line in where)

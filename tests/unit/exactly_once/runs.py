@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.committing import commit_batch
 from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
 from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
-from spark_kafka_sink.exactly_once.values import STRICT, Guise, Target, TaskAttempt, Trust, Unit
+from spark_kafka_sink.exactly_once.values import STRICT, LedgerStart, Target, TaskAttempt, WriteId, WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
 
 TOPIC = "out"
@@ -40,9 +40,9 @@ class Query:
     servers: str
     name: str = "app"
     query: str = "q1"
-    guise: Guise = Guise.MICRO_BATCH
+    guise: WriteKind = WriteKind.MICRO_BATCH
     options: dict = field(default_factory=dict)
-    trust: Trust = STRICT
+    trust: LedgerStart = STRICT
     lease: Lease = opened
     topic: str = TOPIC
     prefix: str | None = None
@@ -57,15 +57,15 @@ class Query:
             "delivery.timeout.ms": 20_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.guise is Guise.ONCE)
+        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.guise is WriteKind.ONCE)
 
-    def unit(self, number: int) -> Unit:
-        target = Target(self.topic) if self.guise is Guise.VERSION else None
-        return Unit(self.query, number, self.guise, target)
+    def unit(self, number: int) -> WriteId:
+        target = Target(self.topic) if self.guise is WriteKind.VERSION else None
+        return WriteId(self.query, number, self.guise, target)
 
     def plan(self, number=0):
         new_process()
-        unit = None if self.guise is Guise.MICRO_BATCH else self.unit(number)
+        unit = None if self.guise is WriteKind.MICRO_BATCH else self.unit(number)
         return carried(plan_write(PlanningRequest(self.settings, unit, self.trust)))
 
     def open_task(self, plan, number, task) -> TaskTransaction:

@@ -5,36 +5,44 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.exactly_once.decisions import RULINGS, Standing, commit_order, done, prove, standing, task_action
+from spark_kafka_sink.exactly_once.decisions import (
+    RULINGS,
+    Comparison,
+    commit_order,
+    done,
+    prove,
+    standing,
+    task_action,
+)
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
-    Action,
     DriverIdentity,
     Entry,
-    Guise,
+    EntryState,
     LedgerPlace,
+    LedgerStart,
+    RecoveryMode,
     RowSum,
-    Stage,
+    TaskAction,
     TaskReport,
     TaskShare,
-    Trust,
-    Trusted,
-    Unit,
+    WriteId,
+    WriteKind,
     WritePlan,
     task_id,
 )
-from spark_kafka_sink.transactions.values import Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
-DRIVER = DriverIdentity(Fence("app-driver", 9, 3, 5))
+DRIVER = DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
 PLACE = LedgerPlace("ledger", 0, 10)
 NOW = 1_000_000_000
 ROWS = RowSum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000
 
 
-def unit(number, guise=Guise.MICRO_BATCH):
-    return Unit("q", number, guise)
+def unit(number, guise=WriteKind.MICRO_BATCH):
+    return WriteId("q", number, guise)
 
 
 def prepared(task, epoch=0):
@@ -42,7 +50,7 @@ def prepared(task, epoch=0):
 
 
 def entry(number):
-    return Entry("q", number, Stage.DONE, (TaskShare(ROWS), TaskShare(RowSum(1, 5))), NOW)
+    return Entry("q", number, EntryState.DONE, (TaskShare(ROWS), TaskShare(RowSum(1, 5))), NOW)
 
 
 def plan(*entries, lost=(), trust=STRICT, query="q"):
@@ -50,7 +58,7 @@ def plan(*entries, lost=(), trust=STRICT, query="q"):
     return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, trust)
 
 
-def report(task, action=Action.WRITE, rows=ROWS, has_transaction=True, **changes):
+def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
     share = TaskShare(rows, prepared(task) if has_transaction else None)
     return replace(TaskReport("app", PLACE, DRIVER, unit(4), action, share, began_at=NOW), **changes)
 
@@ -62,19 +70,19 @@ def order(*reports, now=NOW):
 @pytest.mark.parametrize(
     ("number", "known", "lost", "expected"),
     [
-        (0, None, (), Standing.FIRST),
-        (1, None, (), Standing.UNKNOWN),
-        (3, 4, (), Standing.OLDER),
-        (3, 4, (0,), Standing.OLDER),
-        (4, 4, (), Standing.SAME),
-        (4, 4, (0,), Standing.SAME_TORN),
-        (4, 4, (1,), Standing.SAME_TORN),
-        (4, 4, (0, 1), Standing.SAME_GONE),
-        (5, 4, (), Standing.NEXT),
-        (6, 4, (), Standing.BEYOND),
-        (5, 4, (0,), Standing.NEWER_TORN),
-        (9, 4, (0,), Standing.NEWER_TORN),
-        (9, 4, (0, 1), Standing.NEWER_TORN),
+        (0, None, (), Comparison.FIRST),
+        (1, None, (), Comparison.UNKNOWN),
+        (3, 4, (), Comparison.OLDER),
+        (3, 4, (0,), Comparison.OLDER),
+        (4, 4, (), Comparison.SAME),
+        (4, 4, (0,), Comparison.SAME_TORN),
+        (4, 4, (1,), Comparison.SAME_TORN),
+        (4, 4, (0, 1), Comparison.SAME_GONE),
+        (5, 4, (), Comparison.NEXT),
+        (6, 4, (), Comparison.BEYOND),
+        (5, 4, (0,), Comparison.NEWER_TORN),
+        (9, 4, (0,), Comparison.NEWER_TORN),
+        (9, 4, (0, 1), Comparison.NEWER_TORN),
     ],
 )
 def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
@@ -82,17 +90,17 @@ def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
 
 
 def test_every_standing_of_what_is_replayed_has_its_ruling():
-    for guise in (Guise.MICRO_BATCH, Guise.VERSION):
-        assert {each for kind, each in RULINGS if kind is guise} == set(Standing)
+    for guise in (WriteKind.MICRO_BATCH, WriteKind.VERSION):
+        assert {each for kind, each in RULINGS if kind is guise} == set(Comparison)
 
 
 @pytest.mark.parametrize(
     ("number", "guise", "action"),
     [
-        (4, Guise.MICRO_BATCH, Action.SKIP),
-        (5, Guise.MICRO_BATCH, Action.WRITE),
-        (4, Guise.VERSION, Action.SKIP),
-        (50, Guise.VERSION, Action.WRITE),
+        (4, WriteKind.MICRO_BATCH, TaskAction.SKIP),
+        (5, WriteKind.MICRO_BATCH, TaskAction.WRITE),
+        (4, WriteKind.VERSION, TaskAction.SKIP),
+        (50, WriteKind.VERSION, TaskAction.WRITE),
     ],
 )
 def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, action):
@@ -105,12 +113,12 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, actio
         (
             [entry(4)],
             3,
-            Guise.MICRO_BATCH,
+            WriteKind.MICRO_BATCH,
             r"micro-batch 3 of query q \(name app, ledger l.*is behind.*batch 4",
         ),
-        ([], 3, Guise.MICRO_BATCH, r"no entry.*ledgerStart=trust-checkpoint:3\."),
-        ([entry(4)], 6, Guise.MICRO_BATCH, r"batch 4 of q was the last.*ledgerStart=trust-checkpoint:6\."),
-        ([entry(4)], 3, Guise.VERSION, "txnVersion 3 of txnAppId q .*smaller"),
+        ([], 3, WriteKind.MICRO_BATCH, r"no entry.*ledgerStart=trust-checkpoint:3\."),
+        ([entry(4)], 6, WriteKind.MICRO_BATCH, r"batch 4 of q was the last.*ledgerStart=trust-checkpoint:6\."),
+        ([entry(4)], 3, WriteKind.VERSION, "txnVersion 3 of txnAppId q .*smaller"),
     ],
 )
 def test_tasks_refuse_what_might_be_twice(ledger, number, guise, text):
@@ -119,15 +127,20 @@ def test_tasks_refuse_what_might_be_twice(ledger, number, guise, text):
 
 
 def test_a_trusted_checkpoint_needs_no_entry_but_goes_behind_none():
-    trust = Trust(Trusted.CHECKPOINT, 3)
-    assert task_action(plan(trust=trust), unit(3), 0) is Action.WRITE
-    assert task_action(plan(entry(1), trust=trust), unit(3), 0) is Action.WRITE
+    trust = LedgerStart(RecoveryMode.CHECKPOINT, 3)
+    assert task_action(plan(trust=trust), unit(3), 0) is TaskAction.WRITE
+    assert task_action(plan(entry(1), trust=trust), unit(3), 0) is TaskAction.WRITE
     with pytest.raises(ExactlyOnceError, match="is behind"):
         task_action(plan(entry(4), trust=trust), unit(3), 0)
 
 
 @pytest.mark.parametrize(
-    "trust", [Trust(Trusted.CHECKPOINT, 2), Trust(Trusted.CHECKPOINT, 4), Trust(Trusted.LEDGER, 3)]
+    "trust",
+    [
+        LedgerStart(RecoveryMode.CHECKPOINT, 2),
+        LedgerStart(RecoveryMode.CHECKPOINT, 4),
+        LedgerStart(RecoveryMode.LEDGER, 3),
+    ],
 )
 def test_a_trust_in_another_batch_does_not_help(trust):
     for entries in ((), (entry(1),)):
@@ -137,28 +150,28 @@ def test_a_trust_in_another_batch_does_not_help(trust):
 
 def test_a_trusted_checkpoint_brings_no_lost_rows_back():
     with pytest.raises(LostRowsError):
-        task_action(plan(entry(4), lost={0}, trust=Trust(Trusted.CHECKPOINT, 6)), unit(6), 0)
+        task_action(plan(entry(4), lost={0}, trust=LedgerStart(RecoveryMode.CHECKPOINT, 6)), unit(6), 0)
 
 
 @pytest.mark.parametrize(
     ("text", "trust"),
     [
         ("strict", STRICT),
-        ("trust-checkpoint:7", Trust(Trusted.CHECKPOINT, 7)),
-        ("trust-ledger:0", Trust(Trusted.LEDGER, 0)),
+        ("trust-checkpoint:7", LedgerStart(RecoveryMode.CHECKPOINT, 7)),
+        ("trust-ledger:0", LedgerStart(RecoveryMode.LEDGER, 0)),
     ],
 )
 def test_trust_is_read_from_the_option(text, trust):
-    assert Trust.parse(text) == trust
+    assert LedgerStart.parse(text) == trust
 
 
 def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
     torn = plan(entry(4), lost={1})
-    assert [task_action(torn, unit(4), task) for task in (0, 1)] == [Action.VERIFY, Action.REWRITE]
+    assert [task_action(torn, unit(4), task) for task in (0, 1)] == [TaskAction.VERIFY, TaskAction.REWRITE]
     with pytest.raises(LostRowsError, match=r"rows of batch 4 of q \(tasks 1\) are gone"):
         task_action(torn, unit(5), 0)
     with pytest.raises(LostRowsError, match="batch 4 of q"):
-        task_action(torn, Unit("other", 0, Guise.MICRO_BATCH), 0)
+        task_action(torn, WriteId("other", 0, WriteKind.MICRO_BATCH), 0)
 
 
 def test_a_repair_is_proved_task_by_task():
@@ -173,13 +186,13 @@ def test_a_repair_is_proved_task_by_task():
 def test_the_intent_names_every_prepared_transaction():
     given = [report(0), report(1, rows=RowSum(), has_transaction=False), report(2)]
     intent = order(*given).entry
-    assert intent == Entry("q", 4, Stage.INTENT, tuple(each.share for each in given), NOW)
+    assert intent == Entry("q", 4, EntryState.INTENT, tuple(each.share for each in given), NOW)
     assert [share.prepared for share in done(intent).tasks] == [None] * 3
     assert done(intent).total == intent.total == RowSum(4, 14)
 
 
 def test_a_batch_without_rows_is_done_at_once():
-    assert order(report(0, rows=RowSum(), has_transaction=False)).entry.stage is Stage.DONE
+    assert order(report(0, rows=RowSum(), has_transaction=False)).entry.stage is EntryState.DONE
 
 
 def test_the_oldest_transaction_must_have_time_left():
@@ -197,17 +210,17 @@ def test_tasks_of_two_plannings_are_not_committed_together():
 
 def test_a_repair_needs_as_many_tasks_as_there_were():
     repair = [
-        report(0, Action.VERIFY, has_transaction=False, tasks_before=2),
-        report(1, Action.REWRITE, tasks_before=2),
+        report(0, TaskAction.VERIFY, has_transaction=False, tasks_before=2),
+        report(1, TaskAction.REWRITE, tasks_before=2),
     ]
-    assert order(*repair).entry.stage is Stage.INTENT
+    assert order(*repair).entry.stage is EntryState.INTENT
     with pytest.raises(ReplayMismatchError, match="it had 2 tasks, its replay has 1"):
         order(repair[0])
 
 
 def skipped(*rows):
     total = RowSum(3, 12)
-    return [report(i, Action.SKIP, each, has_transaction=False, decided=total) for i, each in enumerate(rows)]
+    return [report(i, TaskAction.SKIP, each, has_transaction=False, decided=total) for i, each in enumerate(rows)]
 
 
 def test_a_replay_is_one_by_its_rows_however_they_are_cut():

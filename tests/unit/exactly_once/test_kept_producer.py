@@ -5,7 +5,7 @@ import time
 import pytest
 
 from spark_kafka_sink.errors import RecordTooLargeError
-from spark_kafka_sink.exactly_once.values import Guise
+from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
@@ -45,7 +45,7 @@ def test_tasks_and_batches_follow_each_other(broker, opened):
     assert len(opened.producers) == 1
 
 
-@pytest.mark.parametrize("guise", [Guise.VERSION, Guise.ONCE])
+@pytest.mark.parametrize("guise", [WriteKind.VERSION, WriteKind.ONCE])
 def test_jobs_under_different_prefixes_share_it(broker, opened, guise):
     for value, prefix in ((b"0", "app"), (b"1", "batch")):
         query_of(broker, opened, name=prefix, guise=guise).run(0, [[value]])

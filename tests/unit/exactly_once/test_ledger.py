@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_topic import place_of
 from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Action, Guise
+from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import LEDGER, Query, carried, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
@@ -81,7 +81,7 @@ def decided(broker, query, monkeypatch):
 
 def test_a_watermark_that_lags_hides_no_intent_from_planning(broker, query, decided):
     again = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in again} == {Action.SKIP}
+    assert {report.action for report in again} == {TaskAction.SKIP}
     query.commit(again)
     assert committed(broker) == {b"a": 1, b"b": 1}
 
@@ -111,7 +111,7 @@ def test_a_run_that_wakes_misses_no_batch_that_its_successor_committed(broker, q
     kept._sessions.update(mine)
     watermark(broker, before)
     again = query.tasks(carried(plan_write(stalled[1])), 1, [[b"c"]])
-    assert {report.action for report in again} == {Action.SKIP}
+    assert {report.action for report in again} == {TaskAction.SKIP}
     assert committed(broker) == {b"a": 1, b"b": 1, b"c": 1}
 
 
@@ -182,11 +182,11 @@ def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_o
     broker.faults.delay("Fetch", 100, times=None)
     impatient = Query(broker.bootstrap_servers, options={"max.block.ms": 2_500})
     reports = impatient.tasks(impatient.plan(), 8, ROWS)
-    assert {report.action for report in reports} == {Action.SKIP}
+    assert {report.action for report in reports} == {TaskAction.SKIP}
 
 
 def test_a_plain_job_does_not_read_the_ledger_to_start(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
     job.run(0, ROWS)
     assert broker.requests.of("Fetch") == []
     assert committed(broker) == {b"a": 1, b"b": 1}

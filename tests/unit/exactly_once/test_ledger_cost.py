@@ -10,7 +10,7 @@ from spark_kafka_sink.exactly_once.format import entry_write
 from spark_kafka_sink.exactly_once.ledger import _batch
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, place_of
 from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
-from spark_kafka_sink.exactly_once.values import Entry, RowSum, Stage, TaskShare
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing import TestBroker
@@ -71,6 +71,6 @@ def records(tasks):
         )
         for task in range(tasks)
     ]
-    entry = Entry("q1", 5, Stage.INTENT, tuple(shares), 1_700_000_000_000, None, 13, tasks)
+    entry = Entry("q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, None, 13, tasks)
     header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *DRIVER, 0)
     return [_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]

@@ -20,13 +20,13 @@ from spark_kafka_sink.exactly_once.format import (
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerFates
 from spark_kafka_sink.exactly_once.raw_batch import raw_batches
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, Marker, RowSum, Stage, Target, TaskShare
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Marker, RowSum, Target, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL
-from spark_kafka_sink.transactions.values import Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)
-ENTRY = Entry("q", 4, Stage.INTENT, (TaskShare(RowSum(2, 2**64 - 1), PREPARED), TaskShare(RowSum())), 123)
+ENTRY = Entry("q", 4, EntryState.INTENT, (TaskShare(RowSum(2, 2**64 - 1), PREPARED), TaskShare(RowSum())), 123)
 MARKER = Marker("q", 4, 0, RowSum(2, 9))
 TOMBSTONE = None
 
@@ -60,7 +60,7 @@ def test_what_is_written_is_read():
 
 def test_an_attempts_own_id_is_kept():
     prepared = PreparedTransaction("app-0.17", 7, 2, 5)
-    entry = Entry("q", 0, Stage.INTENT, (TaskShare(RowSum(1, 1), prepared),))
+    entry = Entry("q", 0, EntryState.INTENT, (TaskShare(RowSum(1, 1), prepared),))
     assert read_record("app", *entry_record("app", entry)) == entry
 
 
@@ -78,7 +78,7 @@ def test_what_an_earlier_release_wrote_is_read():
 
 
 def test_ids_that_do_not_begin_with_the_name_are_kept():
-    entry = Entry("q", 0, Stage.INTENT, (TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5)),))
+    entry = Entry("q", 0, EntryState.INTENT, (TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5)),))
     assert read_record("txn-app", *entry_record("txn-app", entry)) == entry
 
 
@@ -113,16 +113,18 @@ def test_a_markers_place_is_kept():
 
 
 def test_a_done_stream_keeps_one_entry_and_no_more_markers_than_it_has_tasks():
-    entry = replace(ENTRY, stage=Stage.DONE, tasks=(TaskShare(RowSum()),) * 2, marker_partition=13, markers_before=4)
+    entry = replace(
+        ENTRY, stage=EntryState.DONE, tasks=(TaskShare(RowSum()),) * 2, marker_partition=13, markers_before=4
+    )
     write = entry_write("app", entry)
     assert write.entries == (entry_record("app", entry),)
     assert [read_key(key).task for key, value in write.markers if value is None] == [2, 3]
     assert write.marker_partition == 13
-    assert entry_write("app", replace(entry, stage=Stage.INTENT)).markers == ()
+    assert entry_write("app", replace(entry, stage=EntryState.INTENT)).markers == ()
 
 
 def test_a_done_plain_job_leaves_nothing():
-    entry = replace(ENTRY, stage=Stage.DONE, marker_partition=13, once=True)
+    entry = replace(ENTRY, stage=EntryState.DONE, marker_partition=13, once=True)
     write = entry_write("app", entry)
     assert write.entries == ((b'["app","q"]', None),)
     assert [tuple(record) for record in write.markers] == [(b'["app","q",0]', None), (b'["app","q",1]', None)]
@@ -388,9 +390,9 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
 def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
     """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
     log, view = RawLog(), LedgerView("app")
-    key, value = entry_record("app", replace(ENTRY, stage=Stage.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
+    key, value = entry_record("app", replace(ENTRY, stage=EntryState.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())
-    handed = DriverIdentity(Fence("app-driver", 7, 2, began_with))
-    assert view.continues(handed, Fence("app-driver", 7, epoch, now)) is continuous
+    handed = DriverIdentity(TransactionalIdentity("app-driver", 7, 2, began_with))
+    assert view.continues(handed, TransactionalIdentity("app-driver", 7, epoch, now)) is continuous

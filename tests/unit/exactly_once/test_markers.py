@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, place_of
 from spark_kafka_sink.exactly_once.markers import lost_tasks
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Action, Guise
+from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
@@ -36,19 +36,19 @@ def left(broker):
 
 def test_forty_plain_jobs_leave_nothing_behind(broker):
     for number in range(40):
-        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", guise=Guise.ONCE)
+        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", guise=WriteKind.ONCE)
         job.run(0, [[b"%d" % number], [b"x"], []])
     assert left(broker) == []
     assert len(committed(broker)) == 41
 
 
 def test_a_plain_job_without_rows_leaves_nothing_behind(broker):
-    Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE).run(0, [[], []])
+    Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE).run(0, [[], []])
     assert left(broker) == []
 
 
 def test_a_plain_job_that_dies_leaves_nothing_once_it_is_finished(broker, monkeypatch):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
     reports = job.tasks(job.plan(), 0, ROWS)
     for killed in crash(monkeypatch, "between EndTxns"):
         with pytest.raises(killed):
@@ -97,7 +97,7 @@ def gone(broker, query, monkeypatch):
 def test_a_topic_of_any_size_serves(broker, query, monkeypatch, partitions):
     broker.create_topic(LEDGER, partitions, {"cleanup.policy": "compact"})
     gone(broker, query, monkeypatch)
-    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     query.run(1, [[b"d"]])
     assert committed(broker) == {**EACH_ONCE, b"d": 1}
     assert len(left(broker)) == 2
@@ -107,7 +107,7 @@ def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, qu
     broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
     gone(broker, query, monkeypatch)
     broker.create_partitions(LEDGER, 20)
-    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
 
 
@@ -122,7 +122,7 @@ def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entr
 
     monkeypatch.setattr(committing, "commit_order", first_format)
     gone(broker, query, monkeypatch)
-    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {Action.SKIP}
+    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
 
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.ledger import record_decision
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Entry, Guise, RowSum, Stage, TaskShare, WritePlan
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, crash
 
@@ -123,7 +123,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
         deadline = session.deadline(5_000)
         driver = session.take_fence(deadline)
         share = other.task(WritePlan("app", "app", session.ledger.place, driver), 0, 3, [b"other"]).share
-        entry = Entry("q2", 0, Stage.INTENT, (*[TaskShare(RowSum())] * 3, share))
+        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share))
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
         code, said = command("commit")
@@ -160,9 +160,9 @@ def busy(broker):
     stream = Query(servers, "app")
     stream.run(0, ROWS)
     stream.task(stream.plan(), 1, 5, [b"stream"])
-    version = Query(servers, "txn-nightly", "nightly", Guise.VERSION, prefix="mine-nightly")
+    version = Query(servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix="mine-nightly")
     version.task(version.plan(3), 3, 0, [b"version"])
-    once = Query(servers, PLAIN, PLAIN, Guise.ONCE)
+    once = Query(servers, PLAIN, PLAIN, WriteKind.ONCE)
     once.task(once.plan(), 0, 0, [b"once"])
     with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "app-more-0"}) as producer:
         producer.init_transactions()
@@ -300,7 +300,7 @@ def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker
 
 
 def test_a_decided_batch_job_is_found_by_its_prefix_and_committed(broker, transactions, monkeypatch):
-    job = Query(broker.bootstrap_servers, PLAIN, PLAIN, Guise.ONCE)
+    job = Query(broker.bootstrap_servers, PLAIN, PLAIN, WriteKind.ONCE)
     reports = job.tasks(job.plan(), 0, ROWS)
     for killed in crash(monkeypatch, "intent committed"):
         with pytest.raises(killed):

@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.aborting import AbortOutcome
 from spark_kafka_sink.exactly_once.committing import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
-from spark_kafka_sink.exactly_once.values import Action, Guise, Trust, Trusted
+from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing import TestBroker
@@ -50,7 +50,7 @@ def test_a_task_without_rows_opens_no_transaction(broker, query):
 def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
     query.run(0, ROWS)
     reports = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in reports} == {Action.SKIP}
+    assert {report.action for report in reports} == {TaskAction.SKIP}
     assert query.commit(reports).entry is None
     assert committed(broker) == EACH_ONCE
 
@@ -183,7 +183,7 @@ def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkey
             query.commit(reports)
     again = query.tasks(query.plan(), 0, ROWS)
     decided = point != "intent in the log"
-    assert {report.action for report in again} == {Action.SKIP if decided else Action.WRITE}
+    assert {report.action for report in again} == {TaskAction.SKIP if decided else TaskAction.WRITE}
     query.commit(again)
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
@@ -276,7 +276,7 @@ def test_an_abort_without_a_report_touches_nothing(broker, query):
 
 
 def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
-    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=Guise.ONCE)
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=WriteKind.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
@@ -335,7 +335,7 @@ def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(br
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:7"):
         query.task(plan, 7, 0, ROWS[0])
-    Query(broker.bootstrap_servers, trust=Trust(Trusted.CHECKPOINT, 7)).run(7, ROWS)
+    Query(broker.bootstrap_servers, trust=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, ROWS)
     query.run(8, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -346,7 +346,7 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 3 .*batch 0 of q1 was the last.*trust-checkpoint:3\."):
         query.task(plan, 3, 0, MORE[0])
-    trusting = replace(query, trust=Trust(Trusted.CHECKPOINT, 3))
+    trusting = replace(query, trust=LedgerStart(RecoveryMode.CHECKPOINT, 3))
     with pytest.raises(ExactlyOnceError, match=r"trust-checkpoint:4\."):
         trusting.run(4, MORE)
     trusting.run(3, MORE)
@@ -355,7 +355,7 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query
 
 
 def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
-    forgetful = replace(query, trust=Trust(Trusted.LEDGER, 0))
+    forgetful = replace(query, trust=LedgerStart(RecoveryMode.LEDGER, 0))
     forgetful.run(0, ROWS)
     forgetful.run(0, [[b"X"]])
     forgetful.run(1, MORE)
@@ -377,7 +377,7 @@ def torn(broker, query):
 
 def test_a_replay_writes_what_is_gone_and_nothing_else(broker, torn):
     reports = torn.tasks(torn.plan(), 0, [[b"b", b"a"], [b"c"], []])
-    assert [report.action for report in reports] == [Action.VERIFY, Action.REWRITE, Action.VERIFY]
+    assert [report.action for report in reports] == [TaskAction.VERIFY, TaskAction.REWRITE, TaskAction.VERIFY]
     torn.commit(reports)
     assert committed(broker) == EACH_ONCE
     torn.run(1, MORE)
@@ -401,7 +401,7 @@ def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
     with pytest.raises(LostRowsError, match="task 0, 1 are gone"):
         query.commit(reports)
     again = query.tasks(query.plan(), 0, [[], [b"c", b"b"], [], [b"a"]])
-    assert {report.action for report in again} == {Action.WRITE}
+    assert {report.action for report in again} == {TaskAction.WRITE}
     query.commit(again)
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
@@ -451,7 +451,7 @@ def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker
             query.commit(reports)
     query.task(plan, 0, 0, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
     again = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in again} == {Action.SKIP}
+    assert {report.action for report in again} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
 
 
@@ -556,7 +556,7 @@ def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, mo
 
 
 def test_a_version_is_written_once(broker):
-    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=Guise.VERSION)
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=WriteKind.VERSION)
     job.run(5, ROWS)
     job.run(5, ROWS)
     assert committed(broker) == EACH_ONCE
@@ -568,7 +568,7 @@ def test_a_version_is_written_once(broker):
 
 def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
     first, second = (
-        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix=f"{prefix}-nightly")
         for prefix in ("one", "two")
     )
     first.run(5, ROWS)
@@ -583,7 +583,7 @@ def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
 
 def test_a_decided_version_is_finished_under_another_prefix(broker, monkeypatch):
     first, second = (
-        Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION, prefix=f"{prefix}-nightly")
+        Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix=f"{prefix}-nightly")
         for prefix in ("one", "two")
     )
     reports = first.tasks(first.plan(5), 5, ROWS)
@@ -596,7 +596,7 @@ def test_a_decided_version_is_finished_under_another_prefix(broker, monkeypatch)
 
 def test_one_txn_app_id_for_two_topics_is_refused(broker):
     broker.create_topic("other")
-    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", Guise.VERSION)
+    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
     job.run(5, ROWS)
     told = r"txnAppId nightly writes to topic out .*to topic other: .*Use one txnAppId for each.*txnAppId=nightly-other"
     for number in (5, 6):
@@ -645,7 +645,7 @@ def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, 
         query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
     with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
         query.run(0, [[b"a", b"b"], [b"X"]])
-    Query(broker.bootstrap_servers, trust=Trust(Trusted.LEDGER, 0)).run(0, [[b"X"]])
+    Query(broker.bootstrap_servers, trust=LedgerStart(RecoveryMode.LEDGER, 0)).run(0, [[b"X"]])
     assert committed(broker) == EACH_ONCE
 
 
@@ -656,7 +656,7 @@ def test_a_replay_may_cut_its_rows_otherwise(broker, query):
 
 
 def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=Guise.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     job.task(plan, 0, 1, ROWS[1])

@@ -8,19 +8,19 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import committing, ledger
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import Guise
+from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
-@pytest.mark.parametrize("guise", [Guise.MICRO_BATCH, Guise.VERSION, Guise.ONCE])
+@pytest.mark.parametrize("guise", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
 def test_an_abort_after_its_own_runs_commit_says_that_the_batch_is_committed(broker, guise):
     """The process of the commit died when all was done, before it told Spark. v2: its fence has moved on."""
     query = Query(broker.bootstrap_servers, "job", "job", guise)
     plan = query.plan(0)
     reports = query.tasks(plan, 0, ROWS)
     query.commit(reports)
-    outcome = query.abort(reports, None if guise is Guise.MICRO_BATCH else plan)
+    outcome = query.abort(reports, None if guise is WriteKind.MICRO_BATCH else plan)
     assert (outcome.untouched, outcome.committed) == ("", True)
     assert "was committed before" in outcome.decided[0]
     assert committed(broker) == EACH_ONCE

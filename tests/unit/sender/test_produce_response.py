@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.sender import produce_response
-from spark_kafka_sink.sender.produce_response import PartitionAnswer, read_answer
+from spark_kafka_sink.sender.produce_response import PartitionResponse, read_response
 
 VERSIONS = (9, 10, 11, 12)
 
@@ -44,16 +44,16 @@ def test_successes_read_by_hand_are_what_kio_reads(version, monkeypatch):
     }, throttle_ms=30)  # fmt: skip
     by_kio = produce_response._read_entity(version, data)
     monkeypatch.setattr(produce_response, "_read_entity", None)
-    by_hand = read_answer(version, data)
+    by_hand = read_response(version, data)
     assert by_hand == by_kio
-    assert by_hand.partitions["ü" * 200, 7] == PartitionAnswer(1007, 1_700_000_000_000)
+    assert by_hand.partitions["ü" * 200, 7] == PartitionResponse(1007, 1_700_000_000_000)
     assert by_hand.throttle_time == timedelta(milliseconds=30)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_failure_among_successes_is_read_with_its_message(version):
     refused = partition(version, 1, error_code=ErrorCode.message_too_large, base_offset=-1, error_message="too large")
-    partitions = read_answer(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
+    partitions = read_response(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
     assert partitions["t", 0].error_code is ErrorCode.none
     assert partitions["t", 1][2:4] == (ErrorCode.message_too_large, "too large")
 
@@ -63,7 +63,7 @@ def test_a_broker_that_leads_no_more_says_who_does():
     moved = partition(10, 0, error_code=ErrorCode.not_leader_or_follower, base_offset=-1,
                       current_leader=module.LeaderIdAndEpoch(leader_id=2, leader_epoch=5))  # fmt: skip
     endpoint = module.NodeEndpoint(node_id=2, host="n2", port=9092, rack=None)
-    (got,) = read_answer(10, answer(10, {"t": [moved]}, node_endpoints=(endpoint,))).partitions.values()
+    (got,) = read_response(10, answer(10, {"t": [moved]}, node_endpoints=(endpoint,))).partitions.values()
     assert (got.leader, got.leader_epoch) == (Node(2, "n2", 9092, None), 5)
 
 
@@ -71,7 +71,7 @@ def test_a_broker_that_leads_no_more_says_who_does():
 def test_incident_an_answer_that_names_a_partition_twice_passed_for_one(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 0)]})
     with pytest.raises(NetworkError, match="answered twice"):
-        read_answer(version, data)
+        read_response(version, data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -79,4 +79,4 @@ def test_a_cut_answer_is_an_error_wherever_it_is_cut(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 1)]})
     for end in range(len(data)):
         with pytest.raises(NetworkError):
-            read_answer(version, data[:end])
+            read_response(version, data[:end])

@@ -78,14 +78,14 @@ def eventually(condition):
 
 def swing(thread, loop):
     """A first piece of work, and what it leads to."""
-    with thread.steered():
+    with thread.run_inline():
         pass
     loop.turned_by.clear()
 
 
 def test_a_single_piece_of_work_is_the_threads(thread, loop):
     loop.turned_by.clear()
-    with thread.steered():
+    with thread.run_inline():
         thread.wakeup()
     eventually(lambda: loop.turned_by)
     assert set(loop.turned_by) == {SENDER}
@@ -95,7 +95,7 @@ def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thr
     monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)  # a busy machine takes its time
     swing(thread, loop)
     for _ in range(20):
-        with thread.steered():
+        with thread.run_inline():
             pass
     assert loop.turned_by.count(threading.current_thread().name) >= 20
     assert loop.turned_by.count(SENDER) <= 2  # the turn that it was in
@@ -103,7 +103,7 @@ def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thr
 
 def test_the_thread_goes_on_when_the_caller_does_not_come_back(thread, loop):
     swing(thread, loop)
-    with thread.steered():
+    with thread.run_inline():
         pass
     eventually(lambda: SENDER in loop.turned_by)
 
@@ -111,7 +111,7 @@ def test_the_thread_goes_on_when_the_caller_does_not_come_back(thread, loop):
 def test_what_comes_due_after_a_callers_last_turn_is_the_threads(thread, loop):
     swing(thread, loop)
     loop.comes_due = 30
-    with thread.steered():
+    with thread.run_inline():
         pass
     loop.comes_due = 60_000
     loop.turned_by.clear()
@@ -122,7 +122,7 @@ def test_what_comes_due_after_a_callers_last_turn_is_the_threads(thread, loop):
 def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)
     swing(thread, loop)
-    with thread.steered():
+    with thread.run_inline():
         pass
     loop.turned_by.clear()
     thread.wakeup()
@@ -135,11 +135,11 @@ def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
 
     def callback():
         seen.append(thread.is_current)
-        with thread.steered():
+        with thread.run_inline():
             pass
 
     loop.in_turn = callback
-    with thread.steered():
+    with thread.run_inline():
         assert not thread.is_current
     assert seen
     assert all(seen)
@@ -149,7 +149,7 @@ def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
 def test_callbacks_of_a_callers_turn_run_on_the_thread_before_its_rest_is_over(thread, loop, monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)
     swing(thread, loop)
-    with thread.steered():
+    with thread.run_inline():
         pass  # the thread has ended the turn that it was in
     told = []
 
@@ -159,7 +159,7 @@ def test_callbacks_of_a_callers_turn_run_on_the_thread_before_its_rest_is_over(t
         assert not told
 
     loop.in_turn = complete
-    with thread.steered():
+    with thread.run_inline():
         pass
     loop.in_turn = lambda: None
     assert thread.callbacks.wait(DEADLINE_S * 1_000)
@@ -241,7 +241,7 @@ def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
     assert entered.wait(DEADLINE_S)
     swing(thread, loop)
     began = time.monotonic()
-    with thread.steered():
+    with thread.run_inline():
         pass
     leave.set()
     assert time.monotonic() - began < DEADLINE_S / 2
@@ -255,7 +255,7 @@ def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
     with started(loop) as thread:
         swing(thread, loop)
         loop.in_turn = interrupt
-        with pytest.raises(KeyboardInterrupt), thread.steered():
+        with pytest.raises(KeyboardInterrupt), thread.run_inline():
             pass
         eventually(lambda: not thread.is_alive())
     assert isinstance(loop.aborted_with, ProducerClosedError)
@@ -269,7 +269,7 @@ def test_what_fails_in_a_callers_turn_is_logged_and_the_thread_goes_on(thread, l
 
     swing(thread, loop)
     loop.in_turn = fail
-    with thread.steered():
+    with thread.run_inline():
         pass
     assert "ArithmeticError: a bug" in caplog.text
     loop.turned_by.clear()
@@ -298,7 +298,7 @@ def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, mo
 
 def test_work_that_fails_is_not_sent(thread, loop):
     swing(thread, loop)
-    with pytest.raises(KeyError), thread.steered():
+    with pytest.raises(KeyError), thread.run_inline():
         raise KeyError
     assert threading.current_thread().name not in loop.turned_by
 
@@ -311,7 +311,7 @@ def test_a_caller_does_not_turn_for_a_thread_that_has_died(loop):
         eventually(lambda: not thread.is_alive())
         loop.turned_by.clear()
         swing(thread, loop)
-        with thread.steered():
+        with thread.run_inline():
             pass
     assert not loop.turned_by
     assert isinstance(loop.aborted_with, ProducerClosedError)

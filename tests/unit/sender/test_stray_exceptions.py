@@ -120,12 +120,12 @@ def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
 
 
-@pytest.mark.parametrize("method", ["admit", "answered", "give_up"])
+@pytest.mark.parametrize("method", ["set_drain_mode", "answered", "give_up"])
 def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_timeout(
     broker, config, monkeypatch, method
 ):
     short = {"delivery.timeout.ms": 1_500, "request.timeout.ms": 1_000}
-    transaction = {"transactional.id": "tx"} if method == "admit" else {}
+    transaction = {"transactional.id": "tx"} if method == "set_drain_mode" else {}
     producer = KafkaProducer({**config, **short, **transaction})
     parts = producer._parts.sender._parts
     if transaction:
@@ -133,8 +133,8 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
         producer.begin_transaction()
     producer.partitions_for("t")
     match method:
-        case "admit":
-            raises_once(monkeypatch, parts.transactions, "admit")
+        case "set_drain_mode":
+            raises_once(monkeypatch, parts.transactions, "set_drain_mode")
         case "answered":
             raises_once(monkeypatch, parts.sequences, "answered")
         case "give_up":

@@ -15,7 +15,7 @@ from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.transactions.values import Fence, PreparedTransaction
+from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 from tests.unit.transactions.transactional_engine import NO_THROTTLE, V2_RANGES
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "request.timeout.ms": 1_000})
@@ -104,7 +104,10 @@ def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Bro
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1", 3), False)], 1_000)
     assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 3, 4, False)]
     assert [outcome.verdict for outcome in outcomes] == [EndVerdict.COMMITTED, EndVerdict.ABORTED]
-    assert [outcome.fence for outcome in outcomes] == [Fence("a0", 7, 5, 5), Fence("a1", 7, 4, 3)]
+    assert [outcome.fence for outcome in outcomes] == [
+        TransactionalIdentity("a0", 7, 5, 5),
+        TransactionalIdentity("a1", 7, 4, 3),
+    ]
     assert brokers.is_shut_down
 
 
@@ -196,7 +199,7 @@ def test_fences_are_taken_each_for_itself(brokers: Brokers, clock: ManualClock) 
     brokers.codes["b1"] = [ErrorCode.producer_fenced]
     with Committer(CONFIG, brokers, clock) as committer:
         taken, refused = committer.take_fences({"b0": NO_IDENTITY, "b1": NO_IDENTITY}, 1_000)
-    assert (taken.fence, taken.error) == (Fence("b0", 7, 3, 3), None)
+    assert (taken.fence, taken.error) == (TransactionalIdentity("b0", 7, 3, 3), None)
     assert refused.fence is None
     assert "PRODUCER_FENCED" in str(refused.error)
 

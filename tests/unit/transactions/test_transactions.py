@@ -22,9 +22,9 @@ from spark_kafka_sink.producer.transactions import Answer
 from spark_kafka_sink.transactions.states import State, Step
 from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
-    Fence,
     OffsetAndMetadata,
     PreparedTransaction,
+    TransactionalIdentity,
 )
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import (
@@ -42,7 +42,7 @@ OFFSETS = {partition(0): OffsetAndMetadata(7), partition(1): OffsetAndMetadata(9
 @both_protocols
 def test_init_gives_the_fence_and_the_version_to_end_with(v2):
     engine = TransactionalEngine(v2)
-    assert engine.call(Step.INIT) == Fence(TRANSACTIONAL_ID, 1000, 0, 5 if v2 else 3)
+    assert engine.call(Step.INIT) == TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5 if v2 else 3)
 
 
 @both_protocols
@@ -695,7 +695,7 @@ def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
 def test_an_adopted_fence_that_fell_is_told_by_the_first_transaction():
     engine = TransactionalEngine(True)
     engine.coordinator.init((-1, -1))
-    fence = Fence(TRANSACTIONAL_ID, 1000, 0, 5)
+    fence = TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5)
     engine.coordinator.init((-1, -1))
     engine.coordinator.init((-1, -1))
     engine.call(Step.ADOPT, fence=fence)
