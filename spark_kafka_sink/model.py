@@ -21,6 +21,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ProducerIdentity(NamedTuple):
+    """Producer id and epoch as InitProducerId gave them (KIP-98); (-1, -1) without idempotence."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A broker as metadata names it. Bootstrap servers are nodes with negative ids, as in Java's client."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE, BatchHeader, stamp_header
 
 Buffer: TypeAlias = bytes | memoryview
@@ -67,14 +67,6 @@ class Hold:
         self.users = 0
 
 
-class ProducerIdentity(NamedTuple):
-    """Producer id and epoch as InitProducerId gave them (KIP-98); (-1, -1) without idempotence."""
-
-    producer_id: int
-    epoch: int
-
-
-NO_IDENTITY = ProducerIdentity(-1, -1)
 NO_SEQUENCE = -1
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.accumulator.batch import ProducerIdentity
 from spark_kafka_sink.exactly_once.fault_points import reach
 from spark_kafka_sink.exactly_once.finishing import Stock, finish_standing
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweeping import abort_all, left_open, list_open
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan
+from spark_kafka_sink.model import ProducerIdentity
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from spark_kafka_sink.accumulator.batch import ProducerIdentity
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.format import RecordKey, read_entry, read_key, read_marker
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
+from spark_kafka_sink.model import ProducerIdentity
 from spark_kafka_sink.records.decode import DecodedRecord
 from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
@@ -22,6 +21,7 @@ from spark_kafka_sink.exactly_once.ledger import Ledger, record_decision
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, place_of
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
+from spark_kafka_sink.model import NO_IDENTITY
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.transactions.values import PreparedTransaction
 

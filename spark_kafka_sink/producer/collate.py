@@ -11,10 +11,10 @@ from random import Random
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, NO_SEQUENCE, Buffer, ProducerBatch
+from spark_kafka_sink.accumulator.batch import NO_SEQUENCE, Buffer, ProducerBatch
 from spark_kafka_sink.append.pending_records import encode_headers
 from spark_kafka_sink.append.record import Headers
-from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.columns import RecordColumns

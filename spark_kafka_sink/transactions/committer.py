@@ -15,11 +15,10 @@ from typing import Final, Protocol, Self
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, Node, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import camel_case

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, Flush, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
+from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import DrainMode
 from spark_kafka_sink.errors import (
     BrokerError,
@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     unexpected,
 )
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.requests import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.transactions import messages

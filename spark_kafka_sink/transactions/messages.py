@@ -8,8 +8,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY, ProducerIdentity
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.codec import camel_case
 from spark_kafka_sink.transactions.calls import (
     CallEnd,

@@ -16,9 +16,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i32Timedelta
 
-from spark_kafka_sink.accumulator.batch import ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, NetworkError
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.model import Node, ProducerIdentity
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import broker_error

@@ -17,13 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.accumulator.batch import (
-    NO_IDENTITY,
-    NO_SEQUENCE,
-    ProducerBatch,
-    ProducerIdentity,
-)
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.records.batch import TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.accumulator.batch import ProducerIdentity
+from spark_kafka_sink.model import ProducerIdentity
 
 END_TXN_V1: Final = 3
 """EndTxn of the first transaction protocol; version 4 says the same, so every broker can be asked with this one."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import NO_IDENTITY
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.model import NO_IDENTITY
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
