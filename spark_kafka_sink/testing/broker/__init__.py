@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.broker.broker import TestBroker
-    from spark_kafka_sink.testing.broker.call import Request
     from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
     from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
     from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
+    from spark_kafka_sink.testing.broker.wire import Request
 
 __all__ = ["KEPT", "Fault", "Faults", "Request", "RequestLog", "SeenRequest", "StoredRecord", "TestBroker", "TopicView"]
 
@@ -26,7 +26,7 @@ _HOME: Final = {
     "KEPT": "faults",
     "Fault": "faults",
     "Faults": "faults",
-    "Request": "call",
+    "Request": "wire",
     "RequestLog": "request_log",
     "SeenRequest": "request_log",
     "StoredRecord": "topic_view",

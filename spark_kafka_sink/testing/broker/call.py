@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.testing.broker.faults import Fault
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from spark_kafka_sink.testing.broker.versions import Release
-from spark_kafka_sink.testing.broker.wire import Fields
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.testing.broker.faults import Fault
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request as it came in. ``connection`` counts from 1 over the broker's life; ``body`` is kio's message."""
-
-    api: str
-    version: int
-    correlation_id: int
-    client_id: str | None
-    connection: int
-    node: int
-    body: Any = field(repr=False)
+from spark_kafka_sink.testing.broker.wire import Fields, Request
 
 
 @dataclass(frozen=True, slots=True)

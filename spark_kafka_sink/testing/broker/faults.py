@@ -19,8 +19,8 @@ from typing import Final, TypedDict, Unpack
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Request
 from spark_kafka_sink.testing.broker.versions import API_KEYS
+from spark_kafka_sink.testing.broker.wire import Request
 
 KEPT: Final = None
 """``times=KEPT``: the fault stays until it is removed."""

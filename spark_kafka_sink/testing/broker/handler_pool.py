@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing.broker.apis.api_versions import versions_answer
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.call import Answer, BrokerState, Call, Delayed, HangupError, Request
+from spark_kafka_sink.testing.broker.call import Answer, BrokerState, Call, Delayed, HangupError
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
@@ -27,6 +27,7 @@ from spark_kafka_sink.testing.broker.versions import API_OF_KEY
 from spark_kafka_sink.testing.broker.wire import (
     Fields,
     MalformedRequestError,
+    Request,
     RequestHead,
     encode_answer,
     read_head,

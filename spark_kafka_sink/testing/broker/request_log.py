@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
-from spark_kafka_sink.testing.broker.call import Request
+from spark_kafka_sink.testing.broker.wire import Request
 
 REMEMBERED: Final = 100_000
 _POLL_S: Final = 0.005

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import MappingProxyType, NoneType
@@ -39,6 +39,19 @@ class RequestHead:
     api_key: int
     version: int
     correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came in. ``connection`` counts from 1 over the broker's life; ``body`` is kio's message."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: int
+    node: int
+    body: Any = field(repr=False)
 
 
 def read_head(frame: bytes) -> RequestHead:

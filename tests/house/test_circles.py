@@ -1,0 +1,96 @@
+"""No two files import each other, directly or through others: a file can be read after the files it imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from tests.house.repository import PACKAGE, ROOT
+
+# Circles that are still there. Only ever gets shorter.
+ALLOWED: tuple[frozenset[str], ...] = ()
+
+Graph = dict[str, set[str]]
+
+
+def _module(path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+FILES: dict[str, ast.Module] = {_module(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+PAGES = {name.removesuffix(".__init__"): tree for name, tree in FILES.items() if name.endswith(".__init__")}
+MODULES = {name: tree for name, tree in FILES.items() if not name.endswith(".__init__")}
+
+
+def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """(where from, name) of every import, wherever it stands: in functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+
+
+def home(package: str, name: str) -> str | None:
+    """The module that ``from package import name`` reads: the page of a package only repeats names of modules."""
+    if package in MODULES:
+        return package
+    if f"{package}.{name}" in MODULES:
+        return f"{package}.{name}"
+    for origin, imported in names_imported(PAGES[package]) if package in PAGES else ():
+        if imported == name:
+            return home(origin, name)
+    return None
+
+
+def imports() -> Graph:
+    found = {
+        module: {target for package, name in names_imported(tree) if (target := home(package, name))}
+        for module, tree in MODULES.items()
+    }
+    return {module: targets - {module} for module, targets in found.items()}
+
+
+def reach(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph[waiting.pop()] - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def circles(graph: Graph) -> set[frozenset[str]]:
+    """Files that reach each other, one set for each knot of them."""
+    reached = {module: reach(graph, module) for module in graph}
+    return {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in graph
+        if module in reached[module]
+    }
+
+
+def test_no_files_import_each_other():
+    found = [
+        "\n    ".join(sorted(circle))
+        for circle in circles(imports())
+        if not any(circle <= allowed for allowed in ALLOWED)
+    ]
+    assert not found, "these files import each other in a circle:\n    " + "\n\n    ".join(found)
+
+
+def test_no_circle_is_allowed_that_is_gone():
+    found = circles(imports())
+    assert [sorted(allowed) for allowed in ALLOWED if not any(circle <= allowed for circle in found)] == []
+
+
+def test_a_circle_is_found_also_around_a_third_file():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
+    assert circles({"a": {"b"}, "b": set()}) == set()
+
+
+def test_a_name_of_a_package_is_that_of_the_module_which_has_it():
+    assert home("spark_kafka_sink.config", "ProducerConfig") == "spark_kafka_sink.config.producer_config"
+    assert home("spark_kafka_sink", "SendReceipt") == "spark_kafka_sink.append.receipt"
