@@ -14,9 +14,9 @@ from benchmarks.rounds import rounds_of
 from benchmarks.topics import check_rows, new_topics
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.exactly_once.committing import commit_batch
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
-from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
+from spark_kafka_sink.exactly_once.commit import commit_batch
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
@@ -60,7 +60,7 @@ class _Query:
         """Milliseconds that the commit of one batch takes."""
         reports = self._prepared()
         if side.writer == NEW:
-            end_sessions()
+            close_sessions()
         started = time.perf_counter()
         commit_batch(self._settings, reports)
         seconds = time.perf_counter() - started
@@ -69,16 +69,16 @@ class _Query:
         return seconds * 1000
 
     def close(self) -> None:
-        end_sessions()
+        close_sessions()
         self._cache.close()
 
     def _prepared(self) -> list[TaskReport]:
         plan = plan_write(PlanningRequest(self._settings))
-        unit = WriteId("query", self._number, WriteKind.MICRO_BATCH)
+        write_id = WriteId("query", self._number, WriteKind.MICRO_BATCH)
         row = RecordColumns(value=pa.array([b"row"], pa.binary()))
         reports = []
         for number in range(self._tasks):
-            attempt = TaskAttempt(unit, number, number)
+            attempt = TaskAttempt(write_id, number, number)
             with TaskTransaction(self._settings.producer, plan, attempt, SystemClock(), self._cache.leased) as task:
                 task.append(self._topic, row, None)
                 reports.append(task.prepare())

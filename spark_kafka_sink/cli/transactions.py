@@ -15,9 +15,9 @@ from spark_kafka_sink.cli.properties import read_properties
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.exactly_once.discovery import Found, discover
+from spark_kafka_sink.exactly_once.discovery import FoundWrite, discover
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.exactly_once.operating import abort_undecided, commit_decided, refuse_decided
+from spark_kafka_sink.exactly_once.operator_commands import abort_undecided, commit_decided, refuse_decided
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import driver_id
 
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         if each.unreadable is not None:
             raise ExactlyOnceError(each.unreadable)
     decided = arguments.action == "commit"
-    todo = [each for each in found if (each.standing if decided else _to_abort(each, arguments.force))]
+    todo = [each for each in found if (each.intents if decided else _to_abort(each, arguments.force))]
     if not todo:
         print(f"nothing to {arguments.action}")
         return 0
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[Found]:
+def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
     with closing(Session(CommitSettings(config, "", "", arguments.commit_log_topic), SystemClock())) as session:
         deadline = session.deadline(config.max_block_ms)
         if session.cluster.topic(session.settings.topic, deadline) is None:
@@ -114,24 +114,24 @@ def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[Found]:
         return [under for each in found if (under := each.under(arguments.prefix)) is not None]
 
 
-def _to_abort(found: Found, force: bool) -> bool:
+def _to_abort(found: FoundWrite, force: bool) -> bool:
     """Raises ``ExactlyOnceError`` while an intent stands."""
     if not force:
-        refuse_decided(found.name, found.standing)
-    return bool(found.undecided or found.standing)
+        refuse_decided(found.name, found.intents)
+    return bool(found.undecided or found.intents)
 
 
-def _steps(found: Found, decided: bool, ledger: str) -> list[str]:
+def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
     batches = [
         f"commit batch {entry.number} of {entry.query}: "
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
-        for entry in found.standing
+        for entry in found.intents
     ]
     doubt = "" if found.entries else f" ({_no_entry(ledger)})"
     return batches if decided else batches + [f"abort {each.transactional_id}{doubt}" for each in found.undecided]
 
 
-def _agreed(todo: Sequence[Found]) -> bool:
+def _agreed(todo: Sequence[FoundWrite]) -> bool:
     fences = ", ".join(driver_id(each.name) for each in todo)
     told = f"This takes the fence {fences}: a query or job that runs under it fails and has to be started again."
     if not sys.stdin.isatty():
@@ -143,7 +143,7 @@ def _agreed(todo: Sequence[Found]) -> bool:
         return False
 
 
-def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     """A write with rows that are gone keeps no other one waiting."""
     lost: list[str] = []
     for each in todo:
@@ -158,7 +158,7 @@ def _commit(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.N
         raise ExactlyOnceError("\n".join(lost))
 
 
-def _abort(todo: Sequence[Found], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     aborted = 0
     for each in todo:
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
@@ -179,7 +179,7 @@ def _config(arguments: argparse.Namespace) -> ProducerConfig:
     return ProducerConfig.parse(options)
 
 
-def _listed(found: Sequence[Found], now_ms: int, ledger: str) -> str:
+def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
     if not found:
         return "nothing is open, and the ledger has no entry"
     lines: list[str] = []
@@ -190,10 +190,10 @@ def _listed(found: Sequence[Found], now_ms: int, ledger: str) -> str:
     return "\n".join([*lines, f"{sum(len(each.listed) for each in found)} transactions open"])
 
 
-def _told(found: Found, now_ms: int) -> list[str]:
+def _told(found: FoundWrite, now_ms: int) -> list[str]:
     lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
     lines += [
-        f"{entry.query}: batch {entry.number}, {entry.stage.value}, {len(entry.tasks)} tasks, "
+        f"{entry.query}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
         f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
         for entry in found.entries.values()
     ]

@@ -34,11 +34,11 @@ class Comparison(Enum):
     UNKNOWN = "no entry, though the query has run batches before"
     OLDER = "the ledger is ahead of the batch"
     SAME = "the ledger's batch, all of it committed"
-    SAME_TORN = "the ledger's batch, with transactions gone"
-    SAME_GONE = "the ledger's batch, with all its transactions gone"
+    SAME_PARTLY_LOST = "the ledger's batch, with transactions gone"
+    SAME_LOST = "the ledger's batch, with all its transactions gone"
     NEXT = "the ledger is at the batch before it, as it should be"
     BEYOND = "the ledger is more than one batch behind"
-    NEWER_TORN = "the ledger is behind the batch, and rows of the batch before it are gone"
+    AFTER_LOSS = "the ledger is behind the batch, and rows of the batch before it are gone"
 
 
 class Verdict(Enum):
@@ -75,86 +75,88 @@ class Verdict(Enum):
 _TRUSTING_THE_CHECKPOINT: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 _REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.LOST_BEFORE}
 
-RULINGS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
+VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
         (WriteKind.MICRO_BATCH, Comparison.FIRST): Verdict.WRITE,
         (WriteKind.MICRO_BATCH, Comparison.UNKNOWN): Verdict.NO_LEDGER,
         (WriteKind.MICRO_BATCH, Comparison.OLDER): Verdict.OLD_CHECKPOINT,
         (WriteKind.MICRO_BATCH, Comparison.SAME): Verdict.SKIP,
-        (WriteKind.MICRO_BATCH, Comparison.SAME_TORN): Verdict.REPAIR,
-        (WriteKind.MICRO_BATCH, Comparison.SAME_GONE): Verdict.WRITE,
+        (WriteKind.MICRO_BATCH, Comparison.SAME_PARTLY_LOST): Verdict.REPAIR,
+        (WriteKind.MICRO_BATCH, Comparison.SAME_LOST): Verdict.WRITE,
         (WriteKind.MICRO_BATCH, Comparison.NEXT): Verdict.WRITE,
         (WriteKind.MICRO_BATCH, Comparison.BEYOND): Verdict.GAP,
-        (WriteKind.MICRO_BATCH, Comparison.NEWER_TORN): Verdict.LOST_BEFORE,
+        (WriteKind.MICRO_BATCH, Comparison.AFTER_LOSS): Verdict.LOST_BEFORE,
         (WriteKind.VERSION, Comparison.FIRST): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.UNKNOWN): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.OLDER): Verdict.OLD_VERSION,
         (WriteKind.VERSION, Comparison.SAME): Verdict.SKIP,
-        (WriteKind.VERSION, Comparison.SAME_TORN): Verdict.REPAIR,
-        (WriteKind.VERSION, Comparison.SAME_GONE): Verdict.WRITE,
+        (WriteKind.VERSION, Comparison.SAME_PARTLY_LOST): Verdict.REPAIR,
+        (WriteKind.VERSION, Comparison.SAME_LOST): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.NEXT): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.BEYOND): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.NEWER_TORN): Verdict.LOST_BEFORE,
+        (WriteKind.VERSION, Comparison.AFTER_LOSS): Verdict.LOST_BEFORE,
         (WriteKind.ONCE, Comparison.FIRST): Verdict.WRITE,
     }
 )
 """What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
 
 
-def standing(unit: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
+def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
     """``lost``: the entry's tasks whose transactions are gone."""
     if entry is None:
-        return Comparison.FIRST if unit.number == 0 else Comparison.UNKNOWN
-    if unit.number < entry.number:
+        return Comparison.FIRST if write_id.number == 0 else Comparison.UNKNOWN
+    if write_id.number < entry.number:
         return Comparison.OLDER
-    if unit.number > entry.number:
+    if write_id.number > entry.number:
         if lost:
-            return Comparison.NEWER_TORN
-        return Comparison.NEXT if unit.number == entry.number + 1 else Comparison.BEYOND
+            return Comparison.AFTER_LOSS
+        return Comparison.NEXT if write_id.number == entry.number + 1 else Comparison.BEYOND
     if not lost:
         return Comparison.SAME
     in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
-    return Comparison.SAME_TORN if in_kafka else Comparison.SAME_GONE
+    return Comparison.SAME_PARTLY_LOST if in_kafka else Comparison.SAME_LOST
 
 
-def task_action(plan: WritePlan, unit: WriteId, task: int) -> TaskAction:
+def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     """What a task does with its rows; ``ExactlyOnceError`` before anything is written when none of it is safe."""
     for query, lost in plan.lost.items():
-        if query != unit.query and lost:
-            raise LostRowsError(_refusal(plan, unit, Verdict.LOST_BEFORE, query))
-    entry = plan.entries.get(unit.query)
-    lost = plan.lost.get(unit.query, frozenset())
-    ruling = RULINGS[unit.guise, standing(unit, entry, lost)]
-    if ruling in _TRUSTING_THE_CHECKPOINT and plan.trust == LedgerStart(RecoveryMode.CHECKPOINT, unit.number):
-        ruling = Verdict.WRITE
-    if ruling in _REFUSALS:
-        kind = LostRowsError if ruling is Verdict.LOST_BEFORE else ExactlyOnceError
-        raise kind(_refusal(plan, unit, ruling, unit.query))
-    if ruling is not Verdict.REPAIR:
-        return TaskAction.WRITE if ruling is Verdict.WRITE else TaskAction.SKIP
+        if query != write_id.query and lost:
+            raise LostRowsError(_refusal(plan, write_id, Verdict.LOST_BEFORE, query))
+    entry = plan.entries.get(write_id.query)
+    lost = plan.lost.get(write_id.query, frozenset())
+    verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
+    if verdict in _TRUSTING_THE_CHECKPOINT and plan.ledger_start == LedgerStart(
+        RecoveryMode.CHECKPOINT, write_id.number
+    ):
+        verdict = Verdict.WRITE
+    if verdict in _REFUSALS:
+        kind = LostRowsError if verdict is Verdict.LOST_BEFORE else ExactlyOnceError
+        raise kind(_refusal(plan, write_id, verdict, write_id.query))
+    if verdict is not Verdict.REPAIR:
+        return TaskAction.WRITE if verdict is Verdict.WRITE else TaskAction.SKIP
     return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
 
 
-def check_target(unit: WriteId, entry: Entry | None) -> None:
+def check_target(write_id: WriteId, entry: Entry | None) -> None:
     """A txnAppId writes to one target: the versions of another would count as its own. Raises ``ExactlyOnceError``."""
-    if entry is None or None in (entry.target, unit.target) or entry.target == unit.target:
+    if entry is None or None in (entry.target, write_id.target) or entry.target == write_id.target:
         return
     raise ExactlyOnceError(
-        f"txnAppId {unit.query} writes to {entry.target} (the last version is {entry.number}) and is now to write to "
-        f"{unit.target}: a version written to one would count as written to the other. Use one txnAppId for each, "
-        f"such as txnAppId={unit.query}-{(unit.target and unit.target.topic) or 'topics'}."
+        f"txnAppId {write_id.query} writes to {entry.target} (the last version is {entry.number}) and is now to write "
+        f"to {write_id.target}: a version written to one would count as written to the other. Use one txnAppId for "
+        f"each, such as txnAppId={write_id.query}-{(write_id.target and write_id.target.topic) or 'topics'}."
     )
 
 
-def prove(plan: WritePlan, unit: WriteId, task: int, rows: RowSum) -> None:
+def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
     """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
-    tasks = plan.entries[unit.query].tasks
+    tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
-        raise ReplayMismatchError(_mismatch(plan, unit, f"it had {len(tasks)} tasks, now there is a task {task}"))
+        raise ReplayMismatchError(_mismatch(plan, write_id, f"it had {len(tasks)} tasks, now there is a task {task}"))
     was = tasks[task].rows
     if was != rows:
         told = f"task {task} had {was.count} rows (checksum {was.checksum:016x}), now it has {rows.count}"
-        raise ReplayMismatchError(_mismatch(plan, unit, f"{told} ({rows.checksum:016x})"))
+        raise ReplayMismatchError(_mismatch(plan, write_id, f"{told} ({rows.checksum:016x})"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,29 +187,29 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     if actions == {TaskAction.SKIP}:
         _check_replay(reports)
         return CommitOrder(first, None)
-    if len({(report.name, report.unit, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
+    if len({(report.name, report.write_id, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(
-            f"The tasks of {first.unit} (name {first.name}) were planned by different drivers: nothing is committed"
+            f"The tasks of {first.write_id} (name {first.name}) were planned by different drivers: nothing is committed"
         )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.unit} (name {first.name}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
+            f"{first.write_id} (name {first.name}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
             f"has {len(reports)}. The source is not repeatable."
         )
     shares = tuple(report.share for report in reports)
     prepared = [report for report in reports if report.share.prepared is not None]
-    stage = EntryState.INTENT if prepared else EntryState.DONE
-    unit = first.unit
+    state = EntryState.INTENT if prepared else EntryState.DONE
+    write_id = first.write_id
     entry = Entry(
-        query=unit.query,
-        number=unit.number,
-        stage=stage,
+        query=write_id.query,
+        number=write_id.number,
+        state=state,
         tasks=shares,
         decided_at=now_ms,
-        target=unit.target,
-        marker_partition=first.place.marker_partition,
+        target=write_id.target,
+        marker_partition=first.ledger.marker_partition,
         markers_before=max(report.markers_before for report in reports),
-        once=unit.guise is WriteKind.ONCE,
+        once=write_id.kind is WriteKind.ONCE,
     )
     if not prepared:
         return CommitOrder(first, entry)
@@ -215,7 +217,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     decide_by = oldest + timeout_ms - decision_margin_ms(timeout_ms)
     if now_ms > decide_by:
         raise ExactlyOnceError(
-            f"{first.unit} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
+            f"{first.write_id} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
             f"transaction is {(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
             f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
             "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
@@ -230,32 +232,32 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
     if first.decided is not None and first.decided != rows:
         was = first.decided
         raise ReplayMismatchError(
-            f"{first.unit} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
+            f"{first.write_id} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
             f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
             "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
             "Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
-            f"ledgerStart=trust-ledger:{first.unit.number} takes this batch, and no other, as committed."
+            f"ledgerStart=trust-ledger:{first.write_id.number} takes this batch, and no other, as committed."
         )
 
 
 def done(entry: Entry) -> Entry:
     """The same entry, carried out: its transactions need no names any more."""
     shares = tuple(TaskShare(share.rows) for share in entry.tasks)
-    return replace(entry, stage=EntryState.DONE, tasks=shares)
+    return replace(entry, state=EntryState.DONE, tasks=shares)
 
 
-def _refusal(plan: WritePlan, unit: WriteId, ruling: Verdict, query: str) -> str:
+def _refusal(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry = plan.entries.get(query)
     tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
     about = "" if entry is None else f"batch {entry.number} of {query}"
-    said = ruling.value.format(entry=about, tasks=tasks, number=unit.number)
-    return f"{unit} (name {plan.name}, ledger {_place(plan)}) {said}"
+    said = verdict.value.format(entry=about, tasks=tasks, number=write_id.number)
+    return f"{write_id} (name {plan.name}, ledger {_place(plan)}) {said}"
 
 
-def _mismatch(plan: WritePlan, unit: WriteId, what: str) -> str:
-    lost = ", ".join(map(str, sorted(plan.lost.get(unit.query, ()))))
+def _mismatch(plan: WritePlan, write_id: WriteId, what: str) -> str:
+    lost = ", ".join(map(str, sorted(plan.lost.get(write_id.query, ()))))
     return (
-        f"{unit} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
+        f"{write_id} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
         f"repaired from its replay, which does not cut its rows as before: {what}. The source is not repeatable. The "
         "other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
         "`spark-kafka-sink transactions abort --force`."
@@ -263,4 +265,4 @@ def _mismatch(plan: WritePlan, unit: WriteId, what: str) -> str:
 
 
 def _place(plan: WritePlan) -> str:
-    return f"{plan.place.topic}-{plan.place.partition}"
+    return f"{plan.ledger.topic}-{plan.ledger.partition}"

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.format import read_key
 from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger_format import read_key
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweeping import OPEN, Listed, list_ids, list_matching
-from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPlace, driver_id
+from spark_kafka_sink.exactly_once.sweep import OPEN, Listed, list_ids, list_matching
+from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPartitions, driver_id
 
 _TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
 _FRESH: Final = "-[0-9a-f]{32}"
@@ -23,7 +23,7 @@ _DRIVER: Final = driver_id("")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWrite:
     """A write: what the ledger says of it, and which of its tasks' transactions are open.
 
     ``prefix``: what the ids begin with that a command is to end. ``entries``: query → its last entry. ``unreadable``:
@@ -43,9 +43,9 @@ class Found:
         return "batch job" if re.fullmatch(".+" + _FRESH, self.name) else "stream"
 
     @property
-    def standing(self) -> list[Entry]:
+    def intents(self) -> list[Entry]:
         """Decided, and not known to be carried out."""
-        return [entry for entry in self.entries.values() if entry.stage is EntryState.INTENT]
+        return [entry for entry in self.entries.values() if entry.state is EntryState.INTENT]
 
     @property
     def undecided(self) -> list[Listed]:
@@ -55,13 +55,13 @@ class Found:
     def intent_of(self, listed: Listed) -> Entry | None:
         """The decided batch that this transaction is part of; None for one that nothing was decided about."""
         identity = listed.transactional_id, listed.producer_id, listed.epoch
-        for entry in self.standing:
+        for entry in self.intents:
             prepared = (share.prepared for share in entry.tasks if share.prepared is not None)
             if any((each.transactional_id, each.producer_id, each.epoch) == identity for each in prepared):
                 return entry
         return None
 
-    def under(self, given: str) -> Found | None:
+    def under(self, given: str) -> FoundWrite | None:
         """What is left of it under its name, or under this transactionalIdPrefix; None when it is of neither.
 
         Of a txnAppId it is what begins with exactly that: an id that only ends in its name may be anybody's.
@@ -77,12 +77,12 @@ class Found:
 
     @property
     def _prefixes(self) -> set[str | None]:
-        prepared = [share.prepared for entry in self.standing for share in entry.tasks]
+        prepared = [share.prepared for entry in self.intents for share in entry.tasks]
         decided = [each.transactional_id for each in prepared if each is not None]
         return {_prefix(each) for each in (*decided, *(each.transactional_id for each in self.listed))}
 
 
-class EveryName(LedgerView):
+class AllNames(LedgerView):
     """A view for each name with a record in one partition of the ledger."""
 
     def __init__(self, name: str) -> None:
@@ -106,7 +106,7 @@ class EveryName(LedgerView):
                 self.views.setdefault(name, LedgerView(name)).apply([batch])
 
 
-def discover(session: Session, deadline: float) -> list[Found]:
+def discover(session: Session, deadline: float) -> list[FoundWrite]:
     """Every write that has an entry in the ledger or an open transaction, by name; whatever name ``session`` has."""
     ledger, unreadable = _read_ledger(session, deadline)
     drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
@@ -121,7 +121,7 @@ def discover(session: Session, deadline: float) -> list[Found]:
         entries = ledger.get(name, {})
         ours = tuple(sorted(opened.get(name, ())))
         if entries or ours or name in unreadable:
-            found.append(Found(name, name, entries, ours, unreadable.get(name)))
+            found.append(FoundWrite(name, name, entries, ours, unreadable.get(name)))
     return found
 
 
@@ -129,9 +129,9 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
     entries: dict[str, Mapping[str, Entry]] = {}
     unreadable: dict[str, str] = {}
     for partition in range(PARTITIONS):
-        ledger = Ledger(session.cluster, "", LedgerPlace(session.settings.topic, partition, partition), EveryName)
+        ledger = Ledger(session.cluster, "", LedgerPartitions(session.settings.topic, partition, partition), AllNames)
         every = ledger.read(deadline)
-        assert isinstance(every, EveryName)
+        assert isinstance(every, AllNames)
         for name, view in every.views.items():
             try:
                 entries[name] = view.entries

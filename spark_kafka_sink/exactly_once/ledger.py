@@ -10,13 +10,13 @@ from uuid import UUID
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
+from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, NotDecidedError
-from spark_kafka_sink.exactly_once.fault_points import reach
-from spark_kafka_sink.exactly_once.format import LedgerRecord, LedgerWrite, barrier_record
-from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerFates
+from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite, barrier_record
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
-from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, LedgerPlace
+from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, LedgerPartitions
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import (
     NO_PRODUCER_EPOCH,
@@ -49,12 +49,12 @@ class Ledger:
     """
 
     def __init__(
-        self, cluster: Cluster, name: str, place: LedgerPlace, new_view: type[LedgerView] = LedgerView
+        self, cluster: Cluster, name: str, partitions: LedgerPartitions, new_view: type[LedgerView] = LedgerView
     ) -> None:
         self.view = new_view(name)
-        self.place = place
+        self.partitions = partitions
         self._cluster = cluster
-        self._log = self._partition_log(place.partition)
+        self._log = self._partition_log(partitions.partition)
         self._next_offset: int | None = None
         self._topic_id: UUID | None = None
         self._read_at = 0.0
@@ -87,7 +87,7 @@ class Ledger:
     ) -> set[int]:
         """``markers``: task → its marker's offset and its transaction, all in this partition. Which of them committed,
         told when the log is read past each offset and its control record."""
-        log, fates = self._partition_log(partition), MarkerFates(markers)
+        log, fates = self._partition_log(partition), MarkerOutcomes(markers)
         patience, end = log.patience(deadline), None
         while not fates.decided:
             what = f"does not say yet what became of the transaction marked at offset {fates.next_offset} or behind"
@@ -101,17 +101,17 @@ class Ledger:
                 patience.progressed()
             else:
                 self._cluster.check_time(patience.deadline, f"{log.partition} {what}")
-        info = self._cluster.topic(self.place.topic, deadline)
+        info = self._cluster.topic(self.partitions.topic, deadline)
         if info is None or info.topic_id != self._topic_id:
             raise ExactlyOnceError(
-                f"commitLogTopic {self.place.topic} was deleted and made again while it was read: what was decided "
-                "cannot be told from it"
+                f"commitLogTopic {self.partitions.topic} was deleted and made again while it was read: what was "
+                "decided cannot be told from it"
             )
         return fates.committed
 
     def append(self, driver: DriverIdentity, write: LedgerWrite, now_ms: int, deadline: float) -> None:
         """Into the driver's open transaction; with protocol v2 this opens it."""
-        fence = driver.fence
+        fence = driver.identity
         for log, sequence, records in self._parts(driver, write):
             attributes, count = TRANSACTIONAL, len(records)
             header = BatchHeader(attributes, count, now_ms, now_ms, fence.producer_id, fence.epoch, sequence)
@@ -120,8 +120,8 @@ class Ledger:
     def behind(self, driver: DriverIdentity, write: LedgerWrite) -> DriverIdentity:
         """The sequence numbers after a write, where the epoch stays (transactions v1)."""
         parts = {log.partition.partition: len(records) for log, _, records in self._parts(driver, write)}
-        entries = parts.pop(self.place.partition)
-        return DriverIdentity(driver.fence, driver.sequence + entries, driver.marker_sequence + sum(parts.values()))
+        entries = parts.pop(self.partitions.partition)
+        return DriverIdentity(driver.identity, driver.sequence + entries, driver.marker_sequence + sum(parts.values()))
 
     def partitions_of(self, driver: DriverIdentity, write: LedgerWrite) -> list[TopicPartition]:
         return [log.partition for log, _, _ in self._parts(driver, write)]
@@ -132,18 +132,18 @@ class Ledger:
         """What goes to which partition, and with which sequence number."""
         if not write.markers or write.marker_partition is None:
             return [(self._log, driver.sequence, write.entries)]
-        if write.marker_partition == self.place.partition:
+        if write.marker_partition == self.partitions.partition:
             return [(self._log, driver.sequence, (*write.entries, *write.markers))]
         markers = self._partition_log(write.marker_partition)
         return [(markers, driver.marker_sequence, write.markers), (self._log, driver.sequence, write.entries)]
 
     def _partition_log(self, partition: int) -> PartitionLog:
-        return PartitionLog(self._cluster, TopicPartition(self.place.topic, partition))
+        return PartitionLog(self._cluster, TopicPartition(self.partitions.topic, partition))
 
     def _follow_topic(self, deadline: float) -> None:
         """A topic that was made anew is read from its start. So is one that was not looked at for long: compaction may
         have removed the control records of what was read as undecided."""
-        info = self._cluster.topic(self.place.topic, deadline)
+        info = self._cluster.topic(self.partitions.topic, deadline)
         topic_id = None if info is None else info.topic_id
         old = self._cluster.now() - self._read_at > _OLDEST_VIEW_MS
         if self._next_offset is None or topic_id != self._topic_id or old:
@@ -196,12 +196,12 @@ def record_decision(
     the identity of the next. Raises ``ExactlyOnceError`` when another driver has taken over; after any other error the
     records may stand or not, and only a reader under a newer fence can tell.
     """
-    fence = driver.fence
+    fence = driver.identity
     try:
         if fence.end_txn_version < END_TXN_V2:
             committer.add_partitions(fence, ledger.partitions_of(driver, write), deadline - clock.now())
         ledger.append(driver, write, clock.epoch_ms(), deadline)
-        reach("intent in the log")
+        steps.reach("intent in the log")
         prepared = PreparedTransaction(fence.transactional_id, *fence.identity, fence.end_txn_version)
         if clock.now() >= deadline:
             raise NotDecidedError(f"the time was up before EndTxn of {fence.transactional_id} was sent")
@@ -220,7 +220,7 @@ def record_decision(
 
 def _taken_over(transactional_id: str, error: KafkaError | None) -> ExactlyOnceError:
     return ExactlyOnceError(
-        f"Another driver has taken the fence {transactional_id}: a restarted run of this query, or a second query "
+        f"Another driver has fenced {transactional_id}: a restarted run of this query, or a second query "
         f"under the same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits "
         f"nothing more. Give each query a prefix of its own; end the run that is not wanted. ({error})"
     )

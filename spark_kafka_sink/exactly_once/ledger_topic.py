@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import LedgerPlace
+from spark_kafka_sink.exactly_once.values import LedgerPartitions
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -48,10 +48,10 @@ _FORBIDDEN: Final = frozenset({int(ErrorCode.topic_authorization_failed), int(Er
 _told: set[str] = set()
 
 
-def place_of(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPlace:
+def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPartitions:
     """Where there are too few partitions for it, markers stand among the entries."""
     partition = zlib.crc32(name.encode()) % PARTITIONS
-    return LedgerPlace(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
+    return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 
 
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:

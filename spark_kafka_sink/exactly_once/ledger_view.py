@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.exactly_once.format import RecordKey, read_entry, read_key, read_marker
+from spark_kafka_sink.exactly_once.ledger_format import RecordKey, read_entry, read_key, read_marker
 from spark_kafka_sink.exactly_once.raw_batch import RawBatch
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.model import ProducerIdentity
@@ -92,12 +92,12 @@ class LedgerView:
         """
         last = self._last
         entry = None if last is None else self.entries.get(last.key.query or "")
-        if last is None or entry is None or entry.stage is not EntryState.DONE:
+        if last is None or entry is None or entry.state is not EntryState.DONE:
             return False
-        bumps = 2 if handed.fence.end_txn_version >= END_TXN_V2 else 1
+        bumps = 2 if handed.identity.end_txn_version >= END_TXN_V2 else 1
         return (
-            last.producer_id == handed.fence.producer_id == fence.producer_id
-            and (last.epoch, last.sequence) >= (handed.fence.epoch, handed.sequence)
+            last.producer_id == handed.identity.producer_id == fence.producer_id
+            and (last.epoch, last.sequence) >= (handed.identity.epoch, handed.sequence)
             and last.epoch + bumps == fence.epoch
         )
 
@@ -150,7 +150,7 @@ class LedgerView:
             self._markers[written.key] = written.value
 
 
-class MarkerFates:
+class MarkerOutcomes:
     """What became of transactions that are gone, told by the markers at their offsets and the control records behind.
 
     Compaction keeps the marker of a committed transaction as long as its batch is the last, and leaves nothing of an

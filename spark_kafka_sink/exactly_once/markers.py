@@ -24,7 +24,7 @@ def lost_tasks(
 
     view = ledger.await_decided(unsettled, deadline)
     found = view.entries.get(entry.query)
-    if found is None or found.stage is EntryState.DONE:
+    if found is None or found.state is EntryState.DONE:
         return frozenset()
     if entry.marker_partition is None:
         return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))

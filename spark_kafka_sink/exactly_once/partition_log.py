@@ -105,11 +105,11 @@ class PartitionLog:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")
         return offset
 
-    def patience(self, deadline: float) -> Patience:
-        return Patience(self._cluster, self.partition, deadline)
+    def patience(self, deadline: float) -> ProgressDeadline:
+        return ProgressDeadline(self._cluster, self.partition, deadline)
 
 
-class Patience:
+class ProgressDeadline:
     """Bounds the time that reading a log takes without progress; a long log may take longer."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition, deadline: float) -> None:

@@ -16,9 +16,9 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.format import entry_write
 from spark_kafka_sink.exactly_once.ledger import Ledger, record_decision
-from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, place_of
+from spark_kafka_sink.exactly_once.ledger_format import entry_write
+from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
 from spark_kafka_sink.model import NO_IDENTITY
@@ -66,7 +66,7 @@ class Session:
         self.committer = Committer(
             replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS), brokers=self.cluster
         )
-        self.ledger = Ledger(self.cluster, settings.name, place_of(settings.name, settings.topic))
+        self.ledger = Ledger(self.cluster, settings.name, ledger_partitions(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.handed: DriverIdentity | None = None
         self.swept = False
@@ -83,7 +83,7 @@ class Session:
         """Once per session: settings of a topic do not change by themselves."""
         if not self._verified:
             partitions = ensure_ledger(self.cluster, self.settings.topic, deadline)
-            self.ledger.place = place_of(self.settings.name, self.settings.topic, partitions)
+            self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, partitions)
             self._verified = True
 
     def catch_up(self, deadline: float) -> float:
@@ -96,11 +96,11 @@ class Session:
     def read_ledger(self, driver: DriverIdentity, deadline: float) -> LedgerView:
         """Under the new fence, without missing anything that was acknowledged before. As a rule a kept session finds
         the batch it planned last done and nobody in between, which takes one Fetch."""
-        if self.handed is not None and self.ledger.read(deadline).continues(self.handed, driver.fence):
+        if self.handed is not None and self.ledger.read(deadline).continues(self.handed, driver.identity):
             return self.ledger.view
         return self.ledger.read_acknowledged(self.clock.epoch_ms(), deadline)
 
-    def take_fence(self, deadline: float) -> DriverIdentity:
+    def init_driver(self, deadline: float) -> DriverIdentity:
         """From here on no other driver of this name can decide anything."""
         name = driver_id(self.settings.name)
         (outcome,) = self.committer.take_fences({name: NO_IDENTITY}, deadline - self.clock.now())
@@ -108,14 +108,14 @@ class Session:
             raise outcome.error or KafkaError(f"No fence on {name}")
         return DriverIdentity(outcome.fence)
 
-    def retake_fence(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
+    def bump_driver_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
         """A newer epoch of this very fence, after which its run can decide nothing more; None when another driver has
         taken it since (KIP-360).
 
         EndTxn first: while a transaction is open InitProducerId fences it and then refuses, whoever it was. Twice:
         after an EndTxn of transactions version 2 the first only repeats the epoch that this gave to the run itself.
         """
-        name, fence = driver.fence.transactional_id, driver.fence
+        name, fence = driver.identity.transactional_id, driver.identity
         left = PreparedTransaction(name, *fence.identity, fence.end_txn_version)
         (ended,) = self.committer.end([(left, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
@@ -141,7 +141,7 @@ _MOST_KEPT: Final = 8
 _sessions: dict[tuple[int, CommitSettings], Session] = {}
 
 
-def end_sessions() -> None:
+def close_sessions() -> None:
     """Closes what this process has kept: what follows goes on as in another one."""
     for key in [key for key in _sessions if key[0] == os.getpid()]:
         _sessions.pop(key).close()

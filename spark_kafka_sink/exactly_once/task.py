@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
 from spark_kafka_sink.exactly_once.decisions import prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.fault_points import reach
-from spark_kafka_sink.exactly_once.format import marker_record
+from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
@@ -70,16 +70,16 @@ class TaskTransaction:
     def __init__(
         self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock, lease: Lease = opened
     ) -> None:
-        unit, task = name.unit, name.task
-        self.action = task_action(plan, unit, task)
+        write_id, task = name.write_id, name.task
+        self.action = task_action(plan, write_id, task)
         self.receipt = SendReceipt()
-        attempt = name.attempt if unit.guise is WriteKind.ONCE else None
+        attempt = name.attempt if write_id.kind is WriteKind.ONCE else None
         self._id = task_id(plan.prefix, task, attempt)
         self._config = replace(config, transactional_id=_TRANSACTIONAL)
         self._lease = lease
         self._leased = ExitStack()
         self._plan = plan
-        self._unit = unit
+        self._unit = write_id
         self._task = task
         self._clock = clock
         self._own = SendReceipt()
@@ -98,7 +98,7 @@ class TaskTransaction:
             producer.append_columns(topic, columns, partitions, self.receipt)
             if topic not in self._topic_ids:
                 self._note_id(producer, topic)
-            reach("task in mid-write", self._task)
+            steps.reach("task in mid-write", self._task)
 
     def expect(self, topics: Sequence[str]) -> None:
         """Rows of these topics are to follow."""
@@ -131,7 +131,7 @@ class TaskTransaction:
             prove(self._plan, self._unit, self._task, rows)
         share = TaskShare(rows)
         if self._producer is not None:
-            place = self._plan.place
+            place = self._plan.ledger
             marker = Marker(self._unit.query, self._unit.number, self._task, rows)
             key, value = marker_record(self._plan.name, marker)
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
@@ -140,17 +140,17 @@ class TaskTransaction:
             self.receipt.wait(0)
             self._own.wait(0)
             share = TaskShare(rows, prepared, self._marker_offset())
-            reach("task prepared", self._task)
+            steps.reach("task prepared", self._task)
         last = self._plan.entries.get(self._unit.query)
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
-        compared = self.action is TaskAction.SKIP and self._plan.trust != LedgerStart(
+        compared = self.action is TaskAction.SKIP and self._plan.ledger_start != LedgerStart(
             RecoveryMode.LEDGER, self._unit.number
         )
         return TaskReport(
             name=self._plan.name,
-            place=self._plan.place,
+            ledger=self._plan.ledger,
             driver=self._plan.driver,
-            unit=self._unit,
+            write_id=self._unit,
             action=self.action,
             share=share,
             began_at=self._began_at,
@@ -175,10 +175,10 @@ class TaskTransaction:
             return ()
         names = sorted({place.topic for place in self.receipt.deliveries})
         known = [(name, self._producer.topic_id(name)) for name in names]
-        remade = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
-        if remade:
+        recreated = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
+        if recreated:
             raise ExactlyOnceError(
-                f"Task {self._task} of {self._unit} (name {self._plan.name}): topic {', '.join(remade)} was deleted "
+                f"Task {self._task} of {self._unit} (name {self._plan.name}): topic {', '.join(recreated)} was deleted "
                 "(and perhaps made again) while it wrote, and the rows of before are gone. Nothing is committed: run "
                 "the task again, or start the query again."
             )
@@ -192,7 +192,7 @@ class TaskTransaction:
 
     def _marker_offset(self) -> int:
         """Where the marker is: whoever finds the transaction gone looks there."""
-        place = self._plan.place
+        place = self._plan.ledger
         offset = self._own.deliveries[TopicPartition(place.topic, place.marker_partition)].last_offset
         if offset < 0:
             raise ExactlyOnceError(f"The brokers have the marker of task {self._task}, but do not say at which offset")
@@ -207,5 +207,5 @@ class TaskTransaction:
             fence = self._producer.init_transactions(transactional_id=self._id)
             self._aborts = fence.end_txn_version >= END_TXN_V2
             self._producer.begin_transaction()
-            reach("task initialised", self._task)
+            steps.reach("task initialised", self._task)
         return self._producer

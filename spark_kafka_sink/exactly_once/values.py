@@ -76,7 +76,7 @@ class WriteId(NamedTuple):
 
     query: str
     number: int
-    guise: WriteKind
+    kind: WriteKind
     target: Target | None = None
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class WriteId(NamedTuple):
             WriteKind.MICRO_BATCH: f"micro-batch {self.number} of query {self.query}",
             WriteKind.VERSION: f"txnVersion {self.number} of txnAppId {self.query}",
             WriteKind.ONCE: f"batch job {self.query}",
-        }[self.guise]
+        }[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Entry:
 
     query: str
     number: int
-    stage: EntryState
+    state: EntryState
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
     target: Target | None = None
@@ -152,7 +152,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPlace:
+class LedgerPartitions:
     """Where the ledger of a name is: a topic, its partition with the entries, and the one with the markers."""
 
     topic: str
@@ -162,10 +162,10 @@ class LedgerPlace:
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """A fence on ``<name>-driver``, and the sequence numbers of the next batches written under it, to the partition of
-    the entries and to that of the markers."""
+    """``<name>-driver`` as initialised, and the sequence numbers of its next batches, in the partition of the entries
+    and in that of the markers."""
 
-    fence: TransactionalIdentity
+    identity: TransactionalIdentity
     sequence: int = 0
     marker_sequence: int = 0
 
@@ -175,18 +175,18 @@ class WritePlan:
     """What planning hands to the tasks, and through their messages to commit.
 
     ``entries``: query → its last entry under this name. ``lost``: query → the tasks of that entry whose transactions
-    are gone. ``unit`` is None where only the tasks know it (streaming). ``driver`` is handed on to commit. ``prefix``:
-    of the tasks' transactional ids.
+    are gone. ``write_id`` is None where only the tasks know it (streaming). ``driver`` is passed on to
+    commit. ``prefix``: of the tasks' transactional ids.
     """
 
     name: str
     prefix: str
-    place: LedgerPlace
+    ledger: LedgerPartitions
     driver: DriverIdentity
     entries: Mapping[str, Entry] = field(default_factory=dict)
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    unit: WriteId | None = None
-    trust: LedgerStart = STRICT
+    write_id: WriteId | None = None
+    ledger_start: LedgerStart = STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +200,9 @@ class TaskReport:
     """
 
     name: str
-    place: LedgerPlace
+    ledger: LedgerPartitions
     driver: DriverIdentity
-    unit: WriteId
+    write_id: WriteId
     action: TaskAction
     share: TaskShare
     began_at: int = 0
@@ -215,7 +215,7 @@ class TaskReport:
 class TaskAttempt(NamedTuple):
     """``task``: Spark's partition id; ``attempt``: a number that no other attempt of the application has."""
 
-    unit: WriteId
+    write_id: WriteId
     task: int
     attempt: int
 

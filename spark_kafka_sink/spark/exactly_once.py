@@ -16,10 +16,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.exactly_once.aborting import abort_batch
-from spark_kafka_sink.exactly_once.committing import commit_batch, only_reports
+from spark_kafka_sink.exactly_once.abort import abort_batch
+from spark_kafka_sink.exactly_once.commit import commit_batch, only_reports
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
@@ -64,19 +64,19 @@ def plan_batch(options: SinkOptions) -> WritePlan:
     asked = _asked(options)
     settings = _settings(options)
     if asked.version is None:
-        unit = WriteId(settings.name, 0, WriteKind.ONCE)
+        write_id = WriteId(settings.name, 0, WriteKind.ONCE)
         announce(
             f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
             f"`{settings.command('list')}` shows it"
         )
     else:
-        unit = WriteId(*asked.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(settings, unit, LedgerStart.parse(asked.ledger_start)))
+        write_id = WriteId(*asked.version, WriteKind.VERSION, Target(options.topic))
+    return plan_write(PlanningRequest(settings, write_id, LedgerStart.parse(asked.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
     """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
-    return plan_write(PlanningRequest(_settings(options), trust=LedgerStart.parse(_asked(options).ledger_start)))
+    return plan_write(PlanningRequest(_settings(options), ledger_start=LedgerStart.parse(_asked(options).ledger_start)))
 
 
 def write_exactly_once(
@@ -86,9 +86,9 @@ def write_exactly_once(
     context = TaskContext.get()
     assert context is not None
     clock = SystemClock()
-    unit = plan.unit or _micro_batch(context)
-    _refuse_settings(context, unit)
-    name = TaskAttempt(unit, context.partitionId(), context.taskAttemptId())
+    write_id = plan.write_id or _micro_batch(context)
+    _refuse_settings(context, write_id)
+    name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
         worth = AppendSize(options.producer)
         for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
@@ -103,7 +103,7 @@ def write_exactly_once(
         return KafkaCommitMessage(partition_writes(task.receipt), report, receipts)
 
 
-def _refuse_settings(context: TaskContext, unit: WriteId) -> None:
+def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
     """Before the first row: what Spark only tells its tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
@@ -111,7 +111,7 @@ def _refuse_settings(context: TaskContext, unit: WriteId) -> None:
             "writes with deliveryGuarantee=exactly-once."
         )
     number = context.getLocalProperty(BATCH_ID)
-    if unit.guise is WriteKind.ONCE and number is not None:
+    if write_id.kind is WriteKind.ONCE and number is not None:
         raise ExactlyOnceError(
             "deliveryGuarantee=exactly-once within foreachBatch needs txnAppId and txnVersion: without them, rows of "
             f"micro-batch {number} are written again when Spark runs it again. Set txnAppId to a name that this write "
@@ -124,17 +124,17 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
     settings = _settings(options)
     reports = only_reports(settings, _reports(messages))
     outcome = commit_batch(settings, reports)
-    if outcome.untidied:
-        announce(outcome.untidied, logging.WARNING)
-    if outcome.remade:
+    if outcome.cleanup_failure:
+        announce(outcome.cleanup_failure, logging.WARNING)
+    if outcome.recreated:
         announce(
-            f"{reports[0].unit} is committed, but topic {', '.join(outcome.remade)} was deleted (and perhaps made "
-            "again) meanwhile: the rows that were written to it are gone.",
+            f"{reports[0].write_id} is committed, but topic {', '.join(outcome.recreated)} was deleted (and perhaps "
+            "made again) meanwhile: the rows that were written to it are gone.",
             logging.WARNING,
         )
     if outcome.entry is None:
-        return f"{reports[0].unit} was committed before; nothing written"
-    return f"{reports[0].unit}: {committed(messages)}, committed exactly once"
+        return f"{reports[0].write_id} was committed before; nothing written"
+    return f"{reports[0].write_id}: {committed(messages)}, committed exactly once"
 
 
 def abort_exactly_once(
@@ -145,9 +145,9 @@ def abort_exactly_once(
     outcome = abort_batch(settings, _reports(messages), plan)
     if outcome.committed and None not in messages:
         keep_receipts(messages, options)
-    if outcome.untouched:
+    if outcome.skipped:
         return Told(
-            f"write given up, and nothing of it touched: {outcome.untouched}. {settings.successor}"
+            f"write given up, and nothing of it touched: {outcome.skipped}. {settings.successor}"
             f"`{settings.command('abort')}` aborts what its tasks may have left open, or kafka.transaction.timeout.ms.",
             logging.WARNING,
         )

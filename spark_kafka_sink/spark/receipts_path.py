@@ -55,9 +55,9 @@ def _lacking(told: Sequence[KafkaCommitMessage], path: str) -> str:
 
     reports = [message.report for message in told if not message.receipts]
     earlier = [report for report in reports if report is not None and report.share.rows.count]
-    if not earlier or has_lines(path, earlier[0].unit.query, earlier[0].unit.number):
+    if not earlier or has_lines(path, earlier[0].write_id.query, earlier[0].write_id.number):
         return ""
     return (
-        f"receiptsPath {path} lacks the receipts of {len(earlier)} tasks of {earlier[0].unit}: an earlier run wrote "
-        "their rows, and another process committed them"
+        f"receiptsPath {path} lacks the receipts of {len(earlier)} tasks of {earlier[0].write_id}: an earlier run "
+        "wrote their rows, and another process committed them"
     )

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tests.faults.chaos import query_job
 from tests.faults.chaos.processes import MARK, SIDE, START, Kind, SparkProcess, end_all, send, spark_processes
-
-ROOT = Path(__file__).parents[3]
+from tests.faults.support.kill_points import PYTHON_PATH, VARIABLE
 
 
 class Drivers(threading.Thread):
@@ -104,8 +103,8 @@ class Drivers(threading.Thread):
         self.starts += 1
         environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "SPARK_KAFKA_SINK_FAULT": str(self.fault_file),
+            "PYTHONPATH": PYTHON_PATH,
+            VARIABLE: str(self.fault_file),
             MARK: self.mark,
             START: str(self.starts),
             SIDE: "driver",

@@ -15,12 +15,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
+from tests.faults.support.kill_points import VARIABLE
+
 ROWS = 200
 TASKS = 4
 FAILED = "QUERY FAILED: "
 _PADDING = 500
 _PAUSE_S = 0.5
-_FOR_EXECUTORS = ("CHAOS", "CHAOS_START", "SPARK_KAFKA_SINK_FAULT", "PYTHONPATH")
+_FOR_EXECUTORS = ("CHAOS", "CHAOS_START", VARIABLE, "PYTHONPATH")
 
 OPTIONS = {
     "deliveryGuarantee": "exactly-once",

@@ -18,8 +18,8 @@ from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Reader
 from tests.faults.chaos.troubles import LEDGER, TROUBLES, NotReachedError
-from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed, read_uncommitted
+from tests.faults.support.fault import Fault
 from tests.spark.cluster import StandaloneCluster
 
 STEP_S = 600.0

@@ -27,7 +27,7 @@ REACHED_S = 240.0
 _ELECTED_S = 20.0
 _T = TypeVar("_T")
 
-PLANNING = ("fence taken", "planned")
+PLANNING = ("driver initialised", "planned")
 COMMIT = ("before the intent", "intent in the log", "intent committed", "between EndTxns", "before done", "committed")
 TASK = ("task initialised", "task in mid-write", "task prepared")
 

@@ -9,12 +9,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.exactly_once.planning import PlanningRequest
+from spark_kafka_sink.exactly_once.plan import PlanningRequest
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.values import STRICT, WriteId, WriteKind
-from tests.faults.exactly_once.fault import Fault
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.role import play
+from tests.faults.support.fault import Fault
 
 LEDGER = "__ledger"
 _DEADLINE_S = 60.0
@@ -82,12 +82,12 @@ class Query:
         self.roles.append(Role(process, ours))
         return self.roles[-1]
 
-    def plan(self, trust=STRICT):
-        return self.start("plan", PlanningRequest(self.settings, trust=trust)).result()
+    def plan(self, ledger_start=STRICT):
+        return self.start("plan", PlanningRequest(self.settings, ledger_start=ledger_start)).result()
 
     def start_task(self, plan, number, task, values) -> Role:
-        unit = WriteId(self.name, number, WriteKind.MICRO_BATCH)
-        return self.start("task", self.settings.producer, plan, unit, task, self.topic, values)
+        write_id = WriteId(self.name, number, WriteKind.MICRO_BATCH)
+        return self.start("task", self.settings.producer, plan, write_id, task, self.topic, values)
 
     def tasks(self, plan, number, rows):
         """All tasks' reports, None for one that was killed."""

@@ -8,19 +8,20 @@ import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once import cluster
-from spark_kafka_sink.exactly_once.aborting import abort_batch
-from spark_kafka_sink.exactly_once.committing import commit_batch
-from spark_kafka_sink.exactly_once.planning import plan_write
+from spark_kafka_sink.exactly_once.abort import abort_batch
+from spark_kafka_sink.exactly_once.commit import commit_batch
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing.proxy import redirected
 from spark_kafka_sink.transactions import committer
+from tests.faults.support import kill_points
 
 
-def task(config, plan, unit, number, topic, values):
+def task(config, plan, write_id, number, topic, values):
     """A task's write in two appends, so that it can die between them."""
-    with TaskTransaction(config, plan, TaskAttempt(unit, number, os.getpid()), SystemClock()) as write:
+    with TaskTransaction(config, plan, TaskAttempt(write_id, number, os.getpid()), SystemClock()) as write:
         half = len(values) // 2
         for part in (values[:half], values[half:]):
             if part:
@@ -33,6 +34,7 @@ ROLES = {"plan": plan_write, "task": task, "commit": commit_batch, "abort": abor
 
 def play(answer, role, arguments, through):
     """In the new process: the call's result, or its exception, goes through the pipe."""
+    kill_points.install()
     if through:
         cluster.Selector = committer.Selector = redirected(through)
     try:

@@ -13,9 +13,8 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.exactly_once import query_job
-from tests.faults.exactly_once.fault import Fault
-
-ROOT = Path(__file__).parents[3]
+from tests.faults.support.fault import Fault
+from tests.faults.support.kill_points import PYTHON_PATH
 
 
 @dataclass
@@ -96,7 +95,7 @@ class Supervised:
         self._log.append(log)
         command = [sys.executable, query_job.__file__, self.servers, self.topic]
         command += [str(self.folder / "checkpoint"), str(self._stop)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
         self.job = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 

@@ -42,7 +42,7 @@ def test_a_ledger_that_is_lost_with_a_batch_decided_stops_the_query(kafka, query
     query.fault.wait()
     kafka.delete_topic(LEDGER)
     query.fault.wake()
-    assert LEDGER in commit.result().untidied, "every row is in: what is missing is the ledger's done record"
+    assert LEDGER in commit.result().cleanup_failure, "every row is in: what is missing is the ledger's done record"
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match=REFUSED):
         query.tasks(plan, 2, LATER)

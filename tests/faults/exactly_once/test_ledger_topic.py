@@ -10,8 +10,8 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.format import barrier_record, read_key
 from spark_kafka_sink.exactly_once.ledger import _batch
+from spark_kafka_sink.exactly_once.ledger_format import barrier_record, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
@@ -83,7 +83,7 @@ def roll(kafka):
 
 def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
     for number in range(40):
-        query(kafka, name=f"batch-{number}", query="job", guise=WriteKind.ONCE).run(
+        query(kafka, name=f"batch-{number}", query="job", kind=WriteKind.ONCE).run(
             0, [[b"%d" % number], [b"x"], [b"y"]]
         )
     stream = query(kafka)
@@ -129,7 +129,7 @@ def fail(stream, plan, task):
     from spark_kafka_sink.exactly_once.task import TaskTransaction
     from spark_kafka_sink.exactly_once.values import TaskAttempt
 
-    name = TaskAttempt(stream.unit(1), task, 99)
+    name = TaskAttempt(stream.write_id(1), task, 99)
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
         write._open()
         raise RuntimeError
@@ -158,7 +158,7 @@ def three_nodes():
 def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
     kafka, stream = three_nodes, query(three_nodes)
     stream.run(0, ROWS)
-    partition = ledger_topic.place_of("app", LEDGER).partition
+    partition = ledger_topic.ledger_partitions("app", LEDGER).partition
     for number in range(1, 5):
         reports = stream.tasks(stream.plan(), number, ROWS)
         for killed in crash(monkeypatch, "intent committed"):

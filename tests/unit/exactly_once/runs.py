@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.exactly_once.aborting import abort_batch
-from spark_kafka_sink.exactly_once.committing import commit_batch
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
-from spark_kafka_sink.exactly_once.session import CommitSettings, end_sessions
+from spark_kafka_sink.exactly_once.abort import abort_batch
+from spark_kafka_sink.exactly_once.commit import commit_batch
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.exactly_once.values import STRICT, LedgerStart, Target, TaskAttempt, WriteId, WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
@@ -27,7 +27,7 @@ _attempts = itertools.count(1)
 
 def new_process() -> None:
     """Forget what this process has kept, as another process would not know it."""
-    end_sessions()
+    close_sessions()
 
 
 def carried(value):
@@ -40,9 +40,9 @@ class Query:
     servers: str
     name: str = "app"
     query: str = "q1"
-    guise: WriteKind = WriteKind.MICRO_BATCH
+    kind: WriteKind = WriteKind.MICRO_BATCH
     options: dict = field(default_factory=dict)
-    trust: LedgerStart = STRICT
+    ledger_start: LedgerStart = STRICT
     lease: Lease = opened
     topic: str = TOPIC
     prefix: str | None = None
@@ -57,19 +57,19 @@ class Query:
             "delivery.timeout.ms": 20_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.guise is WriteKind.ONCE)
+        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.kind is WriteKind.ONCE)
 
-    def unit(self, number: int) -> WriteId:
-        target = Target(self.topic) if self.guise is WriteKind.VERSION else None
-        return WriteId(self.query, number, self.guise, target)
+    def write_id(self, number: int) -> WriteId:
+        target = Target(self.topic) if self.kind is WriteKind.VERSION else None
+        return WriteId(self.query, number, self.kind, target)
 
     def plan(self, number=0):
         new_process()
-        unit = None if self.guise is WriteKind.MICRO_BATCH else self.unit(number)
-        return carried(plan_write(PlanningRequest(self.settings, unit, self.trust)))
+        write_id = None if self.kind is WriteKind.MICRO_BATCH else self.write_id(number)
+        return carried(plan_write(PlanningRequest(self.settings, write_id, self.ledger_start)))
 
     def open_task(self, plan, number, task) -> TaskTransaction:
-        name = TaskAttempt(self.unit(number), task, next(_attempts))
+        name = TaskAttempt(self.write_id(number), task, next(_attempts))
         return TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease)
 
     def append(self, write, values) -> None:

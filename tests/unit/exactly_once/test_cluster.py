@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import BrokerGoneError, Cluster, CodeAt, Question
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweeping import list_transactions
+from spark_kafka_sink.exactly_once.sweep import list_transactions
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -68,9 +68,9 @@ def test_a_session_outlives_the_only_bootstrap_server(brokers, node):
     settings = replace(query(brokers), servers=address).settings
     with closing(Session(settings, CLOCK)) as session:
         session.verify_ledger(soon())
-        session.take_fence(soon())
+        session.init_driver(soon())
         brokers.kill(node)
-        session.take_fence(soon(10_000))
+        session.init_driver(soon(10_000))
 
 
 def test_a_broker_that_left_the_cluster_is_told_by_an_error_of_ours(brokers, cluster):
@@ -84,13 +84,13 @@ def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
     with closing(Session(query(brokers).settings, CLOCK)) as session:
         session.verify_ledger(soon())
         session.ledger.read(soon())
-        leader = brokers.leader(LEDGER, session.ledger.place.partition)
+        leader = brokers.leader(LEDGER, session.ledger.partitions.partition)
         brokers.kill(leader)
         session.cluster.pause(0)
         session.ledger.read(soon())
         session.cluster._network.refresh()
         assert leader not in session.cluster.node_ids(soon())
-        session.cluster._leaders[TopicPartition(LEDGER, session.ledger.place.partition)] = leader
+        session.cluster._leaders[TopicPartition(LEDGER, session.ledger.partitions.partition)] = leader
         session.ledger.read(soon())
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.exactly_once.decisions import (
-    RULINGS,
+    VERDICTS,
     Comparison,
     commit_order,
+    compare,
     done,
     prove,
-    standing,
     task_action,
 )
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.values import (
     DriverIdentity,
     Entry,
     EntryState,
-    LedgerPlace,
+    LedgerPartitions,
     LedgerStart,
     RecoveryMode,
     RowSum,
@@ -35,14 +35,14 @@ from spark_kafka_sink.exactly_once.values import (
 from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
 DRIVER = DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
-PLACE = LedgerPlace("ledger", 0, 10)
+PLACE = LedgerPartitions("ledger", 0, 10)
 NOW = 1_000_000_000
 ROWS = RowSum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000
 
 
-def unit(number, guise=WriteKind.MICRO_BATCH):
-    return WriteId("q", number, guise)
+def write_id(number, kind=WriteKind.MICRO_BATCH):
+    return WriteId("q", number, kind)
 
 
 def prepared(task, epoch=0):
@@ -53,14 +53,14 @@ def entry(number):
     return Entry("q", number, EntryState.DONE, (TaskShare(ROWS), TaskShare(RowSum(1, 5))), NOW)
 
 
-def plan(*entries, lost=(), trust=STRICT, query="q"):
+def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
     torn = {query: frozenset(lost)} if lost else {}
-    return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, trust)
+    return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, ledger_start)
 
 
 def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
     share = TaskShare(rows, prepared(task) if has_transaction else None)
-    return replace(TaskReport("app", PLACE, DRIVER, unit(4), action, share, began_at=NOW), **changes)
+    return replace(TaskReport("app", PLACE, DRIVER, write_id(4), action, share, began_at=NOW), **changes)
 
 
 def order(*reports, now=NOW):
@@ -75,27 +75,27 @@ def order(*reports, now=NOW):
         (3, 4, (), Comparison.OLDER),
         (3, 4, (0,), Comparison.OLDER),
         (4, 4, (), Comparison.SAME),
-        (4, 4, (0,), Comparison.SAME_TORN),
-        (4, 4, (1,), Comparison.SAME_TORN),
-        (4, 4, (0, 1), Comparison.SAME_GONE),
+        (4, 4, (0,), Comparison.SAME_PARTLY_LOST),
+        (4, 4, (1,), Comparison.SAME_PARTLY_LOST),
+        (4, 4, (0, 1), Comparison.SAME_LOST),
         (5, 4, (), Comparison.NEXT),
         (6, 4, (), Comparison.BEYOND),
-        (5, 4, (0,), Comparison.NEWER_TORN),
-        (9, 4, (0,), Comparison.NEWER_TORN),
-        (9, 4, (0, 1), Comparison.NEWER_TORN),
+        (5, 4, (0,), Comparison.AFTER_LOSS),
+        (9, 4, (0,), Comparison.AFTER_LOSS),
+        (9, 4, (0, 1), Comparison.AFTER_LOSS),
     ],
 )
 def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
-    assert standing(unit(number), None if known is None else entry(known), frozenset(lost)) is expected
+    assert compare(write_id(number), None if known is None else entry(known), frozenset(lost)) is expected
 
 
 def test_every_standing_of_what_is_replayed_has_its_ruling():
-    for guise in (WriteKind.MICRO_BATCH, WriteKind.VERSION):
-        assert {each for kind, each in RULINGS if kind is guise} == set(Comparison)
+    for kind in (WriteKind.MICRO_BATCH, WriteKind.VERSION):
+        assert {each for of, each in VERDICTS if of is kind} == set(Comparison)
 
 
 @pytest.mark.parametrize(
-    ("number", "guise", "action"),
+    ("number", "kind", "action"),
     [
         (4, WriteKind.MICRO_BATCH, TaskAction.SKIP),
         (5, WriteKind.MICRO_BATCH, TaskAction.WRITE),
@@ -103,12 +103,12 @@ def test_every_standing_of_what_is_replayed_has_its_ruling():
         (50, WriteKind.VERSION, TaskAction.WRITE),
     ],
 )
-def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, action):
-    assert task_action(plan(entry(4)), unit(number, guise), 0) is action
+def test_tasks_write_what_is_new_and_skip_what_is_committed(number, kind, action):
+    assert task_action(plan(entry(4)), write_id(number, kind), 0) is action
 
 
 @pytest.mark.parametrize(
-    ("ledger", "number", "guise", "text"),
+    ("ledger", "number", "kind", "text"),
     [
         (
             [entry(4)],
@@ -121,66 +121,66 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, guise, actio
         ([entry(4)], 3, WriteKind.VERSION, "txnVersion 3 of txnAppId q .*smaller"),
     ],
 )
-def test_tasks_refuse_what_might_be_twice(ledger, number, guise, text):
+def test_tasks_refuse_what_might_be_twice(ledger, number, kind, text):
     with pytest.raises(ExactlyOnceError, match=text):
-        task_action(plan(*ledger), unit(number, guise), 0)
+        task_action(plan(*ledger), write_id(number, kind), 0)
 
 
 def test_a_trusted_checkpoint_needs_no_entry_but_goes_behind_none():
-    trust = LedgerStart(RecoveryMode.CHECKPOINT, 3)
-    assert task_action(plan(trust=trust), unit(3), 0) is TaskAction.WRITE
-    assert task_action(plan(entry(1), trust=trust), unit(3), 0) is TaskAction.WRITE
+    ledger_start = LedgerStart(RecoveryMode.CHECKPOINT, 3)
+    assert task_action(plan(ledger_start=ledger_start), write_id(3), 0) is TaskAction.WRITE
+    assert task_action(plan(entry(1), ledger_start=ledger_start), write_id(3), 0) is TaskAction.WRITE
     with pytest.raises(ExactlyOnceError, match="is behind"):
-        task_action(plan(entry(4), trust=trust), unit(3), 0)
+        task_action(plan(entry(4), ledger_start=ledger_start), write_id(3), 0)
 
 
 @pytest.mark.parametrize(
-    "trust",
+    "ledger_start",
     [
         LedgerStart(RecoveryMode.CHECKPOINT, 2),
         LedgerStart(RecoveryMode.CHECKPOINT, 4),
         LedgerStart(RecoveryMode.LEDGER, 3),
     ],
 )
-def test_a_trust_in_another_batch_does_not_help(trust):
+def test_a_trust_in_another_batch_does_not_help(ledger_start):
     for entries in ((), (entry(1),)):
         with pytest.raises(ExactlyOnceError, match="trust-checkpoint:3"):
-            task_action(plan(*entries, trust=trust), unit(3), 0)
+            task_action(plan(*entries, ledger_start=ledger_start), write_id(3), 0)
 
 
 def test_a_trusted_checkpoint_brings_no_lost_rows_back():
     with pytest.raises(LostRowsError):
-        task_action(plan(entry(4), lost={0}, trust=LedgerStart(RecoveryMode.CHECKPOINT, 6)), unit(6), 0)
+        task_action(plan(entry(4), lost={0}, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 6)), write_id(6), 0)
 
 
 @pytest.mark.parametrize(
-    ("text", "trust"),
+    ("text", "ledger_start"),
     [
         ("strict", STRICT),
         ("trust-checkpoint:7", LedgerStart(RecoveryMode.CHECKPOINT, 7)),
         ("trust-ledger:0", LedgerStart(RecoveryMode.LEDGER, 0)),
     ],
 )
-def test_trust_is_read_from_the_option(text, trust):
-    assert LedgerStart.parse(text) == trust
+def test_trust_is_read_from_the_option(text, ledger_start):
+    assert LedgerStart.parse(text) == ledger_start
 
 
 def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
     torn = plan(entry(4), lost={1})
-    assert [task_action(torn, unit(4), task) for task in (0, 1)] == [TaskAction.VERIFY, TaskAction.REWRITE]
+    assert [task_action(torn, write_id(4), task) for task in (0, 1)] == [TaskAction.VERIFY, TaskAction.REWRITE]
     with pytest.raises(LostRowsError, match=r"rows of batch 4 of q \(tasks 1\) are gone"):
-        task_action(torn, unit(5), 0)
+        task_action(torn, write_id(5), 0)
     with pytest.raises(LostRowsError, match="batch 4 of q"):
         task_action(torn, WriteId("other", 0, WriteKind.MICRO_BATCH), 0)
 
 
 def test_a_repair_is_proved_task_by_task():
     torn = plan(entry(4), lost={1})
-    prove(torn, unit(4), 0, RowSum(2, 7))
+    prove(torn, write_id(4), 0, RowSum(2, 7))
     with pytest.raises(ReplayMismatchError, match="task 0 had 2 rows"):
-        prove(torn, unit(4), 0, RowSum(2, 8))
+        prove(torn, write_id(4), 0, RowSum(2, 8))
     with pytest.raises(ReplayMismatchError, match="it had 2 tasks, now there is a task 2"):
-        prove(torn, unit(4), 2, RowSum())
+        prove(torn, write_id(4), 2, RowSum())
 
 
 def test_the_intent_names_every_prepared_transaction():
@@ -192,7 +192,7 @@ def test_the_intent_names_every_prepared_transaction():
 
 
 def test_a_batch_without_rows_is_done_at_once():
-    assert order(report(0, rows=RowSum(), has_transaction=False)).entry.stage is EntryState.DONE
+    assert order(report(0, rows=RowSum(), has_transaction=False)).entry.state is EntryState.DONE
 
 
 def test_the_oldest_transaction_must_have_time_left():
@@ -203,7 +203,7 @@ def test_the_oldest_transaction_must_have_time_left():
 
 
 def test_tasks_of_two_plannings_are_not_committed_together():
-    other = replace(DRIVER, fence=replace(DRIVER.fence, epoch=4))
+    other = replace(DRIVER, identity=replace(DRIVER.identity, epoch=4))
     with pytest.raises(ExactlyOnceError, match="planned by different drivers"):
         order(report(0), report(1, driver=other))
 
@@ -213,7 +213,7 @@ def test_a_repair_needs_as_many_tasks_as_there_were():
         report(0, TaskAction.VERIFY, has_transaction=False, tasks_before=2),
         report(1, TaskAction.REWRITE, tasks_before=2),
     ]
-    assert order(*repair).entry.stage is EntryState.INTENT
+    assert order(*repair).entry.state is EntryState.INTENT
     with pytest.raises(ReplayMismatchError, match="it had 2 tasks, its replay has 1"):
         order(repair[0])
 

@@ -45,10 +45,10 @@ def test_tasks_and_batches_follow_each_other(broker, opened):
     assert len(opened.producers) == 1
 
 
-@pytest.mark.parametrize("guise", [WriteKind.VERSION, WriteKind.ONCE])
-def test_jobs_under_different_prefixes_share_it(broker, opened, guise):
+@pytest.mark.parametrize("kind", [WriteKind.VERSION, WriteKind.ONCE])
+def test_jobs_under_different_prefixes_share_it(broker, opened, kind):
     for value, prefix in ((b"0", "app"), (b"1", "batch")):
-        query_of(broker, opened, name=prefix, guise=guise).run(0, [[value]])
+        query_of(broker, opened, name=prefix, kind=kind).run(0, [[value]])
     assert committed(broker) == {b"0": 1, b"1": 1}
     assert len(opened.producers) == 1
 
@@ -90,6 +90,6 @@ def test_a_topic_that_was_made_again_is_written_to_as_any_other(broker, opened):
     broker.delete_topic(TOPIC)
     broker.create_topic(TOPIC, partitions=2)
     time.sleep(0.3)  # as that takes on a real cluster: by then the producer may ask again
-    assert query.run(1, ROWS).remade == ()
+    assert query.run(1, ROWS).recreated == ()
     assert committed(broker) == EACH_ONCE
     assert len(opened.producers) == 1

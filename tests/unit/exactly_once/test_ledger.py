@@ -9,8 +9,8 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import partition_log
 from spark_kafka_sink.exactly_once import session as kept
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.ledger_topic import place_of
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -59,7 +59,7 @@ def watermark(broker, offset=None):
     append brings it to the end of the log."""
 
     def change(server):
-        partition = server.state.cluster.partition(LEDGER, place_of("app", LEDGER).partition)
+        partition = server.state.cluster.partition(LEDGER, ledger_partitions("app", LEDGER).partition)
         if offset is not None:
             partition.high_watermark = offset
         return partition.high_watermark
@@ -92,7 +92,7 @@ def test_a_watermark_that_lags_hides_no_intent_from_abort(broker, query, decided
 
 
 def test_a_watermark_that_lags_hides_no_intent_from_the_operators_abort(broker, query, decided):
-    from spark_kafka_sink.exactly_once.operating import abort_undecided
+    from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
 
     with closing(Session(query.settings, SystemClock())) as session, pytest.raises(ExactlyOnceError, match="batch 0"):
         abort_undecided(session, False, session.deadline(DEADLINE_MS))
@@ -186,7 +186,7 @@ def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_o
 
 
 def test_a_plain_job_does_not_read_the_ledger_to_start(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
     job.run(0, ROWS)
     assert broker.requests.of("Fetch") == []
     assert committed(broker) == {b"a": 1, b"b": 1}

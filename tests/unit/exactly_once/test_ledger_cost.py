@@ -6,10 +6,10 @@ import time
 import pytest
 
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.format import entry_write
 from spark_kafka_sink.exactly_once.ledger import _batch
-from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, place_of
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.ledger_format import entry_write
+from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.records.decode import batch_headers
@@ -40,7 +40,7 @@ def test_a_start_after_a_day_takes_less_than_two_seconds_of_cpu(tasks, batches_p
         intent, finished = map(bytes, records(tasks))
 
         def a_day_later(server):
-            partition = server.state.cluster.partition(LEDGER, place_of("app", LEDGER).partition)
+            partition = server.state.cluster.partition(LEDGER, ledger_partitions("app", LEDGER).partition)
             for _ in range(int(2 * batches_per_s * (retention_s + 2 * segment_s))):
                 partition.append_marker(ControlRecord(*DRIVER, True), 0)
             for _ in range(int(batches_per_s * 2 * segment_s)):

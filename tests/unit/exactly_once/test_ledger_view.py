@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.format import (
+from spark_kafka_sink.exactly_once.ledger_format import (
     barrier_record,
     entry_record,
     entry_write,
@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.format import (
     read_key,
     read_marker,
 )
-from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerFates
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.raw_batch import raw_batches
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Marker, RowSum, Target, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL
@@ -114,17 +114,17 @@ def test_a_markers_place_is_kept():
 
 def test_a_done_stream_keeps_one_entry_and_no_more_markers_than_it_has_tasks():
     entry = replace(
-        ENTRY, stage=EntryState.DONE, tasks=(TaskShare(RowSum()),) * 2, marker_partition=13, markers_before=4
+        ENTRY, state=EntryState.DONE, tasks=(TaskShare(RowSum()),) * 2, marker_partition=13, markers_before=4
     )
     write = entry_write("app", entry)
     assert write.entries == (entry_record("app", entry),)
     assert [read_key(key).task for key, value in write.markers if value is None] == [2, 3]
     assert write.marker_partition == 13
-    assert entry_write("app", replace(entry, stage=EntryState.INTENT)).markers == ()
+    assert entry_write("app", replace(entry, state=EntryState.INTENT)).markers == ()
 
 
 def test_a_done_plain_job_leaves_nothing():
-    entry = replace(ENTRY, stage=EntryState.DONE, marker_partition=13, once=True)
+    entry = replace(ENTRY, state=EntryState.DONE, marker_partition=13, once=True)
     write = entry_write("app", entry)
     assert write.entries == ((b'["app","q"]', None),)
     assert [tuple(record) for record in write.markers] == [(b'["app","q",0]', None), (b'["app","q",1]', None)]
@@ -314,7 +314,7 @@ def prepared(task, epoch=2):
 
 
 def fates_of(log, offsets):
-    fates = MarkerFates({task: (offset, prepared(task)) for task, offset in offsets.items()})
+    fates = MarkerOutcomes({task: (offset, prepared(task)) for task, offset in offsets.items()})
     fates.apply([batch for batch in log.take() if batch.last_offset >= fates.next_offset], log.next_offset)
     return fates
 
@@ -390,7 +390,7 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
 def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
     """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
     log, view = RawLog(), LedgerView("app")
-    key, value = entry_record("app", replace(ENTRY, stage=EntryState.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
+    key, value = entry_record("app", replace(ENTRY, state=EntryState.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())

@@ -10,9 +10,9 @@ import pytest
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import committing, ledger_topic
+from spark_kafka_sink.exactly_once import commit, ledger_topic
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, place_of
+from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
 from spark_kafka_sink.exactly_once.markers import lost_tasks
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
@@ -36,19 +36,19 @@ def left(broker):
 
 def test_forty_plain_jobs_leave_nothing_behind(broker):
     for number in range(40):
-        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", guise=WriteKind.ONCE)
+        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", kind=WriteKind.ONCE)
         job.run(0, [[b"%d" % number], [b"x"], []])
     assert left(broker) == []
     assert len(committed(broker)) == 41
 
 
 def test_a_plain_job_without_rows_leaves_nothing_behind(broker):
-    Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE).run(0, [[], []])
+    Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE).run(0, [[], []])
     assert left(broker) == []
 
 
 def test_a_plain_job_that_dies_leaves_nothing_once_it_is_finished(broker, monkeypatch):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
     reports = job.tasks(job.plan(), 0, ROWS)
     for killed in crash(monkeypatch, "between EndTxns"):
         with pytest.raises(killed):
@@ -113,14 +113,14 @@ def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, qu
 
 def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entries(broker, query, monkeypatch):
     broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
-    ordered = committing.commit_order
+    ordered = commit.commit_order
 
     def first_format(*given):
         order = ordered(*given)
         shares = tuple(replace(share, marker=None) for share in order.entry.tasks)
         return replace(order, entry=replace(order.entry, marker_partition=None, tasks=shares))
 
-    monkeypatch.setattr(committing, "commit_order", first_format)
+    monkeypatch.setattr(commit, "commit_order", first_format)
     gone(broker, query, monkeypatch)
     assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
@@ -144,7 +144,7 @@ def test_markers_tell_what_was_committed(standing):
 def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(standing, how):
     session, entry, transactions = standing
     other = replace(entry, once=how == "removed")
-    session.record(session.take_fence(session.deadline(DEADLINE_MS)), done(other), session.deadline(DEADLINE_MS))
+    session.record(session.init_driver(session.deadline(DEADLINE_MS)), done(other), session.deadline(DEADLINE_MS))
     wrong = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
     assert lost_tasks(session.ledger, wrong, transactions, session.deadline(DEADLINE_MS)) == frozenset()
 
@@ -211,4 +211,4 @@ def test_the_topic_that_this_sink_creates_needs_no_mending(broker, query, warnin
     query.plan()
     query.plan()
     assert not warnings.records
-    assert place_of("app", LEDGER).marker_partition == place_of("app", LEDGER).partition + 10
+    assert ledger_partitions("app", LEDGER).marker_partition == ledger_partitions("app", LEDGER).partition + 10

@@ -8,17 +8,19 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.aborting import AbortOutcome
-from spark_kafka_sink.exactly_once.committing import commit_batch
+from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.abort import AbortOutcome
+from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
-from spark_kafka_sink.exactly_once.planning import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions
+from spark_kafka_sink.transactions.committer import Committer, EndVerdict, end_transactions
+from tests.faults.support.kill_points import parted
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"], []]
@@ -136,7 +138,7 @@ def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, p
     for killed in crash(monkeypatch, point):
         with pytest.raises(killed):
             query.commit(reports)
-    handed = reports[0].driver.fence
+    handed = reports[0].driver.identity
     query.abort(reports)
     present = broker._call(lambda server: server.state.transactions.transactions["app-driver"].epoch)
     # The intent and abort's own done record raise it too where transactions are of version 2.
@@ -145,7 +147,6 @@ def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, p
 
 def crash(monkeypatch, point):
     """The next commit ends at ``point`` as if its process were killed there."""
-    from spark_kafka_sink.exactly_once import committing, finishing, ledger
 
     class Killed(BaseException):
         pass
@@ -155,23 +156,21 @@ def crash(monkeypatch, point):
             raise Killed
 
     with monkeypatch.context() as patch:
-        for module in (committing, finishing, ledger):
-            patch.setattr(module, "reach", reach)
-        patch.setattr(finishing, "armed", lambda name: name == point)
+        patch.setattr(steps, "reach", reach)
+        patch.setattr(Committer, "end", parted(Committer.end, lambda name: name == point, reach))
         yield Killed
 
 
 @contextmanager
 def refused(monkeypatch, point):
     """Commit fails at ``point`` with an error that is not Kafka's."""
-    from spark_kafka_sink.exactly_once import committing
 
     def reach(name, task=None):
         if name == point:
             raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(committing, "reach", reach)
+        patch.setattr(steps, "reach", reach)
         yield
 
 
@@ -199,10 +198,13 @@ def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query, mon
     with refused(monkeypatch, "before done"):
         outcome = query.commit(reports)
     assert committed(broker) == EACH_ONCE
-    assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.untidied
-    assert f"`spark-kafka-sink transactions commit --bootstrap-server {broker.bootstrap_servers}" in outcome.untidied
+    assert "micro-batch 0 of query q1 (name app) is committed, all of it is visible" in outcome.cleanup_failure
+    assert (
+        f"`spark-kafka-sink transactions commit --bootstrap-server {broker.bootstrap_servers}"
+        in outcome.cleanup_failure
+    )
     query.run(0, ROWS)
-    assert query.run(1, MORE).untidied == ""
+    assert query.run(1, MORE).cleanup_failure == ""
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
@@ -211,7 +213,7 @@ def test_a_done_record_that_no_broker_takes_is_told_and_not_raised(broker, query
     broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
     outcome = query.commit(reports)
     broker.faults.clear()
-    assert "TOPIC_AUTHORIZATION_FAILED" in outcome.untidied
+    assert "TOPIC_AUTHORIZATION_FAILED" in outcome.cleanup_failure
     assert committed(broker) == EACH_ONCE
 
 
@@ -263,24 +265,24 @@ def test_a_fenced_drivers_abort_fences_no_healthy_driver(broker, query):
     query.run(0, ROWS)
     fenced = query.tasks(query.plan(), 1, MORE)
     healthy = query.tasks(query.plan(), 1, MORE)
-    assert "another driver" in query.abort([fenced[0], None]).untouched
+    assert "another driver" in query.abort([fenced[0], None]).skipped
     query.commit(healthy)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
 def test_an_abort_without_a_report_touches_nothing(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
-    assert "no task has reported" in query.abort([None, None, None]).untouched
+    assert "no task has reported" in query.abort([None, None, None]).skipped
     query.commit(reports)
     assert committed(broker) == EACH_ONCE
 
 
 def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
-    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", guise=WriteKind.ONCE)
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", kind=WriteKind.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
-    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence"):
+    with pytest.raises(ExactlyOnceError, match="Another driver has fenced"):
         job.commit(reports)
 
 
@@ -299,7 +301,7 @@ def fail(write, *before):
 def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.plan()
-    with pytest.raises(ExactlyOnceError, match="Another driver has taken the fence app-driver"):
+    with pytest.raises(ExactlyOnceError, match="Another driver has fenced app-driver"):
         query.commit(reports)
     assert committed(broker) == {}
 
@@ -335,7 +337,7 @@ def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(br
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:7"):
         query.task(plan, 7, 0, ROWS[0])
-    Query(broker.bootstrap_servers, trust=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, ROWS)
+    Query(broker.bootstrap_servers, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, ROWS)
     query.run(8, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -346,7 +348,7 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query
     plan = query.plan()
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 3 .*batch 0 of q1 was the last.*trust-checkpoint:3\."):
         query.task(plan, 3, 0, MORE[0])
-    trusting = replace(query, trust=LedgerStart(RecoveryMode.CHECKPOINT, 3))
+    trusting = replace(query, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 3))
     with pytest.raises(ExactlyOnceError, match=r"trust-checkpoint:4\."):
         trusting.run(4, MORE)
     trusting.run(3, MORE)
@@ -355,7 +357,7 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query
 
 
 def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
-    forgetful = replace(query, trust=LedgerStart(RecoveryMode.LEDGER, 0))
+    forgetful = replace(query, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0))
     forgetful.run(0, ROWS)
     forgetful.run(0, [[b"X"]])
     forgetful.run(1, MORE)
@@ -494,10 +496,8 @@ def test_no_end_of_the_intent_is_sent_after_the_deadline_of_the_oldest_transacti
 def test_a_commit_that_was_stopped_until_the_deadline_of_the_oldest_transaction_sends_no_end(
     broker, query, monkeypatch
 ):
-    from spark_kafka_sink.exactly_once import ledger
-
     reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
-    monkeypatch.setattr(ledger, "reach", lambda point, task=None: time.sleep(1.5))
+    monkeypatch.setattr(steps, "reach", lambda point, task=None: time.sleep(1.5 if point == "intent in the log" else 0))
     with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
         query.commit(reports)
     assert query.abort(reports) == AbortOutcome(aborted=2)
@@ -545,18 +545,16 @@ def test_a_topic_that_is_deleted_between_prepare_and_commit_is_refused(broker, q
 
 
 def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, monkeypatch):
-    from spark_kafka_sink.exactly_once import committing
-
     reports = query.tasks(query.plan(), 0, ROWS)
     with monkeypatch.context() as patch:
         patch.setattr(
-            committing, "reach", lambda point, task=None: make_anew(broker) if point == "intent committed" else None
+            steps, "reach", lambda point, task=None: make_anew(broker) if point == "intent committed" else None
         )
-        assert query.commit(reports).remade == (TOPIC,)
+        assert query.commit(reports).recreated == (TOPIC,)
 
 
 def test_a_version_is_written_once(broker):
-    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", guise=WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
     job.run(5, ROWS)
     job.run(5, ROWS)
     assert committed(broker) == EACH_ONCE
@@ -645,7 +643,7 @@ def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, 
         query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
     with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
         query.run(0, [[b"a", b"b"], [b"X"]])
-    Query(broker.bootstrap_servers, trust=LedgerStart(RecoveryMode.LEDGER, 0)).run(0, [[b"X"]])
+    Query(broker.bootstrap_servers, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0)).run(0, [[b"X"]])
     assert committed(broker) == EACH_ONCE
 
 
@@ -656,7 +654,7 @@ def test_a_replay_may_cut_its_rows_otherwise(broker, query):
 
 
 def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", guise=WriteKind.ONCE)
+    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     job.task(plan, 0, 1, ROWS[1])

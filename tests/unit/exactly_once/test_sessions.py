@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.exactly_once.session import end_sessions, session_for
+from spark_kafka_sink.exactly_once.session import close_sessions, session_for
 
 MANY = 30
 DEADLINE_S = 5.0
@@ -18,9 +18,9 @@ def open_files():
 
 @pytest.fixture(autouse=True)
 def _ended():
-    end_sessions()
+    close_sessions()
     yield
-    end_sessions()
+    close_sessions()
 
 
 def use(settings):

@@ -6,22 +6,22 @@ import pytest
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once import committing, ledger
+from spark_kafka_sink.exactly_once import commit, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
-@pytest.mark.parametrize("guise", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
-def test_an_abort_after_its_own_runs_commit_says_that_the_batch_is_committed(broker, guise):
+@pytest.mark.parametrize("kind", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
+def test_an_abort_after_its_own_runs_commit_says_that_the_batch_is_committed(broker, kind):
     """The process of the commit died when all was done, before it told Spark. v2: its fence has moved on."""
-    query = Query(broker.bootstrap_servers, "job", "job", guise)
+    query = Query(broker.bootstrap_servers, "job", "job", kind)
     plan = query.plan(0)
     reports = query.tasks(plan, 0, ROWS)
     query.commit(reports)
-    outcome = query.abort(reports, None if guise is WriteKind.MICRO_BATCH else plan)
-    assert (outcome.untouched, outcome.committed) == ("", True)
+    outcome = query.abort(reports, None if kind is WriteKind.MICRO_BATCH else plan)
+    assert (outcome.skipped, outcome.committed) == ("", True)
     assert "was committed before" in outcome.decided[0]
     assert committed(broker) == EACH_ONCE
 
@@ -61,7 +61,7 @@ def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(
         raise KafkaTimeoutError("Metadata has no answer")
 
     reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr(committing, "_remade", silent)
+    monkeypatch.setattr(commit, "_remade", silent)
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: .*no answer"):
         query.commit(reports)
     assert committed(broker) == {}
@@ -80,7 +80,7 @@ def test_a_decision_whose_time_is_up_before_it_is_sent_is_none(broker, query, mo
 
     reports = query.tasks(query.plan(), 0, ROWS)
     monkeypatch.setattr("spark_kafka_sink.exactly_once.session.SystemClock", Late)
-    monkeypatch.setattr(ledger, "reach", reach)
+    monkeypatch.setattr(steps, "reach", reach)
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: the time was up"):
         query.commit(reports)
     assert committed(broker) == {}

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.exactly_once.session import end_sessions
+from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
@@ -35,7 +35,7 @@ def planned(caplog):
             return writer, [line for line in caplog.messages if "exactly once" in line]
 
         yield plan
-    end_sessions()
+    close_sessions()
 
 
 def test_a_plain_job_tells_its_name_once(planned):

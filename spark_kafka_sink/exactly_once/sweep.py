@@ -82,7 +82,7 @@ def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: 
 
 def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
     """What was open when it was listed."""
-    version = driver.fence.end_txn_version
+    version = driver.identity.end_txn_version
     return [PreparedTransaction(*each[:3], version) for each in listing.transactions if each.is_open]
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.exactly_once.complete import finish
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.exactly_once.finishing import finish
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import Entry, EntryState
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
     """Carries out every intent that stands; a query that runs under the name is fenced. Raises ``LostRowsError`` in
     the end when transactions of some are gone: then only their replay can bring the rows back."""
-    driver = session.take_fence(deadline)
+    driver = session.init_driver(deadline)
     finished: list[Entry] = []
     torn: list[tuple[Entry, frozenset[int]]] = []
     for entry in list(session.read_ledger(driver, deadline).entries.values()):
-        if entry.stage is EntryState.DONE:
+        if entry.state is EntryState.DONE:
             continue
         lost = finish(session, entry, deadline)
         if lost:
@@ -37,9 +37,9 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     of it that are gone are given up: the ledger says done, and a replay skips them.
     """
     listing = list_open(session, deadline)
-    driver = session.take_fence(deadline)
+    driver = session.init_driver(deadline)
     entries = session.read_ledger(driver, deadline).entries
-    standing = [entry for entry in entries.values() if entry.stage is EntryState.INTENT]
+    standing = [entry for entry in entries.values() if entry.state is EntryState.INTENT]
     if not force:
         refuse_decided(session.settings.name, standing)
     for entry in standing:

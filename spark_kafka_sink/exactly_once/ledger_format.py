@@ -55,7 +55,7 @@ class LedgerWrite:
 
 def entry_write(name: str, entry: Entry) -> LedgerWrite:
     """An entry that is done takes the markers with it that no batch needs any more, and a plain job's itself."""
-    if entry.stage is not EntryState.DONE:
+    if entry.state is not EntryState.DONE:
         return LedgerWrite((entry_record(name, entry),))
     if entry.once:
         gone = (LedgerRecord(entry_record(name, entry).key, None),)
@@ -67,14 +67,14 @@ def entry_write(name: str, entry: Entry) -> LedgerWrite:
 def entry_record(name: str, entry: Entry) -> LedgerRecord:
     value: dict[str, object] = {
         "version": VERSION,
-        "stage": entry.stage.value,
+        "stage": entry.state.value,
         "batch": entry.number,
         "time": entry.decided_at,
         "tasks": [[share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(share)] for share in entry.tasks],
     }
     if entry.target is not None:
         value["target"] = entry.target.topic
-    if entry.stage is EntryState.INTENT and entry.marker_partition is not None:
+    if entry.state is EntryState.INTENT and entry.marker_partition is not None:
         value["markers"] = [entry.marker_partition, entry.markers_before]
     if entry.once:
         value["once"] = True

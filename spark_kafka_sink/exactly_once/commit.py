@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.complete import finish
 from spark_kafka_sink.exactly_once.decisions import CommitOrder, commit_order, done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError
-from spark_kafka_sink.exactly_once.fault_points import reach
-from spark_kafka_sink.exactly_once.finishing import finish
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport
 
 _NEWS_MS: Final = 2_000.0
@@ -22,13 +22,13 @@ _PAUSE_MS: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """``entry`` None: the batch was committed before. ``untidied``: what could not be tidied up afterwards, with the
-    command that does it; "" when nothing is left. ``remade``: topics that were deleted before their rows were visible.
+    """``entry`` None: the batch was committed before. ``cleanup_failure``: what could not be cleaned up afterwards,
+    with the command that does it, or "". ``recreated``: topics that were deleted before their rows were visible.
     """
 
     entry: Entry | None
-    untidied: str = ""
-    remade: tuple[str, ...] = ()
+    cleanup_failure: str = ""
+    recreated: tuple[str, ...] = ()
 
 
 def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> CommitOutcome:
@@ -45,20 +45,20 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
             return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
         _refuse_remade(session, order.report, reports, deadline)
-        reach("before the intent")
+        steps.reach("before the intent")
         driver = _decide(session, order, deadline)
-        reach("intent committed")
-        lost = finish(session, entry, deadline) if entry.stage is EntryState.INTENT else None
+        steps.reach("intent committed")
+        lost = finish(session, entry, deadline) if entry.state is EntryState.INTENT else None
         if lost:
             raise LostRowsError(_lost(order.report, lost))
-    remade: tuple[str, ...] = ()
+    recreated: tuple[str, ...] = ()
     try:
         with session_for(settings) as session:
-            remade = _remade(session, reports, deadline)
+            recreated = _remade(session, reports, deadline)
             _tidy(session, driver, entry, deadline)
     except Exception as error:
-        return CommitOutcome(entry, _untidied(settings, order.report, error), remade)
-    return CommitOutcome(entry, remade=remade)
+        return CommitOutcome(entry, _untidied(settings, order.report, error), recreated)
+    return CommitOutcome(entry, recreated=recreated)
 
 
 def _remade(session: Session, reports: Sequence[TaskReport], deadline: float) -> tuple[str, ...]:
@@ -79,8 +79,8 @@ def _refuse_remade(session: Session, report: TaskReport, reports: Sequence[TaskR
         gone = _remade(session, reports, deadline)
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{report.unit} (name {report.name}) is not committed: no broker says whether its topics are still those "
-            f"that its tasks wrote to: {error}. Start the query again: it writes the batch anew."
+            f"{report.write_id} (name {report.name}) is not committed: no broker says whether its topics are still "
+            f"those that its tasks wrote to: {error}. Start the query again: it writes the batch anew."
         ) from error
     if gone:
         raise ExactlyOnceError(_deleted(report, gone))
@@ -88,8 +88,9 @@ def _refuse_remade(session: Session, report: TaskReport, reports: Sequence[TaskR
 
 def _deleted(report: TaskReport, topics: Sequence[str]) -> str:
     return (
-        f"{report.unit} (name {report.name}) is not committed: topic {', '.join(topics)} was deleted (and perhaps made "
-        "again) after its tasks wrote to it, and their rows are gone. Start the query again: it writes the batch anew."
+        f"{report.write_id} (name {report.name}) is not committed: topic {', '.join(topics)} was deleted (and perhaps "
+        "made again) after its tasks wrote to it, and their rows are gone. Start the query again: it writes the batch "
+        "anew."
     )
 
 
@@ -104,7 +105,7 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
     except NotDecidedError as error:
         timeout_ms = session.settings.producer.transaction_timeout_ms
         raise ExactlyOnceError(
-            f"{report.unit} (name {report.name}) is not committed: {error}, by delivery.timeout.ms or by what "
+            f"{report.write_id} (name {report.name}) is not committed: {error}, by delivery.timeout.ms or by what "
             f"kafka.transaction.timeout.ms={timeout_ms} leaves the oldest transaction. Start the query again: it "
             "writes the batch anew."
         ) from error
@@ -113,7 +114,7 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
     except KafkaError as error:
         timeout_ms = session.settings.producer.transaction_timeout_ms
         raise ExactlyOnceError(
-            f"{report.unit} (name {report.name}) may be decided or not, no broker says which: {error}. Start the "
+            f"{report.write_id} (name {report.name}) may be decided or not, no broker says which: {error}. Start the "
             "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): it reads what "
             "is decided, and commits the batch or writes it anew. No decision is sent when the batch's oldest "
             f"transaction is about to end by kafka.transaction.timeout.ms={timeout_ms}."
@@ -121,18 +122,19 @@ def _decide(session: Session, order: CommitOrder, deadline: float) -> DriverIden
 
 
 def _tidy(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
-    reach("before done")
-    if entry.stage is EntryState.INTENT:
+    steps.reach("before done")
+    if entry.state is EntryState.INTENT:
         session.record(driver, done(entry), deadline)
     if session.settings.per_attempt:
         sweep(session, list_open(session, deadline), driver, deadline)
-    reach("committed")
+    steps.reach("committed")
 
 
 def _untidied(settings: CommitSettings, report: TaskReport, error: Exception) -> str:
     return (
-        f"{report.unit} (name {report.name}) is committed, all of it is visible. What it leaves behind could not be "
-        f"tidied up: {error}. {settings.successor}`{settings.command('commit')}` does it, then the same with `abort`."
+        f"{report.write_id} (name {report.name}) is committed, all of it is visible. What it leaves behind could not "
+        f"be tidied up: {error}. {settings.successor}`{settings.command('commit')}` does it, then the same with "
+        "`abort`."
     )
 
 
@@ -150,7 +152,7 @@ def only_reports(settings: CommitSettings, reports: Sequence[TaskReport | None])
 def _lost(report: TaskReport, lost: frozenset[int]) -> str:
     tasks = ", ".join(map(str, sorted(lost)))
     return (
-        f"{report.unit} (name {report.name}) is decided, but the transactions of task {tasks} are gone: they "
+        f"{report.write_id} (name {report.name}) is decided, but the transactions of task {tasks} are gone: they "
         "timed out, or a task of an earlier attempt took their ids. The other tasks' rows are committed. Start the "
         "query again with the same checkpoint (or rerun the job with its txnAppId and txnVersion): the replay writes "
         "the missing rows again, and only those."

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms
 from spark_kafka_sink.exactly_once.errors import PlanningError
-from spark_kafka_sink.exactly_once.fault_points import reach
-from spark_kafka_sink.exactly_once.finishing import Stock, finish_standing
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.sweeping import list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import STRICT, Entry, EntryState, LedgerStart, WriteId, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningRequest:
-    """``unit`` None: the tasks know it. ``trust``: ledgerStart."""
+    """``write_id`` None: the tasks know it. ``ledger_start``: ledgerStart."""
 
     settings: CommitSettings
-    unit: WriteId | None = None
-    trust: LedgerStart = STRICT
+    write_id: WriteId | None = None
+    ledger_start: LedgerStart = STRICT
 
 
 def plan_write(request: PlanningRequest) -> WritePlan:
@@ -45,8 +45,8 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
             deadline = session.catch_up(deadline)
     listed = None if session.swept else list_open(session, deadline)
     standing = _take_stock(session, deadline)
-    if request.unit is not None:
-        check_target(request.unit, standing.entries.get(request.unit.query))
+    if request.write_id is not None:
+        check_target(request.write_id, standing.entries.get(request.write_id.query))
     if listed is None and not _moved_on(session.planned, standing.entries):
         listed = list_open(session, deadline)
         standing = _take_stock(session, deadline)
@@ -55,26 +55,26 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         sweep(session, listed, standing.driver, deadline)
         session.swept = True
     session.planned, session.handed = standing.entries, standing.driver
-    reach("planned")
+    steps.reach("planned")
     return WritePlan(
         name=session.settings.name,
         prefix=session.settings.prefix,
-        place=session.ledger.place,
+        ledger=session.ledger.partitions,
         driver=standing.driver,
         entries=standing.entries,
         lost=standing.lost,
-        unit=request.unit,
-        trust=request.trust,
+        write_id=request.write_id,
+        ledger_start=request.ledger_start,
     )
 
 
-def _take_stock(session: Session, deadline: float) -> Stock:
+def _take_stock(session: Session, deadline: float) -> Completed:
     """A new fence, what the ledger says under it, and nothing of that half done any more."""
-    driver = session.take_fence(deadline)
-    reach("fence taken")
+    driver = session.init_driver(deadline)
+    steps.reach("driver initialised")
     if session.settings.per_attempt:
-        return Stock(driver, {}, {})  # its name is fresh: the ledger has nothing under it
-    return finish_standing(session, driver, session.read_ledger(driver, deadline).entries, deadline)
+        return Completed(driver, {}, {})  # its name is fresh: the ledger has nothing under it
+    return complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
 
 
 def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:
@@ -82,7 +82,7 @@ def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) 
     if before is None:
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]
-    return len(changed) == 1 and changed[0].stage is EntryState.DONE
+    return len(changed) == 1 and changed[0].state is EntryState.DONE
 
 
 def _check_timeout(session: Session, deadline: float) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.fault_points import armed, reach
 from spark_kafka_sink.exactly_once.markers import lost_tasks
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
@@ -16,7 +15,7 @@ from spark_kafka_sink.transactions.committer import EndVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class Completed:
     """What the ledger says when nothing of it stands half done any more; ``driver`` is the fence for what follows.
 
     ``lost``: query → the tasks of its entry whose rows are gone from Kafka.
@@ -27,12 +26,14 @@ class Stock:
     lost: Mapping[str, frozenset[int]]
 
 
-def finish_standing(session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float) -> Stock:
+def complete_intents(
+    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float
+) -> Completed:
     """Under the fence: carries out every intent among ``entries``, as they were read under it."""
     settled = dict(entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
-        if entry.stage is EntryState.DONE:
+        if entry.state is EntryState.DONE:
             continue
         missing = finish(session, entry, deadline)
         if missing:
@@ -40,7 +41,7 @@ def finish_standing(session: Session, driver: DriverIdentity, entries: Mapping[s
         else:
             settled[query] = done(entry)
             driver = session.record(driver, settled[query], deadline)
-    return Stock(driver, settled, lost)
+    return Completed(driver, settled, lost)
 
 
 def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
@@ -52,9 +53,6 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     """
     tasks = [task for task, share in enumerate(entry.tasks) if share.prepared is not None]
     endings = [(share.prepared, True) for share in entry.tasks if share.prepared is not None]
-    if armed("between EndTxns"):
-        session.committer.end(endings[:1], deadline - session.clock.now())
-        reach("between EndTxns")
     outcomes = session.committer.end(endings, deadline - session.clock.now())
     undecided = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if undecided:

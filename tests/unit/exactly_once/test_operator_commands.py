@@ -12,11 +12,11 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.exactly_once import format as ledger_format
+from spark_kafka_sink.exactly_once import ledger_format
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import LostRowsError
-from spark_kafka_sink.exactly_once.format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.ledger import record_decision
+from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
@@ -82,7 +82,9 @@ def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command
     with closing(Session(evil.settings, SystemClock())) as session:
         deadline = session.deadline(5_000)
         write = LedgerWrite((LedgerRecord(key.encode(), json.dumps(value).encode()),))
-        record_decision(session.ledger, session.committer, session.take_fence(deadline), write, session.clock, deadline)
+        record_decision(
+            session.ledger, session.committer, session.init_driver(deadline), write, session.clock, deadline
+        )
     code, said = transactions("list")
     assert (code, "q1: batch 0, done" in said) == (0, True)
     assert said.replace("\n", "").isprintable()
@@ -121,8 +123,8 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     other = Query(broker.bootstrap_servers, query="q2")
     with closing(Session(other.settings, SystemClock())) as session:
         deadline = session.deadline(5_000)
-        driver = session.take_fence(deadline)
-        share = other.task(WritePlan("app", "app", session.ledger.place, driver), 0, 3, [b"other"]).share
+        driver = session.init_driver(deadline)
+        share = other.task(WritePlan("app", "app", session.ledger.partitions, driver), 0, 3, [b"other"]).share
         entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share))
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
@@ -322,7 +324,7 @@ def test_what_a_later_release_decided_is_left_alone_and_the_rest_is_listed(broke
         entry = session.ledger.read(deadline).entries["q9"]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ledger_format, "VERSION", 99)
-            session.record(session.take_fence(deadline), entry, deadline)
+            session.record(session.init_driver(deadline), entry, deadline)
     code, said = transactions("list")
     assert code == 0
     assert "cannot be read: " in said

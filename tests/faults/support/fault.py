@@ -1,4 +1,4 @@
-"""Arming the fault points of ``exactly_once.fault_points`` for processes that inherit the environment."""
+"""Arms the steps of ``kill_points`` for processes that inherit the environment."""
 
 from __future__ import annotations
 

@@ -1,0 +1,140 @@
+"""Ends, stops or fails the process that reaches a named step of the exactly-once protocol.
+
+``SPARK_KAFKA_SINK_FAULT`` names a file. While it holds ``<step>=<action>`` or ``<step>@<task>=<action>``, the first
+process that reaches the step removes the file, writes its process id to the same path with the suffix ``.tripped``, and
+does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP, until SIGCONT), ``hold`` (it waits until the FIFO with the suffix
+``.hold`` is opened for writing; unlike stopped processes, held ones may become orphans without a SIGHUP) or ``fail``
+(an exception).
+
+The package itself only names its steps (``exactly_once.steps``). Processes that Spark starts run ``sitecustomize.py``
+of this folder, which calls ``install``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+VARIABLE = "SPARK_KAFKA_SINK_FAULT"
+BETWEEN_ENDS = "between EndTxns"
+PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[3]), str(Path(__file__).parent)))
+"""PYTHONPATH of a process whose children are to be killed at these steps."""
+
+STEPS = frozenset(
+    {
+        "driver initialised",
+        "planned",
+        "task initialised",
+        "task in mid-write",
+        "task prepared",
+        "before the intent",
+        "intent in the log",
+        "intent committed",
+        BETWEEN_ENDS,
+        "before done",
+        "committed",
+        "abort fenced",
+    }
+)
+
+_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+class FaultInjectedError(RuntimeError):
+    """A test asked for it."""
+
+
+def install():
+    """In this process the steps act. Modules that are not imported yet are changed when they are."""
+    for name, change in _CHANGES.items():
+        if name in sys.modules:
+            change(sys.modules[name])
+    sys.meta_path.insert(0, _Finder())
+
+
+def reach(step, task=None):
+    if armed(step, task):
+        _trip(step)
+
+
+def armed(step, task=None) -> bool:
+    """Whether a test waits for this process at ``step``."""
+    if VARIABLE not in os.environ:
+        return False
+    try:
+        where = Path(os.environ[VARIABLE]).read_text(encoding="ascii").rsplit("=", 1)[0]
+    except FileNotFoundError:
+        return False
+    name, _, only = where.partition("@")
+    assert name in STEPS, f"{name!r} is no step; they are {', '.join(sorted(STEPS))}"
+    return name == step and (not only or task == int(only))
+
+
+def parted(end, is_armed, reach):
+    """``Committer.end``, which commits the first task's transaction alone and then reaches ``BETWEEN_ENDS``."""
+
+    def parted_end(committer, endings, timeout_ms):
+        if endings and is_armed(BETWEEN_ENDS):
+            prepared, commits = endings[0]
+            if commits and not prepared.transactional_id.endswith("-driver"):
+                began = time.monotonic()
+                end(committer, endings[:1], timeout_ms)
+                reach(BETWEEN_ENDS)
+                timeout_ms -= 1000 * (time.monotonic() - began)
+        return end(committer, endings, timeout_ms)
+
+    return parted_end
+
+
+def _trip(step):
+    file = Path(os.environ[VARIABLE])
+    action = file.read_text(encoding="ascii").rsplit("=", 1)[1]
+    mine = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.rename(mine)
+    except FileNotFoundError:  # another process was faster
+        return
+    mine.write_text(str(os.getpid()), encoding="ascii")
+    mine.rename(file.with_suffix(".tripped"))
+    if action == "fail":
+        raise FaultInjectedError(step)
+    if action == "hold":
+        file.with_suffix(".hold").read_bytes()
+        return
+    os.kill(os.getpid(), _SIGNALS[action])
+
+
+def _change_steps(module):
+    module.reach = reach
+
+
+def _change_committer(module):
+    module.Committer.end = parted(module.Committer.end, armed, reach)
+
+
+_CHANGES = {
+    "spark_kafka_sink.exactly_once.steps": _change_steps,
+    "spark_kafka_sink.transactions.committer": _change_committer,
+}
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname not in _CHANGES:
+            return None
+        found = PathFinder.find_spec(fullname, path, target)
+        assert found is not None
+        assert found.origin is not None
+        return spec_from_file_location(fullname, found.origin, loader=_Loader(fullname, found.origin))
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module):
+        super().exec_module(module)
+        _CHANGES[module.__name__](module)
