@@ -22,13 +22,14 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """Producer id and epoch as InitProducerId gave them (KIP-98); (-1, -1) without idempotence."""
+    """Producer id and epoch from InitProducerId (KIP-98; Java: ``ProducerIdAndEpoch``)."""
 
     producer_id: int
     epoch: int
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
+"""Without idempotence, or before the first InitProducerId response."""
 
 
 @dataclass(frozen=True, slots=True)

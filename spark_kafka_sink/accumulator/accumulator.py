@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.accumulator.availability import NodeAvailability
-from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
 from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.metrics import ProducerMetrics

@@ -1,9 +1,9 @@
-"""The budget of ``buffer.memory``: an account of bytes, not a store of buffers (Arrow allocates).
+"""The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-Any thread may call anything here. The pool's lock is never held together with another one.
+Any thread may call any method. The pool's lock is never held together with another lock.
 
-An interrupt (Ctrl-C) strikes between two statements. What moves bytes from one place to another is one statement, so
-that no byte is ever in neither or in both.
+An interrupt (Ctrl-C) strikes between two statements. A move of bytes is therefore one statement: every byte is free, in
+one reservation or in one batch.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.metrics import BufferCounters
@@ -20,15 +20,35 @@ from spark_kafka_sink.waiting import Sleeper
 
 
 class Reservation:
-    """Bytes granted for rows and not kept by a batch yet.
+    """Bytes that the pool granted to an append and that no batch has taken yet.
 
-    Its owner gives them to batches and cancels what is left, always, and again where it cannot know that it has.
+    The append must cancel it, also after an error; a second cancel has no effect.
     """
 
     __slots__ = ("size",)
 
     def __init__(self) -> None:
         self.size = 0
+
+
+class SharedBuffer:
+    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them.
+
+    Guarded by the pool's lock once a batch is published.
+    """
+
+    __slots__ = ("size", "users")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.users = 0
+
+
+class MemoryHolder(Protocol):
+    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
+
+    own_bytes: int
+    shared_buffer: SharedBuffer | None
 
 
 class _Waiter(Sleeper):
@@ -44,11 +64,7 @@ class _Waiter(Sleeper):
 
 
 class BufferPool:
-    """Grants bytes first come, first served (Kafka: ``BufferPool``).
-
-    ``total`` in bytes. Waiting ends with ``BufferExhaustedError`` after the caller's deadline, or with the error given
-    to ``close``.
-    """
+    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``)."""
 
     def __init__(self, total: int, clock: Clock) -> None:
         self.total = total
@@ -64,7 +80,7 @@ class BufferPool:
         return self._available
 
     def gauges(self) -> dict[str, Callable[[], float]]:
-        """What the metrics say of it now, by Kafka's names."""
+        """The pool's metrics by Kafka's names."""
         return {
             "buffer-total-bytes": lambda: self.total,
             "buffer-available-bytes": lambda: self._available,
@@ -73,15 +89,15 @@ class BufferPool:
 
     @property
     def exhausted(self) -> bool:
-        """Whether somebody waits for memory; read without the lock by the sender, who then sends what is open."""
+        """Whether a caller waits for memory. The sender reads it without the lock, and then sends open batches."""
         return bool(self._waiters)
 
     def reserve(
         self, reservation: Reservation, size: int, max_wait_ms: float, before_waiting: Callable[[], None]
     ) -> bool:
-        """Add ``size`` bytes to ``reservation``, waiting up to ``max_wait_ms`` for others to release theirs.
+        """Add ``size`` bytes to ``reservation``; returns whether the caller had to wait for them.
 
-        Says whether it had to wait.
+        Raises ``BufferExhaustedError`` after ``max_wait_ms``, or the error given to ``close``.
         """
         if size > self.total:
             raise RecordTooLargeError(
@@ -126,25 +142,25 @@ class BufferPool:
             )
 
     def cancel(self, reservation: Reservation) -> None:
-        """Free what is left of it, and wait for no more. Harmless when nothing is left."""
+        """Free the rest of ``reservation`` and drop its wait, if any."""
         with self._lock:
             if self._waiters:
                 self._waiters = deque(waiter for waiter in self._waiters if waiter.reservation is not reservation)
             self._available, reservation.size = self._available + reservation.size, 0
             self._grant()
 
-    def charge(self, batch: ProducerBatch, size: int) -> None:
-        """``batch`` keeps ``size`` bytes of its own instead of what it kept."""
+    def charge(self, batch: MemoryHolder, size: int) -> None:
+        """Replace all that ``batch`` holds by ``size`` bytes of its own."""
         with self._lock:
-            self._let_go(batch)
-            self._available, batch.own = self._available - size, size
+            self._free(batch)
+            self._available, batch.own_bytes = self._available - size, size
             self._grant()
 
-    def release(self, batches: Iterable[ProducerBatch]) -> None:
-        """Give back what batches kept. Shared slices become free with their last batch."""
+    def release(self, batches: Iterable[MemoryHolder]) -> None:
+        """Free what the batches hold."""
         with self._lock:
             for batch in batches:
-                self._let_go(batch)
+                self._free(batch)
             self._grant()
 
     def close(self, error: Exception) -> None:
@@ -154,16 +170,18 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.wake()
 
-    def _let_go(self, batch: ProducerBatch) -> None:
-        hold = batch.hold
-        if hold is None:
-            self._available, batch.own = self._available + batch.own, 0
+    def _free(self, batch: MemoryHolder) -> None:
+        shared = batch.shared_buffer
+        if shared is None:
+            self._available, batch.own_bytes = self._available + batch.own_bytes, 0
         else:
-            freed = batch.own if hold.users > 1 else batch.own + hold.size
-            self._available, batch.own, batch.hold, hold.users = self._available + freed, 0, None, hold.users - 1
+            freed = batch.own_bytes if shared.users > 1 else batch.own_bytes + shared.size
+            self._available, batch.own_bytes, batch.shared_buffer, shared.users = (
+                self._available + freed, 0, None, shared.users - 1,
+            )  # fmt: skip
 
     def _grant(self) -> None:
-        """To the first in line as long as there is enough; goes on where an interrupted one stopped."""
+        """Serve waiters in order while memory lasts. After an interrupt, the next call resumes."""
         while self._waiters:
             waiter = self._waiters[0]
             size, reservation = waiter.size, waiter.reservation
@@ -171,9 +189,7 @@ class BufferPool:
                 if self._available < size:
                     return
                 self._available, reservation.size, waiter.granted = (
-                    self._available - size,
-                    reservation.size + size,
-                    True,
-                )
+                    self._available - size, reservation.size + size, True,
+                )  # fmt: skip
             waiter.wake()
             self._waiters.popleft()

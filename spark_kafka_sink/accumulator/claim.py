@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 
 
 class Run(NamedTuple):
@@ -49,8 +49,8 @@ class RowSizes:
         return max(abs(self.latest - base), abs(self.earliest - base)) <= self.max_timestamp_delta
 
 
-class Segment(NamedTuple):
-    """Rows ``start .. end - 1`` that become records ``first ..`` of ``batch``."""
+class ClaimedRange(NamedTuple):
+    """Rows ``start .. end - 1`` become records ``first ..`` of ``batch``."""
 
     batch: ProducerBatch
     start: int
@@ -59,24 +59,23 @@ class Segment(NamedTuple):
 
 
 class Claim:
-    """What one append has in its hands: memory, batches. It is undone unless it is published, at whatever line an
-    interrupt (Ctrl-C) strikes; so it notes what it is about to change before it changes it.
+    """The memory and batches that one append owns. Unless it is published it must be undone, at whatever line an
+    interrupt (Ctrl-C) strikes; so each change is noted before it is made.
 
-    ``segments`` in row order; ``filled`` are the batches that take no further row, in the order they were filled;
-    ``opened`` are new, and for an already open one ``before`` says what it was (count, size): what giving back undoes.
-    ``laid_in``: the batches may hold rows, and whoever waits for the rows counts on them. ``published``: all of it is
-    the sender's. ``undone``: nothing is left.
+    ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``: count
+    and size of batches that were open already, to restore. ``rows_added``: batches may hold rows of the append.
+    ``published``: the sender may see everything. ``undone``: nothing is left.
     """
 
-    __slots__ = ("_tails", "before", "filled", "laid_in", "memory", "opened", "published", "segments", "undone")
+    __slots__ = ("_tails", "before", "filled", "memory", "opened", "published", "ranges", "rows_added", "undone")
 
     def __init__(self, memory: Reservation) -> None:
         self.memory = memory
-        self.segments: list[Segment] = []
+        self.ranges: list[ClaimedRange] = []
         self.filled: list[ProducerBatch] = []
         self.opened: list[ProducerBatch] = []
         self.before: list[tuple[ProducerBatch, int, int]] = []
-        self.laid_in = self.published = self.undone = False
+        self.rows_added = self.published = self.undone = False
         self._tails: dict[int, ProducerBatch] = {}
 
     def take(self, queue: PartitionQueue, run: Run, rows: RowSizes, now: float) -> None:
@@ -93,7 +92,7 @@ class Claim:
             if cut == row and not batch.count:
                 cut += 1  # a record larger than batch.size gets a batch of its own
             if cut > row:
-                self.segments.append(Segment(batch, row, cut, batch.count))
+                self.ranges.append(ClaimedRange(batch, row, cut, batch.count))
                 batch.count += cut - row
                 batch.size += cumulative[cut] - taken
                 row = cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from spark_kafka_sink.accumulator.batch import ProducerBatch
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 
 

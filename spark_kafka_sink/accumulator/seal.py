@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
-from spark_kafka_sink.accumulator.split import split_in_two
+from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 
 
@@ -24,7 +23,7 @@ class Sealer:
         self._accumulator = accumulator
 
     def seal(self, batch: ProducerBatch) -> None:
-        payload: Sequence[Buffer] = batch.segments
+        payload: Sequence[Buffer] = batch.buffers
         plain = sum(map(len, payload))
         if self._codec_id:
             payload = [compress(self._codec, self._level, payload)]
@@ -33,7 +32,7 @@ class Sealer:
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         """Two batches in place of one that a broker found too large."""
-        halves = split_in_two(batch, self._level)
+        halves = batch.split(self._level)
         for half in halves:
             self._accumulator.pool.charge(half, half.size)
         self._accumulator.pool.release([batch])
@@ -42,6 +41,6 @@ class Sealer:
 
     def _account_for(self, batch: ProducerBatch, plain: int, compressed: int) -> None:
         """The batch keeps its compressed bytes instead of what it was encoded into."""
-        batch.segments = []
+        batch.buffers = []
         self._accumulator.observe_ratio(batch.partition.topic, compressed / plain)
         self._accumulator.pool.charge(batch, compressed)

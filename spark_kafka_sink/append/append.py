@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import Hold, RecordRange
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.producer_batch import RecordRange
 from spark_kafka_sink.append.grouping import group_by_partition, order_by_partition, runs_as_given
 from spark_kafka_sink.append.publish import AppendParts, BatchListeners, RowsToPublish, publish, undo
 from spark_kafka_sink.append.receipt import SendReceipt
@@ -266,10 +266,10 @@ def _grouped(
 def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
     """All rows of a claim at once: each record's deltas are against the batch the claim has put it in."""
     timestamps = rows.sizes.timestamps
-    starts = np.array([segment.start for segment in claim.segments])
+    starts = np.array([each.start for each in claim.ranges])
     lengths = np.diff(starts, append=len(rows.columns))
-    firsts = np.array([segment.first for segment in claim.segments])
-    bases = np.array([segment.batch.base_timestamp for segment in claim.segments])
+    firsts = np.array([each.first for each in claim.ranges])
+    bases = np.array([each.batch.base_timestamp for each in claim.ranges])
     offset_deltas = np.arange(len(rows.columns)) - np.repeat(starts - firsts, lengths)
     if not isinstance(timestamps, int):
         timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
@@ -303,28 +303,21 @@ def _lay_in(
     be sent is copied: open batches, and those of a partition that lags.
     """
     data, starts = encoded
-    memory, hold = claim.memory, Hold(len(data))
-    told = listeners.listeners(rows.order, [segment.start for segment in claim.segments], len(rows.columns))
+    shared_buffer = SharedBuffer(len(data))
+    told = listeners.listeners(rows.order, [each.start for each in claim.ranges], len(rows.columns))
     latest = _latest_timestamps(claim, rows.sizes)
-    for (batch, start, end, first), timestamp, listener in zip(claim.segments, latest, told, strict=True):
+    for (batch, start, end, first), timestamp, listener in zip(claim.ranges, latest, told, strict=True):
         records = data[starts[start] : starts[end]]
-        size = len(records)
+        record_range = RecordRange(listener, first, end - start, len(records))
         if not batch.filled or batch.partition.partition in lagging:
-            batch.segments.append(bytes(records))
-            memory.size, batch.own = memory.size - size, batch.own + size
+            batch.add(bytes(records), record_range, timestamp, claim.memory)
         else:
-            batch.segments.append(records)
-            if batch.hold is None:
-                paid = 0 if hold.users else hold.size
-                memory.size, batch.hold, hold.users = memory.size - paid, hold, hold.users + 1
-        if timestamp > batch.max_timestamp:
-            batch.max_timestamp = timestamp
-        batch.shares.append(RecordRange(listener, first, end - start, size))
+            batch.add(records, record_range, timestamp, claim.memory, shared_buffer)
 
 
 def _latest_timestamps(claim: Claim, rows: RowSizes) -> list[int]:
     if isinstance(rows.timestamps, int):
-        return [rows.timestamps] * len(claim.segments)
-    starts = [segment.start for segment in claim.segments]
+        return [rows.timestamps] * len(claim.ranges)
+    starts = [each.start for each in claim.ranges]
     latest: list[int] = np.maximum.reduceat(np.asarray(rows.timestamps), starts).tolist()
     return latest

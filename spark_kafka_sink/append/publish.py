@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError
@@ -94,7 +94,7 @@ def publish(
     try:
         accumulator.claim(claim, rows.topic, rows.sizes, rows.created)
         encoded = encode(claim)
-        claim.laid_in = True
+        claim.rows_added = True
         lay_in(claim, encoded)
         accumulator.pool.cancel(claim.memory)
         for batch in claim.filled:
@@ -121,14 +121,14 @@ def undo(parts: AppendParts, claim: Claim, listeners: BatchListeners, error: Bas
         return
     cause = as_exception(error)
     parts.rows_lost(cause)
-    if not claim.laid_in and accumulator.give_back(claim):
+    if not claim.rows_added and accumulator.give_back(claim):
         return
     batches = claim.batches()
     accumulator.retract(claim)
     accumulator.pool.release(batches)
     for batch in batches:
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-    if claim.laid_in:
+    if claim.rows_added:
         listeners.fail(cause)
     accumulator.finish(batches)
     claim.undone = True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
+from spark_kafka_sink.accumulator.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.waiting import Waiters

@@ -11,7 +11,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
+from spark_kafka_sink.accumulator.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchListener,
+    ProducerBatch,
+    RecordRange,
+)
 from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition

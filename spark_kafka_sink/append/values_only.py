@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import RecordRange
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.producer_batch import RecordRange
 from spark_kafka_sink.append.publish import AppendParts, BatchListeners, RowsToPublish, publish
 from spark_kafka_sink.append.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.model import ClusterSnapshot
@@ -90,18 +90,13 @@ def _encode(staged: StagedValues, claim: Claim) -> list[bytes]:
     values, lengths, timestamp = staged.values, staged.lengths, staged.timestamp
     return [
         encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
-        for batch, start, end, first in claim.segments
+        for batch, start, end, first in claim.ranges
     ]
 
 
 def _lay_in(claim: Claim, staged: StagedValues, encoded: Sequence[bytes], listeners: BatchListeners) -> None:
     """Give each batch its bytes, and the memory that these keep."""
-    memory = claim.memory
-    told = listeners.listeners(None, [segment.start for segment in claim.segments], len(staged.values))
-    for (batch, start, end, first), records, listener in zip(claim.segments, encoded, told, strict=True):
-        size = len(records)
-        batch.segments.append(records)
-        memory.size, batch.own = memory.size - size, batch.own + size
-        if staged.timestamp > batch.max_timestamp:
-            batch.max_timestamp = staged.timestamp
-        batch.shares.append(RecordRange(listener, first, end - start, size))
+    told = listeners.listeners(None, [each.start for each in claim.ranges], len(staged.values))
+    for (batch, start, end, first), records, listener in zip(claim.ranges, encoded, told, strict=True):
+        record_range = RecordRange(listener, first, end - start, len(records))
+        batch.add(records, record_range, staged.timestamp, claim.memory)

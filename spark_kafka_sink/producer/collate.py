@@ -11,15 +11,14 @@ from random import Random
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.batch import NO_SEQUENCE, Buffer, ProducerBatch
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.append.pending_records import encode_headers
 from spark_kafka_sink.append.record import Headers
 from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.records.arrow import bytes_column
+from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.compression import CODEC_IDS, compress
-from spark_kafka_sink.records.encode import encode_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +88,12 @@ class Collator:
 def batch_of(partition: TopicPartition, messages: Sequence[Message], codec: str, level: int | None) -> ProducerBatch:
     """One batch without producer id."""
     timestamps = np.array([message.timestamp for message in messages], np.int64)
-    base, latest = int(timestamps[0]), int(timestamps.max())
     columns = RecordColumns(
         bytes_column([message.key for message in messages]),
         bytes_column([message.value for message in messages]),
         bytes_column([encode_headers(message.headers) for message in messages]),
     )
-    records = encode_records(columns, np.arange(len(messages)), timestamps - base).data
-    payload: list[Buffer] = [compress(codec, level, [records]) if CODEC_IDS[codec] else records]
-    batch = ProducerBatch(partition, 0.0, len(records), base)
-    batch.count = len(messages)
-    batch.max_timestamp = latest
-    batch.seal(CODEC_IDS[codec], payload, len(records))
+    batch = ProducerBatch.of_columns(partition, 0.0, columns, timestamps, codec, level)
     batch.stamp(NO_IDENTITY, NO_SEQUENCE)
     return batch
 

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, UNKNOWN_OFFSET
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET
 from spark_kafka_sink.append.pending_records import java_estimate
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.clock import Clock, SystemClock

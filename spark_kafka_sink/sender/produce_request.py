@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spark_kafka_sink.accumulator.batch import Buffer, ProducerBatch
+from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.network.codec import request_header
 from spark_kafka_sink.network.requests import PRODUCE_VERSIONS, Request, Response
 from spark_kafka_sink.sender.produce_response import read_response

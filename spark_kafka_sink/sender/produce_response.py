@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import decode_response, response_type

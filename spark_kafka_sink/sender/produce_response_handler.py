@@ -12,12 +12,8 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    ProducerBatch,
-)
 from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
@@ -118,11 +114,11 @@ class ProduceResponseHandler:
     def abandon(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
         """Fail batches of a producer that is at its end, whatever stage they are in."""
         for batch in batches:
-            if not batch.judged:
+            if not batch.has_result:
                 self._lose(batch, error)
             else:  # an interrupt struck while its listeners were told: who has not heard does not know
                 batch.error = batch.error or error
-                batch.tell()
+                batch.notify_listeners()
                 self._finished.append(batch)
         self.flush_finished()
 

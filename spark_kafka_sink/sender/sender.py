@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
-from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot

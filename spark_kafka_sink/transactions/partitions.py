@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.batch import ProducerBatch
 from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.model import TopicPartition
 
 

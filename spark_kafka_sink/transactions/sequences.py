@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.records.batch import TRANSACTIONAL
+from spark_kafka_sink.records.batch import NO_SEQUENCE, TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
 _SEQUENCE_MASK = 0x7FFFFFFF

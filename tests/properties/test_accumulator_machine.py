@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.accumulator.batch import ProducerBatch, RecordRange
 from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch, RecordRange
 from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.append import append as columnar_append
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
@@ -243,13 +243,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @invariant()
     def memory_is_right_to_the_byte(self) -> None:
         batches = self.incomplete()
-        holds = {batch.hold for batch in batches if batch.hold is not None}
-        kept = sum(batch.own for batch in batches) + sum(hold.size for hold in holds)
+        holds = {batch.shared_buffer for batch in batches if batch.shared_buffer is not None}
+        kept = sum(batch.own_bytes for batch in batches) + sum(hold.size for hold in holds)
         assert self.accumulator.pool.available == BUFFER_MEMORY - kept
 
     @invariant()
     def a_batch_is_incomplete_as_long_as_rows_of_it_are_not_settled(self) -> None:
-        shares = [share for batch in self.incomplete() for share in batch.shares]
+        shares = [share for batch in self.incomplete() for share in batch.record_ranges]
         rows = [row for share in shares for row in share.listener.numbers[share.skipped : share.skipped + share.rows]]
         assert sorted(rows) == sorted(self.unsettled())
 

@@ -39,7 +39,7 @@ class Desk:
 
     def publish(self, claim) -> bool:
         for batch in claim.filled:
-            batch.segments.append(bytes(batch.size - HEADER_SIZE))
+            batch.buffers.append(bytes(batch.size - HEADER_SIZE))
             self.sealer.seal(batch)
         return self.accumulator.publish(claim)
 
@@ -64,7 +64,7 @@ def desk() -> Desk:
 
 def test_rows_fill_batches_and_the_rest_stays_open(desk):
     claim = desk.claim(25)
-    assert [(segment.start, segment.end, segment.first) for segment in claim.segments] == [
+    assert [(each.start, each.end, each.first) for each in claim.ranges] == [
         (0, 10, 0),
         (10, 20, 0),
         (20, 25, 0),
@@ -80,7 +80,7 @@ def test_rows_fill_batches_and_the_rest_stays_open(desk):
 def test_later_rows_go_on_in_the_open_batch(desk):
     desk.append(4)
     claim = desk.claim(3)
-    assert [segment.first for segment in claim.segments] == [4]
+    assert [each.first for each in claim.ranges] == [4]
     desk.publish(claim)
     desk.clock.advance(10)
     assert desk.drained_counts() == [7]
@@ -91,13 +91,13 @@ def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
     sizes = RowSizes([Run(0, 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, 0, 0, 0, 63)
     claim = Claim(Reservation())
     desk.accumulator.claim(claim, "t", sizes, 0.0)
-    assert [(segment.start, segment.end, segment.batch.count) for segment in claim.segments] == [(0, 1, 1), (1, 2, 1)]
+    assert [(each.start, each.end, each.batch.count) for each in claim.ranges] == [(0, 1, 1), (1, 2, 1)]
 
 
 def test_rows_too_far_in_time_from_a_batch_do_not_join_it(desk):
     desk.publish(desk.claim(1, timestamp=1000))
     claim = desk.claim(1, timestamp=1064)
-    assert [segment.first for segment in claim.segments] == [0]
+    assert [each.first for each in claim.ranges] == [0]
     assert len(claim.filled) == 1
 
 
@@ -114,7 +114,7 @@ def test_race_a_claimed_batch_is_not_drained_before_it_is_published(desk):
 def test_race_two_callers_and_a_drain_at_one_batch(desk):
     first = desk.claim(3)
     second = desk.claim(4)
-    assert second.segments[0].batch is not first.segments[0].batch, "the tail was in somebody's hands"
+    assert second.ranges[0].batch is not first.ranges[0].batch, "the tail was in somebody's hands"
     desk.publish(second)
     assert desk.drained_counts() == [], "what was claimed first goes first"
     desk.publish(first)

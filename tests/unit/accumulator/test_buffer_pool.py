@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from spark_kafka_sink.accumulator.batch import Hold, ProducerBatch
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
+from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation, SharedBuffer
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
@@ -44,7 +44,7 @@ def test_what_a_batch_does_not_keep_of_a_reservation_is_free_when_it_is_cancelle
     reservation = Reservation()
     pool.reserve(reservation, 600, 0, ignore)
     batch = ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0)
-    reservation.size, batch.own = reservation.size - 250, 250
+    reservation.size, batch.own_bytes = reservation.size - 250, 250
     pool.cancel(reservation)
     pool.cancel(reservation)
     assert pool.available == 750
@@ -109,11 +109,11 @@ def test_a_closed_pool_wakes_its_waiters_with_the_reason(pool):
 
 def test_a_shared_slice_is_free_with_its_last_batch(pool):
     pool.reserve(Reservation(), 700, 0, ignore)
-    hold = Hold(600)
+    hold = SharedBuffer(600)
     hold.users = 2
     first, second = (ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0) for _ in range(2))
-    first.own = 100
-    first.hold = second.hold = hold
+    first.own_bytes = 100
+    first.shared_buffer = second.shared_buffer = hold
     pool.release([first])
     assert pool.available == 400
     pool.release([second])

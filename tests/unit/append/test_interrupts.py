@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink import waiting
-from spark_kafka_sink.accumulator import accumulator, availability, batch, buffer_pool, claim, partition_queue, seal
+from spark_kafka_sink.accumulator import (
+    accumulator,
+    availability,
+    buffer_pool,
+    claim,
+    partition_queue,
+    producer_batch,
+    seal,
+)
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append import append, pending, pending_records, publish, receipt, record_future, values_only
 from spark_kafka_sink.append.receipt import SendReceipt
@@ -39,6 +47,7 @@ MODULES = [
     claim,
     append,
     producer,
+    producer_batch,
     publish,
     receipt,
     seal,
@@ -52,7 +61,6 @@ INLINE_MODULES = [
     *MODULES,
     produce_response_handler,
     availability,
-    batch,
     calls,
     client,
     sender,

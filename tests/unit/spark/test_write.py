@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.accumulator.batch import NO_TIMESTAMP, ProducerBatch, RecordRange
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer
@@ -45,7 +45,7 @@ class FakeProducer:
             first = self.next_offsets.get(topic, 0)
             self.next_offsets[topic] = first + len(values)
             batch = ProducerBatch(TopicPartition(topic, 0), 0.0, 16384, 0)
-            batch.shares.append(RecordRange(listener, 0, len(values), sum(map(len, values))))
+            batch.record_ranges.append(RecordRange(listener, 0, len(values), sum(map(len, values))))
             batch.complete(first, NO_TIMESTAMP, self.delivery_error)
         self.appended = []
 
