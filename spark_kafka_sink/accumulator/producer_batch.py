@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import encode_records, header_section

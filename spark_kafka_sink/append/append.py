@@ -20,8 +20,7 @@ from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.custom import Checked
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.records.row_join import EncodedRecords
+from spark_kafka_sink.records.encode import EncodedRecords, encode_records
 from spark_kafka_sink.records.sizes import FieldLengths, cumulated, java_size_estimate
 
 Int64Array = npt.NDArray[np.int64]

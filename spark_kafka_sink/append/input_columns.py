@@ -10,8 +10,8 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array
-from spark_kafka_sink.records.arrow import null_mask, raw_numbers
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, timestamp_column
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, null_mask, raw_numbers, timestamp_column
+from spark_kafka_sink.records.encode import header_column
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or anything ``pyarrow.array`` takes; None: not given."""

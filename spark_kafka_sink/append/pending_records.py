@@ -14,12 +14,10 @@ from spark_kafka_sink.append.record import Headers, ProducerRecord
 from spark_kafka_sink.append.record_future import StageOutcome
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
-from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column, slot_lengths
 from spark_kafka_sink.records.encode import NO_HEADERS, header_section
-from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
-from spark_kafka_sink.records.varints import varint_size
+from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, varint_size
 from spark_kafka_sink.sender.callbacks import Callbacks
 
 RECORD_OVERHEAD = 40

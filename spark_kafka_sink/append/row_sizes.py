@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.accumulator.claim import RowSizes, Run
-from spark_kafka_sink.records.sizes import FieldLengths, record_size_bounds
-from spark_kafka_sink.records.varints import Int64Array, varint_size
+from spark_kafka_sink.records.columns import Int64Array
+from spark_kafka_sink.records.sizes import FieldLengths, record_size_bounds, varint_size
 
 _SMALLEST_RECORD = 7
 _WIDEST_TIMESTAMP_DELTA = 10

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
-from spark_kafka_sink.records.arrow import int32_array
-from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, int32_array, slot_lengths
 
 UInt64Array = npt.NDArray[np.uint64]
 Int64Array = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from spark_kafka_sink.records.batch import (
     stamp_header,
 )
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
-from spark_kafka_sink.records.varints import encode_varint
+from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction
 

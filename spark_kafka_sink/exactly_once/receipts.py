@@ -13,8 +13,7 @@ from uuid import uuid4
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
 
 @dataclass(frozen=True, slots=True)

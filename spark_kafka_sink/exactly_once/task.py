@@ -34,8 +34,7 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 Lease = Callable[[ProducerConfig], AbstractContextManager[KafkaProducer]]

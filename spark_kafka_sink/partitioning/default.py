@@ -11,9 +11,8 @@ import numpy as np
 
 from spark_kafka_sink.partitioning.keyed import KeyPartitions, hash_partitions
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int64Array, PartitionLoad
-from spark_kafka_sink.records.arrow import null_mask
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, null_mask
 from spark_kafka_sink.records.sizes import cumulated
 
 

@@ -16,9 +16,8 @@ from spark_kafka_sink.append.pending_records import encode_headers
 from spark_kafka_sink.append.record import Headers
 from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
-from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import NO_SEQUENCE
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 HEADER_SIZE = 61
 CRC_END = 21
-"""The CRC covers what follows it: a tail of ``HEADER_SIZE - CRC_END`` = 40 bytes of the header, then the records."""
+"""The CRC covers all bytes after it: 40 bytes of the header, then the records."""
 
 MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -29,10 +29,10 @@ _NO_LEADER_EPOCH = -1
 
 
 class BatchHeader(NamedTuple):
-    """What a producer decides of a batch; offset, length and CRC follow from the rest.
+    """The header fields that a producer chooses; offset, length and CRC follow from the records.
 
-    ``attributes``: codec id, with ``TRANSACTIONAL`` and ``CONTROL`` added. Timestamps in epoch ms. A batch without
-    idempotence has the three ``NO_…`` values.
+    ``attributes``: codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps in epoch ms. Without idempotence the
+    last three fields are -1.
     """
 
     attributes: int
@@ -45,20 +45,13 @@ class BatchHeader(NamedTuple):
 
 
 def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) -> bytes:
-    """The 61 bytes that go before ``segments``, the (compressed) records in as many pieces as they come in.
+    """The 61 bytes in front of ``segments``, the (compressed) records.
 
-    Base offset 0 and no leader epoch: the broker sets both. Offset deltas must run from 0 to ``record_count - 1``.
+    Base offset 0, leader epoch -1: the broker sets both. The records' offset deltas must run from 0 to
+    ``record_count - 1``.
     """
-    tail = _TAIL.pack(
-        header.attributes,
-        header.record_count - 1,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
+    attributes, count, *others = header
+    tail = _TAIL.pack(attributes, count - 1, *others, count)
     crc = crc32c(tail)
     size = HEADER_SIZE - _LENGTH_START
     for segment in segments:

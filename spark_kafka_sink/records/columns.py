@@ -1,30 +1,37 @@
-"""Arrow arrays of any string or binary flavour → the columns that the encoder works on."""
+"""Columns of records: Arrow arrays of any string or binary type, and what the encoder reads of them.
+
+Arrays are made from buffers and read through buffers (ARCHITECTURE, "The hot path": ``pyarrow.array`` imports pandas).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.arrow import binary_array, int32_array, null_mask, raw_numbers
-from spark_kafka_sink.records.row_join import Order, RowJoin
-from spark_kafka_sink.records.varints import Int64Array
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Integers: TypeAlias = Int32Array | Int64Array
+Order = npt.NDArray[np.integer]
+"""Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
 
 _MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Rows of one topic, column by column, all of one length; at least one column is given.
+    """Rows of one topic. All columns have the same length; at least one is not None.
 
-    ``key`` and ``value``: None = null in every row. ``headers``: each slot the encoded header section (count, then the
-    headers), as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64; None = the
-    caller has one for all.
+    ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
+    per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64; None = the
+    caller has one timestamp for all rows.
     """
 
     key: pa.BinaryArray | None = None
@@ -37,17 +44,15 @@ class RecordColumns:
         return next(len(column) for column in columns if column is not None)
 
     def take(self, order: Order) -> RecordColumns:
-        """Row ``i`` of the answer is row ``order[i]``; copies. (``encode_records`` takes an order without this.)"""
+        """The rows in this order, copied. (``encode_records`` takes an order itself.)"""
         index = int32_array(np.asarray(order, np.int32))
-        return RecordColumns(
-            None if self.key is None else self.key.take(index),
-            None if self.value is None else self.value.take(index),
-            None if self.headers is None else self.headers.take(index),
-            None if self.timestamps is None else self.timestamps[order],
+        key, value, headers = (
+            None if column is None else column.take(index) for column in (self.key, self.value, self.headers)
         )
+        return RecordColumns(key, value, headers, None if self.timestamps is None else self.timestamps[order])
 
     def slice(self, start: int, length: int) -> RecordColumns:
-        """``length`` rows (fewer at the end) from row ``start`` on, without a copy."""
+        """``length`` rows from row ``start`` (fewer at the end), without a copy."""
         return RecordColumns(
             None if self.key is None else self.key.slice(start, length),
             None if self.value is None else self.value.slice(start, length),
@@ -57,19 +62,19 @@ class RecordColumns:
 
 
 def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
-    """Any array of strings or bytes as binary with int32 offsets: large, view, fixed size, dictionary, chunked, null.
+    """Strings or bytes of any Arrow layout as binary with int32 offsets; no copy where the layout is binary already.
 
-    Slice first: only the array's own slots are converted, and they may hold at most 2 GiB. Without a copy where the
-    layout is binary's already. InvalidRecordError for any other type.
+    Takes large, view, fixed-size, dictionary, chunked and null arrays. Slice before the call: only the array's own
+    slots are converted, at most 2 GiB. Raises ``InvalidRecordError`` for any other type.
     """
-    array = _one_array(array)
+    array = one_array(array)
     kind = array.type
     if pt.is_binary(kind):
         return array
     if pt.is_dictionary(kind):
         return binary_column(array.dictionary_decode())
     if pt.is_large_binary(kind) or pt.is_large_string(kind):
-        # The cast looks at the offsets themselves: a small slice beyond 2 GiB of its buffer would be refused.
+        # The cast checks absolute offsets: it would refuse a small slice beyond 2 GiB of its buffer.
         array = pa.concat_arrays([array])
     elif not (
         pt.is_string(kind)
@@ -82,29 +87,13 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     return array.cast(pa.binary())
 
 
-def slot_lengths(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Bytes of each slot, -1 where it is null (a null slot's offsets may span bytes)."""
-    offsets = slot_offsets(array)
-    lengths = offsets[1:] - offsets[:-1]
-    if array.null_count:
-        lengths[null_mask(array)] = -1
-    return lengths
-
-
-def slot_offsets(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """The ``len(array) + 1`` offsets into ``array.buffers()[2]``."""
-    buffer = array.buffers()[1]
-    if not len(array) or buffer is None:
-        return np.zeros(len(array) + 1, np.int32)
-    return np.frombuffer(buffer, np.int32, len(array) + 1, 4 * array.offset)
-
-
 def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int64Array:
-    """A timestamp of any unit, or an integer of epoch ms → epoch ms; null → ``default_ms``.
+    """Timestamps of any unit, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
 
-    Finer units are rounded down, as Spark does. InvalidRecordError for a negative one, as Java's ``ProducerRecord``.
+    Finer units are rounded down, as Spark does. Raises ``InvalidRecordError`` for a negative timestamp, as Java's
+    ``ProducerRecord``, and for any other type.
     """
-    array = _one_array(array)
+    array = one_array(array)
     kind = array.type
     if pt.is_null(kind):
         return np.full(len(array), default_ms, np.int64)
@@ -123,60 +112,63 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     return millis
 
 
-def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
-    """list<struct<key, value>> or map<string, …> → each slot an encoded header section, never null.
-
-    Keys and values of any string or binary flavour; a null list has no headers, a header's value may be null.
-    InvalidRecordError, with its row, for a header whose key is null (text as in Java's ``DefaultRecord``).
-    """
-    array = _one_array(array)
-    if pt.is_null(array.type):
-        array = array.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))
-    counts, headers = _flatten(array)
-    keys = binary_column(headers[0])
-    if keys.null_count:
-        place = int(np.argmax(null_mask(keys)))
-        row = int(np.searchsorted(np.cumsum(counts), place, side="right"))
-        raise InvalidRecordError("Invalid null header key found in headers", row)
-    values = binary_column(headers[1])
-    flat = RowJoin(len(keys))
-    flat.varints(slot_lengths(keys))
-    flat.column(keys)
-    flat.varints(slot_lengths(values))
-    flat.column(values)
-    data, starts = flat.finish()
-    ends = np.concatenate(([0], np.cumsum(counts)))
-    grouped = binary_array(np.asarray(starts)[ends], data)
-    sections = RowJoin(len(array))
-    sections.varints(counts)
-    sections.column(grouped)
-    data, starts = sections.finish()
-    return binary_array(np.ascontiguousarray(starts), data)
-
-
-def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The chunks as one array."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
 
 
-def _flatten(array: pa.Array) -> tuple[Int64Array, tuple[pa.Array, pa.Array]]:
-    """The number of headers of each row, and the keys and values of all rows; those under a null list are left out."""
-    kind = array.type
-    if not (pt.is_map(kind) or ((pt.is_list(kind) or pt.is_large_list(kind)) and pt.is_struct(kind.value_type))):
-        raise InvalidRecordError(
-            f"cannot write a column of type {kind} as headers: it must be array<struct<key:string,value:binary>> or map"
-        )
-    if pt.is_map(kind):
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    lengths = pc.list_value_length(array)
-    counts: Int64Array = raw_numbers(lengths, np.int64 if pt.is_large_list(kind) else np.int32).astype(np.int64)
-    if lengths.null_count:
-        counts[null_mask(lengths)] = 0
-    # Both flattens leave out what null parents still span and respect slices.
-    entries = array.flatten()
-    names = [entries.type.field(place).name for place in range(entries.type.num_fields)]
-    if sorted(names) != ["key", "value"]:
-        raise InvalidRecordError(f"a header must be a struct of key and value, not of {', '.join(names)}")
-    fields = dict(zip(names, entries.flatten(), strict=True))
-    return counts, (fields["key"], fields["value"])
+def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """A slot per value; at most 2 GiB together."""
+    missing = None
+    try:
+        data = b"".join(values)  # type: ignore[arg-type]
+    except TypeError:
+        missing = np.fromiter((value is None for value in values), np.bool_, len(values))
+        values = [value or b"" for value in values]
+        data = b"".join(values)  # type: ignore[arg-type]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])  # type: ignore[arg-type]
+    return binary_array(offsets, data, missing)
+
+
+def binary_array(offsets: Int32Array, data: object, missing: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
+    """``len(offsets) - 1`` slots of the buffer ``data``; null where ``missing`` is true."""
+    validity = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def int32_array(numbers: Int32Array) -> pa.Int32Array:
+    """The same numbers as an Arrow array without nulls, not copied."""
+    return pa.Int32Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)], null_count=0)
+
+
+def slot_lengths(array: pa.BinaryArray) -> Int32Array:
+    """Bytes of each slot, -1 where it is null (the offsets of a null slot may span bytes)."""
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(len(array), np.int32)
+    offsets = np.frombuffer(buffer, np.int32, len(array) + 1, 4 * array.offset)
+    lengths = offsets[1:] - offsets[:-1]
+    if array.null_count:
+        lengths[null_mask(array)] = -1
+    return lengths
+
+
+def raw_numbers(array: pa.Array, kind: type[np.signedinteger]) -> npt.NDArray[np.signedinteger]:
+    """A copy of a primitive array's values; a null slot holds any number."""
+    count = array.offset + len(array)
+    return np.frombuffer(array.buffers()[1], kind, count)[array.offset :].copy() if count else np.zeros(0, kind)
+
+
+def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """True where a slot is null."""
+    validity = array.buffers()[0]
+    if validity is None:
+        return np.zeros(len(array), np.bool_)
+    end = array.offset + len(array)
+    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=end)
+    missing: npt.NDArray[np.bool_] = bits[array.offset : end] == 0
+    return missing

@@ -1,7 +1,7 @@
-"""The five codecs of the record format, each framed as Java's client frames and reads it.
+"""The five codecs of the record format, framed as Java's client frames and reads them.
 
-The libraries release the GIL while they compress. Joining the segments first costs less than feeding a streaming
-context segment by segment (measured on batches of 16 KiB).
+The libraries release the GIL while they compress. Joining the segments first is faster than feeding a streaming context
+segment by segment (measured on batches of 16 KiB).
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import cramjam
 import lz4.frame
@@ -20,6 +19,10 @@ import zstandard
 from spark_kafka_sink.errors import CorruptRecordError
 
 Segments = Sequence[bytes | memoryview]
+
+CODEC_NAMES: Mapping[int, str] = MappingProxyType(dict(enumerate(("none", "gzip", "snappy", "lz4", "zstd"))))
+CODEC_IDS: Mapping[str, int] = MappingProxyType({name: codec_id for codec_id, name in CODEC_NAMES.items()})
+"""``compression.type`` → bits 0 to 2 of a batch's attributes."""
 
 MAX_DECOMPRESSED_SIZE = 1 << 30
 """Default bound of ``decompress``, bytes."""
@@ -38,80 +41,92 @@ _ZSTD_FEED = 1024
 
 _GZIP_WBITS = 16 + zlib.MAX_WBITS
 
-# A compressor may not be shared by threads at one time, and making one costs a quarter of compressing 16 KiB with it.
-# So idle ones wait here, by level: deque.pop and append are atomic, whoever pops owns it.
+# Idle compressors by level: no two threads may share one, and making one costs a quarter of compressing 16 KiB.
+# deque.pop and append are atomic; the thread that pops a compressor owns it.
 _idle_zstd_compressors: dict[int, deque[zstandard.ZstdCompressor]] = {}
 
 
 def compress(codec: str, level: int | None, segments: Segments) -> bytes:
-    """The records of one batch, in pieces, as the payload of a batch with this codec.
+    """The payload of a batch: its records, in segments, compressed.
 
-    ``level`` None: the codec's default. gzip: -1 (default, zlib's 6), 1 to 9. lz4: 1 to 17, of which 9, the default, is
-    the fast compressor as in Java (``CompressionType.LZ4``) and every other one a level of the high compressor (3 to
-    12 in liblz4; lower and higher ones mean these). zstd: -131072 to 22, default 3. none and snappy have no level.
+    ``level`` None: the codec's default. gzip: -1 (default, zlib's 6), 1 to 9. lz4: 1 to 17; 9, the default, is the fast
+    compressor as in Java (``CompressionType.LZ4``), every other level the high compressor (clamped to liblz4's 3 to
+    12). zstd: -131072 to 22, default 3. none and snappy have no level.
     """
-    return _CODECS[codec].compress(b"".join(segments), level)
+    data = b"".join(segments)
+    match codec:
+        case "gzip":
+            return zlib.compress(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level, _GZIP_WBITS)
+        case "snappy":
+            return _snappy(data)
+        case "lz4":
+            return _lz4(data, level)
+        case "zstd":
+            return _zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
+        case _:
+            return data
 
 
 def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
-    """The records of a batch whose attributes name this codec.
+    """The records of a batch whose attributes hold this codec id.
 
-    CorruptRecordError if they are broken, or would take more than ``max_size`` bytes.
+    Raises ``CorruptRecordError`` for an unknown codec, a broken payload and more than ``max_size`` bytes of records.
     """
+    codec = CODEC_NAMES.get(codec_id)
+    if codec is None:
+        raise CorruptRecordError(f"unknown compression codec {codec_id}")
     try:
-        codec = _CODECS[CODEC_NAMES[codec_id]]
-    except KeyError:
-        raise CorruptRecordError(f"unknown compression codec {codec_id}") from None
-    try:
-        records = codec.decompress(data, max_size + 1)
+        records = _decompressed(codec, data, max_size + 1)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, struct.error, cramjam.DecompressionError) as error:
-        raise CorruptRecordError(f"broken {CODEC_NAMES[codec_id]} payload: {error}") from error
+        raise CorruptRecordError(f"broken {codec} payload: {error}") from error
     if len(records) > max_size:
-        raise CorruptRecordError(f"{CODEC_NAMES[codec_id]} payload is over {max_size} bytes when decompressed")
+        raise CorruptRecordError(f"{codec} payload is over {max_size} bytes when decompressed")
     return records
 
 
-def _copy(data: bytes, _level: int | None) -> bytes:
-    return data
+def _decompressed(codec: str, data: bytes | memoryview, bound: int) -> bytes:
+    """At most about ``bound`` bytes; EOFError if the payload ends early."""
+    match codec:
+        case "gzip":
+            member = zlib.decompressobj(_GZIP_WBITS)
+            return _complete(member.decompress(data, bound), member.eof, bound)
+        case "snappy":
+            return _unsnappy(memoryview(data), bound)
+        case "lz4":
+            frame = lz4.frame.LZ4FrameDecompressor()
+            return _complete(frame.decompress(data, bound), frame.eof, bound)
+        case "zstd":
+            return _unzstd(data, bound)
+        case _:
+            return bytes(data[:bound])
 
 
-def _copy_bounded(data: bytes | memoryview, bound: int) -> bytes:
-    return bytes(data[:bound])
-
-
-def _gzip(data: bytes, level: int | None) -> bytes:
-    return zlib.compress(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level, _GZIP_WBITS)
-
-
-def _gunzip(data: bytes | memoryview, bound: int) -> bytes:
-    member = zlib.decompressobj(_GZIP_WBITS)
-    records = member.decompress(data, bound)
-    if not member.eof and len(records) < bound:
+def _complete(records: bytes, eof: bool, bound: int) -> bytes:
+    if not eof and len(records) < bound:
         raise EOFError("it ends early")
     return records
 
 
-def _snappy(data: bytes, _level: int | None) -> bytes:
-    pieces: list[bytes | memoryview] = [_XERIAL_HEADER]
+def _snappy(data: bytes) -> bytes:
+    blocks: list[bytes | memoryview] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
         block = memoryview(cramjam.snappy.compress_raw(memoryview(data)[start : start + _XERIAL_BLOCK_SIZE]))
-        pieces += (_BLOCK_LENGTH.pack(len(block)), block)
-    return b"".join(pieces)
+        blocks += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(blocks)
 
 
-def _unsnappy(data: bytes | memoryview, bound: int) -> bytes:
-    view = memoryview(data)
-    if bytes(view[:8]) != _XERIAL_HEADER[:8]:
-        return _unsnappy_block(view, bound)
+def _unsnappy(data: memoryview, bound: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_HEADER[:8]:
+        return _unsnappy_block(data, bound)
     blocks: list[bytes] = []
     size = 0
     start = len(_XERIAL_HEADER)
-    while start < len(view) and size < bound:
-        (length,) = _BLOCK_LENGTH.unpack_from(view, start)
+    while start < len(data) and size < bound:
+        (length,) = _BLOCK_LENGTH.unpack_from(data, start)
         start += _BLOCK_LENGTH.size
-        if not 0 <= length <= len(view) - start:
+        if not 0 <= length <= len(data) - start:
             raise EOFError("a block ends early")
-        blocks.append(_unsnappy_block(view[start : start + length], bound - size))
+        blocks.append(_unsnappy_block(data[start : start + length], bound - size))
         size += len(blocks[-1])
         start += length
     return b"".join(blocks)
@@ -137,16 +152,7 @@ def _lz4(data: bytes, level: int | None) -> bytes:
     return frame
 
 
-def _unlz4(data: bytes | memoryview, bound: int) -> bytes:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    records: bytes = frame.decompress(data, bound)
-    if not frame.eof and len(records) < bound:
-        raise EOFError("it ends early")
-    return records
-
-
-def _zstd(data: bytes, level: int | None) -> bytes:
-    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+def _zstd(data: bytes, level: int) -> bytes:
     idle = _idle_zstd_compressors.setdefault(level, deque())
     try:
         compressor = idle.pop()
@@ -159,34 +165,12 @@ def _zstd(data: bytes, level: int | None) -> bytes:
 
 def _unzstd(data: bytes | memoryview, bound: int) -> bytes:
     frame = zstandard.ZstdDecompressor().decompressobj()
-    pieces: list[bytes] = []
+    records: list[bytes] = []
     size = 0
-    # The library bounds its input only: 4 bytes may become 128 KiB, so it is fed little by little.
+    # zstandard does not bound its output: 4 bytes may become 128 KiB, so it is fed in small steps.
     for start in range(0, len(data), _ZSTD_FEED):
-        pieces.append(frame.decompress(data[start : start + _ZSTD_FEED]))
-        size += len(pieces[-1])
+        records.append(frame.decompress(data[start : start + _ZSTD_FEED]))
+        size += len(records[-1])
         if frame.eof or size >= bound:
             break
-    if not frame.eof and size < bound:
-        raise EOFError("it ends early")
-    return b"".join(pieces)
-
-
-class _Codec(NamedTuple):
-    id: int
-    compress: Callable[[bytes, int | None], bytes]
-    decompress: Callable[[bytes | memoryview, int], bytes]
-
-
-_CODECS: Mapping[str, _Codec] = MappingProxyType(
-    {
-        "none": _Codec(0, _copy, _copy_bounded),
-        "gzip": _Codec(1, _gzip, _gunzip),
-        "snappy": _Codec(2, _snappy, _unsnappy),
-        "lz4": _Codec(3, _lz4, _unlz4),
-        "zstd": _Codec(4, _zstd, _unzstd),
-    }
-)
-CODEC_IDS: Mapping[str, int] = MappingProxyType({name: codec.id for name, codec in _CODECS.items()})
-"""``compression.type`` → the number in bits 0 to 2 of a batch's attributes."""
-CODEC_NAMES: Mapping[int, str] = MappingProxyType({codec.id: name for name, codec in _CODECS.items()})
+    return _complete(b"".join(records), frame.eof, bound)

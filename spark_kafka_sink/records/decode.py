@@ -1,7 +1,7 @@
-"""The plain reader of record batches v2: slow, byte by byte, for tests, the TestBroker and the ledger.
+"""A reader of record batches v2, slow and byte by byte, for tests, the TestBroker and the ledger.
 
-It is the referee of ``encode``, so it shares no code with it. It believes nothing: CRC, lengths, counts and offsets are
-checked, and whatever does not add up is a CorruptRecordError.
+Tests compare ``encode`` with it, so it shares no code with ``encode``. It checks CRC, lengths, counts and offsets, and
+raises ``CorruptRecordError`` for any contradiction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MIN_VARINT32, _MAX_VARINT32 = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch's header, field by field, and where the batch lies: ``data[position:position + size]``."""
+    """The header fields of the batch ``data[position:position + size]``."""
 
     position: int
     size: int
@@ -64,7 +64,7 @@ class BatchView:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """One record; ``timestamp`` in epoch ms, ``headers`` in their order."""
+    """One record; ``timestamp`` in epoch ms."""
 
     offset: int
     timestamp: int
@@ -75,16 +75,14 @@ class DecodedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """A whole batch: its header and its records."""
-
     header: BatchView
     records: tuple[DecodedRecord, ...]
 
 
 def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> list[BatchView]:
-    """The headers of the batches that lie one after the other in ``data``; records are not looked at, beyond their CRC.
+    """The headers of the consecutive batches in ``data``; of the records only the CRC is computed.
 
-    ``partial_tail``: leave out a last batch that is cut short, as the answer to a Fetch may hold one.
+    ``partial_tail``: skip a last batch that is cut short, as in a Fetch response.
     """
     views: list[BatchView] = []
     position = 0
@@ -114,9 +112,9 @@ def batch_headers(data: bytes | memoryview, *, partial_tail: bool = False) -> li
 def decode_batches(
     data: bytes | memoryview, *, partial_tail: bool = False, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> list[DecodedBatch]:
-    """All batches in ``data`` with their records.
+    """The consecutive batches in ``data`` with their records.
 
-    ``partial_tail``: as in ``batch_headers``. ``max_size``: bytes one batch's records may take when decompressed.
+    ``partial_tail``: as in ``batch_headers``. ``max_size``: bound of one batch's decompressed records, bytes.
     """
     views = batch_headers(data, partial_tail=partial_tail)
     return [DecodedBatch(view, _records(bytes(data[view.position :][: view.size]), view, max_size)) for view in views]
@@ -125,9 +123,8 @@ def decode_batches(
 def _records(batch: bytes, view: BatchView, max_size: int) -> tuple[DecodedRecord, ...]:
     where = f"batch at byte {view.position}"
     if not view.crc_ok:
-        raise CorruptRecordError(
-            f"{where}: stored crc = {view.crc}, computed crc = {crc32c(batch[_BEFORE_ATTRIBUTES:])}"
-        )
+        computed = crc32c(batch[_BEFORE_ATTRIBUTES:])
+        raise CorruptRecordError(f"{where}: stored crc = {view.crc}, computed crc = {computed}")
     payload = batch[_FIXED_PART.size :]
     reader = _Reader(decompress(view.codec_id, payload, max_size) if view.codec_id else payload)
     try:
@@ -163,9 +160,9 @@ def _record(reader: _Reader, view: BatchView) -> DecodedRecord:
         headers.append((name, reader.nullable_bytes()))
     if reader.position - start != length:
         raise CorruptRecordError(f"offset {offset}: the record says {length} bytes and has {reader.position - start}")
-    return DecodedRecord(
-        offset, view.max_timestamp if view.is_log_append_time else timestamp, key, value, tuple(headers)
-    )
+    if view.is_log_append_time:
+        timestamp = view.max_timestamp
+    return DecodedRecord(offset, timestamp, key, value, tuple(headers))
 
 
 class _Reader:

@@ -1,36 +1,100 @@
-"""How many bytes records take, before they are encoded."""
+"""Varints, and the bytes that records take before they are encoded.
+
+Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns, slot_lengths
-from spark_kafka_sink.records.row_join import Order
-from spark_kafka_sink.records.varints import Int64Array, Integers, varint_size, varint_sizes
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    Integers,
+    Order,
+    RecordColumns,
+    binary_array,
+    slot_lengths,
+)
+
+Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
 
 MAX_RECORD_OVERHEAD = 21
 """Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""
 
+TABLE_SIZE = 1 << 16
 
-def field_sizes(lengths: Integers) -> Int64Array:
-    """Bytes of fields of these lengths (-1: null), their length varints included."""
-    return varint_sizes(lengths) + np.maximum(lengths, 0)
+
+def encode_varint(value: int) -> bytes:
+    """The varint of one int64: 1 to 10 bytes."""
+    rest = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def varint_size(value: int) -> int:
+    """``len(encode_varint(value))``."""
+    return len(encode_varint(value))
+
+
+def zigzag(values: Integers) -> Zigzagged:
+    """0, -1, 1, -2, … become 0, 1, 2, 3, …, of the same width."""
+    numbers = values << 1
+    numbers ^= values >> (8 * values.itemsize - 1)
+    return numbers.view(np.uint32) if values.itemsize == 4 else numbers.view(np.uint64)
+
+
+def varint_sizes(values: Integers) -> Int64Array:
+    """Bytes of the varint of each value."""
+    return _sizes(zigzag(values))
+
+
+def encode_zigzagged(numbers: Zigzagged) -> pa.BinaryArray:
+    """The varint of each number that ``zigzag`` returned, a slot each."""
+    sizes = _sizes(numbers)
+    places = np.arange(10)
+    groups = (numbers.astype(np.uint64)[:, None] >> (7 * places).astype(np.uint64)).astype(np.uint8) & np.uint8(0x7F)
+    groups[places < sizes[:, None] - 1] |= 0x80
+    offsets = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return binary_array(offsets, groups[places < sizes[:, None]])
+
+
+def _sizes(numbers: Zigzagged) -> Int64Array:
+    sizes = np.ones(len(numbers), np.int64)
+    largest = int(numbers.max(initial=0))
+    for bits in range(7, 64, 7):
+        if not largest >> bits:
+            break
+        sizes += numbers >= numbers.dtype.type(1 << bits)
+    return sizes
+
+
+TABLE = encode_zigzagged(np.arange(TABLE_SIZE, dtype=np.uint64))
+"""Slot ``z`` is the varint of zigzagged value ``z``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLengths:
-    """Bytes of the fields of each row: -1 where one is null, None for a column that is not there.
+    """Bytes of each row's fields.
 
-    ``payload``: all fields with their own length varints and the count of headers (Java: ``DefaultRecord.sizeOf``).
+    ``key`` and ``value``: -1 where null, None for an absent column. ``payload``: all fields with their length varints
+    and the header count (Java: ``DefaultRecord.sizeOf``).
     """
 
-    key: npt.NDArray[np.int32] | None
-    value: npt.NDArray[np.int32] | None
+    key: Int32Array | None
+    value: Int32Array | None
     payload: Int64Array
 
     @classmethod
@@ -44,8 +108,8 @@ class FieldLengths:
         return cls(key, value, payload)
 
     @classmethod
-    def of_values(cls, lengths: npt.NDArray[np.int32]) -> FieldLengths:
-        """Of rows that have nothing but values of these lengths."""
+    def of_values(cls, lengths: Int32Array) -> FieldLengths:
+        """Of rows with values of these lengths, null keys and no headers."""
         null_key_and_no_headers = 2
         return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
 
@@ -55,22 +119,26 @@ class FieldLengths:
         return FieldLengths(key, value, self.payload[start:end])
 
     def take(self, order: Order) -> FieldLengths:
-        """Row ``i`` of the answer is row ``order[i]``."""
         key, value = (None if each is None else each[order] for each in (self.key, self.value))
         return FieldLengths(key, value, self.payload[order])
 
 
+def field_sizes(lengths: Int32Array) -> Int64Array:
+    """Bytes of fields of these lengths (-1: null) with their length varints."""
+    return varint_sizes(lengths) + np.maximum(lengths, 0)
+
+
 def cumulated(sizes: Int64Array) -> Sequence[int]:
-    """What the first 0, 1, … n rows take together."""
+    """Bytes of the first 0, 1, …, n rows: ``n + 1`` entries."""
     cumulative = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=cumulative[1:])
     return cumulative.data
 
 
 def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_bytes: int) -> Int64Array:
-    """A true upper bound of each encoded record, its length varint included.
+    """An upper bound of each encoded record, its length varint included.
 
-    Holds for offset deltas from 0 to ``delta_bound`` and timestamp deltas whose varints take at most
+    Holds for offset deltas from 0 to ``delta_bound`` and for timestamp deltas whose varints take at most
     ``timestamp_bound_bytes`` (10 holds for all).
     """
     bodies = lengths.payload + (1 + timestamp_bound_bytes + varint_size(delta_bound))
@@ -78,8 +146,8 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
 
 
 def java_size_estimate(lengths: FieldLengths) -> Int64Array:
-    """What Java's producer holds against ``max.request.size`` (``AbstractRecords.estimateSizeInBytesUpperBound``).
+    """The size that Java's producer compares with ``max.request.size``: an uncompressed batch of this record alone.
 
-    The bytes of an uncompressed batch with this record alone, fixed parts at their longest.
+    Source: ``AbstractRecords.estimateSizeInBytesUpperBound``.
     """
     return lengths.payload + (HEADER_SIZE + MAX_RECORD_OVERHEAD)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.arrow import null_mask, raw_numbers
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, timestamp_column
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, null_mask, raw_numbers, timestamp_column
+from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.spark.schema import RowLayout
 
 # A column of bytes has int32 offsets from here on; Spark's batches pass 2 GiB only when told to.

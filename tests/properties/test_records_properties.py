@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column
+from spark_kafka_sink.records.columns import RecordColumns, binary_column
 from spark_kafka_sink.records.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
-from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate, record_size_bounds
-from spark_kafka_sink.records.varints import encode_varint, encode_zigzagged, varint_sizes, zigzag
+from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.sizes import (
+    FieldLengths,
+    encode_varint,
+    encode_zigzagged,
+    java_size_estimate,
+    record_size_bounds,
+    varint_sizes,
+    zigzag,
+)
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 MIB = bytes(1 << 20)

@@ -9,8 +9,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, WriteId, WriteKind
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.unit.exactly_once.test_failing_tasks import fence_of, send_late

@@ -32,8 +32,7 @@ from spark_kafka_sink.network import client
 from spark_kafka_sink.producer import producer
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.sender import produce_request, produce_response_handler, sender, sender_thread
 from spark_kafka_sink.transactions import calls, manager, sequences
 from spark_kafka_sink.transactions.states import Step

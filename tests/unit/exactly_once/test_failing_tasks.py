@@ -9,9 +9,8 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
-from spark_kafka_sink.records.arrow import bytes_column
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.transactions.values import END_TXN_V2
 from tests.unit.exactly_once.runs import committed

@@ -3,7 +3,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column, slot_lengths, timestamp_column
+from spark_kafka_sink.records.columns import RecordColumns, binary_column, slot_lengths, timestamp_column
+from spark_kafka_sink.records.encode import header_column
 
 WORDS = ["ä", None, "", "abcd"]
 BYTES = [None if word is None else word.encode() for word in WORDS]

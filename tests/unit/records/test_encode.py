@@ -3,8 +3,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, header_column
-from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.records.columns import RecordColumns, binary_column
+from spark_kafka_sink.records.encode import encode_records, header_column
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(

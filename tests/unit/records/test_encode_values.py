@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_kafka_sink.records.arrow import bytes_column
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.records.encode_values import encode_values
 
