@@ -23,11 +23,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.model import NO_LEADER, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.error_table import Action, broker_error, verdict
-from spark_kafka_sink.network.from_config import bootstrap_servers, metadata_config, network_config
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.metadata_messages import metadata_request, parse_metadata
-from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.network.codec import Request, Response, kio_request
+from spark_kafka_sink.network.error_table import Action, action, broker_error
+from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
 from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
 from spark_kafka_sink.network.selector import Selector
 
@@ -70,8 +68,8 @@ class Cluster:
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         random = Random()
         transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
-        client = NetworkClient(network_config(config), transport, random)
-        metadata = Metadata(bootstrap_servers(config), metadata_config(config), random)
+        client = NetworkClient(config, transport, random)
+        metadata = Metadata(config, random)
         self._network = InlineNetwork(client, metadata, transport, clock, config.request_timeout_ms)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(_SOON_MS, config.retry_backoff_max_ms, random)
@@ -121,7 +119,7 @@ class Cluster:
         code, info = self._topic(name, deadline)
         if code is ErrorCode.unknown_topic_or_partition:
             return None
-        if code is not ErrorCode.none and verdict(code).action is Action.FAIL:
+        if code is not ErrorCode.none and action("metadata", code) is Action.FAIL:
             raise broker_error(code, f"Metadata of topic {name}")
         return info
 
@@ -201,20 +199,20 @@ class Cluster:
             body = self._exchange(question.request, node, deadline, moved)
             codes = list(question.codes(body))
             refused = [each for each in codes if each.code is not ErrorCode.none]
-            rulings = [verdict(each.code, transactional=True) for each in refused]
-            if codes and all(ruling.action is Action.SUCCEED for ruling in rulings):
+            actions = [action(question.api, each.code) for each in refused]
+            if codes and all(each is Action.SUCCEED for each in actions):
                 return body
             code, error = ErrorCode.none, _says_nothing(question)
             if refused:
                 where, code, message = refused[0]
                 error = broker_error(code, where, message)
-            if any(ruling.action is not Action.RETRY for ruling in rulings):
+            if any(each is Action.SUCCEED or each >= Action.SPLIT for each in actions):
                 raise error
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError(f"Out of time: {error}") from error
             backoff = self._soon if code is ErrorCode.concurrent_transactions else self._backoff
             self._network.pause(backoff.delay(attempts))
-            if any(ruling.refresh_metadata for ruling in rulings):
+            if Action.REFRESH_RETRY in actions:
                 moved()
             attempts += 1
 

@@ -1,7 +1,7 @@
-"""Requests to many brokers: connects, keeps what is in flight, and tells every request how it ended.
+"""Requests to many brokers: connections, their retries, and the requests in flight (Java: ``NetworkClient``).
 
-Owned by the sender thread. No clock and no I/O of its own: every call is told what time it is (monotonic ms), and
-bytes go through the ``Transport``.
+Owned by the sender thread. Has no clock and no I/O: callers pass the time (monotonic ms), bytes go through the
+``Transport``.
 """
 
 from __future__ import annotations
@@ -13,47 +13,79 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.connection import Connection, ConnectionConfig, ConnectionState, InFlight
-from spark_kafka_sink.network.handshake import ApiVersions, Handshake, negotiate_api_versions
-from spark_kafka_sink.network.node_state import NodeState
-from spark_kafka_sink.network.requests import Request, Response, throttle_time_ms
+from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms
+from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake, InFlight
+from spark_kafka_sink.network.handshake import negotiate_api_versions
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkConfig:
-    """The options of the network client, in ms where they are times; the defaults are Kafka's."""
+@dataclass(slots=True)
+class _NodeState:
+    """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
-    client_id: str = ""
-    request_timeout_ms: float = 30_000
-    reconnect_backoff_ms: float = 50
-    reconnect_backoff_max_ms: float = 1_000
-    connections_max_idle_ms: float = 540_000
-    max_in_flight: int = 5
-    socket_connection_setup_timeout_ms: float = 10_000
-    socket_connection_setup_timeout_max_ms: float = 30_000
+    ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
+    ``warned``: the current series of failures is in the log. All times are monotonic ms.
+    """
+
+    node: Node
+    connection: Connection | None = None
+    failures: int = 0
+    setup_failures: int = 0
+    last_attempt_at: float = -math.inf
+    next_attempt_at: float = -math.inf
+    throttled_until: float = -math.inf
+    last_error: str | None = None
+    warned: bool = False
+
+    def moved_to(self, node: Node) -> None:
+        """The node has another address, so the failures of the old one do not count."""
+        self.node = node
+        self.succeeded()
+        self.setup_failures = 0
+        self.next_attempt_at = -math.inf
+
+    def failed(self, error: KafkaError, reconnect_backoff: ExponentialBackoff, now: float) -> None:
+        self.last_error = str(error)
+        self.next_attempt_at = now + reconnect_backoff.delay(self.failures)
+        self.failures += 1
+
+    def succeeded(self) -> None:
+        self.failures = 0
+        self.last_error = None
+        self.warned = False
+
+    def can_send(self, max_in_flight: int, now: float) -> bool:
+        return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
+
+    def ready_delay(self, now: float) -> float:
+        if self.connection is None:
+            return max(0.0, self.next_attempt_at - now)
+        if self.connection.state is ConnectionState.READY and self.throttled_until > now:
+            return self.throttled_until - now
+        return math.inf
 
 
 class NetworkClient:
-    """``ready`` until it says True, then ``send``; ``handle`` what the transport brings; ``expire`` what is late.
+    """Call ``ready`` until it is True, then ``send``. ``handle`` the transport's events, ``expire`` what is late.
 
-    ``on_complete`` of a request is called in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
+    Requests complete in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
     """
 
     def __init__(
         self,
-        config: NetworkConfig,
+        config: ProducerConfig,
         transport: Transport,
         random: Random,
         handshake: Callable[[str], Handshake] = negotiate_api_versions,
     ) -> None:
         self._config = config
-        self._connection_config = ConnectionConfig(config.client_id, config.request_timeout_ms)
+        self._max_in_flight = config.max_in_flight_requests_per_connection
         idle = config.connections_max_idle_ms
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
@@ -65,34 +97,33 @@ class NetworkClient:
         self._setup_backoff = ExponentialBackoff(
             config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
         )
-        self._states: dict[int, NodeState] = {}
-        self._by_connection: dict[int, NodeState] = {}
+        self._states: dict[int, _NodeState] = {}
+        self._by_connection: dict[int, _NodeState] = {}
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
-        # What `close` and `close_node`, which are told no time, take for it.
-        self._now = 0.0
+        self._now = 0.0  # of the last call that had a time; `close` and `close_node` have none
 
     def ready(self, node: Node, now: float) -> bool:
-        """Whether ``send`` may be called for ``node``; starts a connection where none is and the backoff allows one."""
+        """Whether ``send`` may be called. Starts a connection if there is none and the backoff allows one."""
         self._now = now
         state = self._state(node)
         if state.connection is None and now >= state.next_attempt_at:
             self._connect(state)
-        return state.can_send(self._config.max_in_flight, now)
+        return state.can_send(self._max_in_flight, now)
 
     def ready_delay(self, node: Node, now: float) -> float:
-        """Milliseconds until it is worth asking ``ready`` again; ``inf`` when an event will tell, 0 for now."""
+        """Milliseconds until ``ready`` may change; ``inf`` when only an event can change it."""
         state = self._states.get(node.id)
-        if state is None or state.can_send(self._config.max_in_flight, now):
+        if state is None or state.can_send(self._max_in_flight, now):
             return 0.0
         return state.ready_delay(now)
 
     def send(self, node_id: int, request: Request, now: float) -> None:
-        """Sends to a node that was ``ready``. The broker may speak no version of it: then it completes with that."""
+        """Sends to a ``ready`` node. A request of which the broker speaks no version completes with that error."""
         self._now = now
         state = self._states.get(node_id)
-        if state is None or state.connection is None or not state.can_send(self._config.max_in_flight, now):
+        if state is None or state.connection is None or not state.can_send(self._max_in_flight, now):
             raise IllegalStateError(f"node {node_id} is not ready for a request")
         connection = state.connection
         try:
@@ -104,7 +135,7 @@ class NetworkClient:
         self._complete_unacknowledged(connection)
 
     def handle(self, events: Sequence[Event], now: float) -> None:
-        """Takes in what the transport brought and completes the requests that it ends."""
+        """Applies the transport's events and completes requests."""
         self._now = now
         for event in events:
             state = self._by_connection.get(event.connection_id)
@@ -114,11 +145,11 @@ class NetworkClient:
             try:
                 self._handle_event(state, connection, event)
             except Exception as error:
-                _log.exception("What node %s sent could not be taken in: its connection is closed", connection.node)
+                _log.exception("Closing the connection to %s: its bytes could not be handled", connection.node)
                 self._failed(state, unexpected(error))
         self._run_completions()
 
-    def _handle_event(self, state: NodeState, connection: Connection, event: Event) -> None:
+    def _handle_event(self, state: _NodeState, connection: Connection, event: Event) -> None:
         match event:
             case Received(_, data):
                 self._received(state, connection, data)
@@ -132,13 +163,13 @@ class NetworkClient:
                 self._failed(state, connection.closed_error(reason))
 
     def expire(self, now: float) -> None:
-        """Ends what took too long: connecting, requests, and connections that nobody used."""
+        """Ends late connection attempts, late requests and idle connections."""
         self._now = now
         for state in tuple(self._by_connection.values()):
             connection = state.connection
             if connection is None or now < connection.next_deadline(self._max_idle_ms):
                 continue
-            if connection.stage is ConnectionState.CONNECTING:
+            if connection.state is ConnectionState.CONNECTING:
                 state.setup_failures += 1
                 waited = now - state.last_attempt_at
                 reason = f"no answer within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
@@ -151,7 +182,7 @@ class NetworkClient:
         self._run_completions()
 
     def next_deadline(self, now: float) -> float:
-        """The moment (ms) at which ``expire`` has something to do, ``inf`` when nothing can become late."""
+        """When ``expire`` must be called (monotonic ms), ``inf`` for never."""
         if self._completed:
             return now
         deadline = math.inf
@@ -161,14 +192,15 @@ class NetworkClient:
         return deadline
 
     def throttle(self, node_id: int, until_ms: float) -> None:
-        """The broker asked to be left alone until then (KIP-219)."""
+        """Send nothing to this node until then (KIP-219)."""
         state = self._states.get(node_id)
         if state is not None:
             state.throttled_until = max(state.throttled_until, until_ms)
 
     def least_loaded_node(self, nodes: Iterable[Node], now: float) -> Node | None:
-        """A node that can be sent to, with the fewest requests in flight; else one that is being connected to; else
-        the one whose last attempt is longest ago. None while all are full or in backoff (Java: ``leastLoadedNode``).
+        """A ready node with the fewest requests in flight; else a connecting one; else the one with the oldest attempt.
+
+        None while all are full or in backoff (Java: ``leastLoadedNode``).
         """
         candidates = list(nodes)
         self._random.shuffle(candidates)
@@ -176,7 +208,7 @@ class NetworkClient:
         return min(ranked, key=lambda each: each[0])[1] if ranked else None
 
     def in_flight(self, node_id: int) -> int:
-        """Requests sent to this node that neither ended nor were answered."""
+        """Requests to this node that have not completed."""
         state = self._states.get(node_id)
         return state.connection.load if state is not None and state.connection is not None else 0
 
@@ -185,37 +217,37 @@ class NetworkClient:
         return bool(self._completed) or any(self.in_flight(node_id) for node_id in self._states)
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
-        """What the broker said of itself; None while there is no connection that is ready."""
+        """None while there is no ready connection."""
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
     def last_error(self, node_id: int) -> str | None:
-        """Why this node cannot be reached; None once it has answered a request."""
+        """The error of the last connection; None after a response."""
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
 
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
-        """The nodes whose connection failed since the last call, each with its last error."""
+        """Nodes whose connection failed since the last call, each with its last error."""
         drained = list(self._disconnects.values())
         self._disconnects.clear()
         return drained
 
     def close_node(self, node_id: int) -> None:
-        """Closes the connection; what is in flight on it completes as disconnected at the next ``handle``."""
+        """Closes the connection. Its requests complete as disconnected at the next ``handle``."""
         state = self._states.get(node_id)
         if state is not None:
             self._drop(state, NetworkError(f"The connection to {state.node} was closed"))
 
     def close(self) -> None:
-        """Closes everything; every request in flight completes with ``ProducerClosedError``. The transport stays."""
+        """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
         for state in tuple(self._by_connection.values()):
             self._drop(state, ProducerClosedError(f"The client was closed before {state.node} answered"))
         self._run_completions()
 
-    def _state(self, node: Node) -> NodeState:
+    def _state(self, node: Node) -> _NodeState:
         state = self._states.get(node.id)
         if state is None:
-            state = self._states[node.id] = NodeState(node)
+            state = self._states[node.id] = _NodeState(node)
         elif (state.node.host, state.node.port) != (node.host, node.port):
             self._drop(state, NetworkError(f"Node {state.node} has moved to {node.host}:{node.port}"))
             state.moved_to(node)
@@ -227,28 +259,28 @@ class NetworkClient:
             return 2, -math.inf
         if state.connection is None:
             return (2, state.last_attempt_at) if now >= state.next_attempt_at else None
-        if state.connection.stage is not ConnectionState.READY:
+        if state.connection.state is not ConnectionState.READY:
             return 1, 0
-        return (0, state.connection.load) if state.can_send(self._config.max_in_flight, now) else None
+        return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
 
-    def _connect(self, state: NodeState) -> None:
+    def _connect(self, state: _NodeState) -> None:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
         handshake = self._handshake(f"{node.host}:{node.port} (id: {node.id})")
-        connection = Connection(self._last_connection_id, node, self._connection_config, handshake, setup_deadline)
+        connection = Connection(self._last_connection_id, node, self._config, handshake, setup_deadline)
         state.connection = connection
         state.last_attempt_at = self._now
         self._by_connection[connection.id] = state
         self._transport.connect(connection.id, node.host, node.port)
 
-    def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
+    def _received(self, state: _NodeState, connection: Connection, data: bytes) -> None:
         shaking_hands = connection.api_versions is None
         try:
             for sent, body in connection.receive(data, self._now):
                 self._answered(state, sent, body)
         except KafkaError as error:
-            # Whoever keeps the error must not keep the frames it came through, and the batches they hold.
+            # A kept error must not keep the stack frames of its traceback, which hold batches.
             self._failed(state, error.with_traceback(None))
             return
         if shaking_hands and connection.api_versions is not None:
@@ -257,13 +289,13 @@ class NetworkClient:
             self._transport.send(connection.id, connection.to_send)
             connection.to_send = []
 
-    def _answered(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
+    def _answered(self, state: _NodeState, sent: InFlight, body: memoryview) -> None:
         try:
             parsed = sent.parse(body)
         except KafkaError as error:
             self._complete(sent, None, error)
             raise
-        state.failed_series_ended()
+        state.succeeded()
         self.throttle(state.node.id, self._now + throttle_time_ms(parsed))
         self._complete(sent, parsed, None)
 
@@ -278,10 +310,10 @@ class NetworkClient:
             response = Response(sent.node.id, sent.version, body, error, latency, self._now, disconnected)
             self._completed.append((sent.request, response))
 
-    def _failed(self, state: NodeState, error: KafkaError) -> None:
+    def _failed(self, state: _NodeState, error: KafkaError) -> None:
         unused = (
             state.connection is not None
-            and state.connection.stage is ConnectionState.READY
+            and state.connection.state is ConnectionState.READY
             and not state.connection.load
         )
         _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
@@ -290,7 +322,7 @@ class NetworkClient:
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)
 
-    def _drop(self, state: NodeState, error: KafkaError) -> None:
+    def _drop(self, state: _NodeState, error: KafkaError) -> None:
         connection = state.connection
         if connection is None:
             return

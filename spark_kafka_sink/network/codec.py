@@ -1,20 +1,23 @@
-"""From kio's entities to frames and back. Schemas are imported per API and version, at first use."""
+"""Requests and responses, and their bytes. kio's schemas are imported per API and version, at first use."""
 
 from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
-from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.errors import KafkaError, NetworkError
 from spark_kafka_sink.network.arrays import check_arrays
+from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload, ResponsePayload
@@ -22,10 +25,89 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="ResponsePayload")
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
+PRODUCE_VERSIONS = (9, 12)
 
 _FIXED_HEADER = struct.Struct(">ihhih")
 _SIZE_PREFIX = 4
 _OWN_RESPONSES = frozenset({"describe_transactions"})
+
+
+class Response(NamedTuple):
+    """How a request ended: ``body`` or ``error``, never both; neither when no response was expected.
+
+    ``disconnected``: the connection ended first, so the broker may have handled the request or not.
+    ``latency_ms`` counts from the send; ``completed_at`` is when the response arrived (monotonic ms).
+    """
+
+    node_id: int
+    api_version: int
+    body: object | None
+    error: KafkaError | None
+    latency_ms: float
+    completed_at: float
+    disconnected: bool = False
+
+
+class CompletionHandler(Protocol):
+    """Takes the end of one request (Java: ``RequestCompletionHandler``)."""
+
+    def __call__(self, response: Response, /) -> None: ...
+
+
+@dataclass(slots=True)
+class Request:
+    """One request to one broker. ``NetworkClient`` calls ``on_complete`` exactly once.
+
+    ``versions``: lowest and highest version that we speak. The highest that the broker speaks too is used.
+    ``build(version, correlation_id, client_id)`` returns the whole frame, size and header first (``request_header``).
+    Its buffers are sent without a copy and must not change before the request completes.
+    ``parse(version, data)`` gets the bytes after the correlation id; an exception closes the connection.
+    ``timeout_ms`` defaults to request.timeout.ms.
+    """
+
+    api_key: int
+    build: Callable[[int, int, str], Sequence[Bytes]]
+    versions: tuple[int, int]
+    parse: Callable[[int, memoryview], object]
+    on_complete: CompletionHandler
+    expects_response: bool = True
+    timeout_ms: float | None = None
+
+
+class MakeEntity(Protocol):
+    """Makes kio's request entity of one API version; ``module`` holds that version's classes."""
+
+    def __call__(self, module: ModuleType, version: int, /) -> RequestPayload: ...
+
+
+def kio_request(
+    api: str,
+    min_version: int,
+    max_version: int,
+    make: MakeEntity,
+    on_complete: CompletionHandler,
+    timeout_ms: float | None = None,
+) -> Request:
+    """A request made of kio's entities; the response's ``body`` is kio's response entity.
+
+    ``api`` is kio's name (``init_producer_id``).
+    """
+    return Request(
+        api_key=API_KEYS[api],
+        build=lambda version, correlation_id, client_id: (
+            encode_request(make(schema(api, version), version), correlation_id, client_id),
+        ),
+        versions=(min_version, max_version),
+        parse=lambda version, data: decode_response(data, response_type(api, version)),
+        on_complete=on_complete,
+        timeout_ms=timeout_ms,
+    )
+
+
+def throttle_time_ms(body: object) -> float:
+    """How long the client must not send to this broker (KIP-219); 0 for a body without a throttle time."""
+    throttle = getattr(body, "throttle_time", None)
+    return float(throttle.total_seconds() * 1000.0) if throttle is not None else 0.0
 
 
 def camel_case(api: str) -> str:
@@ -45,7 +127,7 @@ def schema(api: str, version: int) -> ModuleType:
 
 @cache
 def response_type(api: str, version: int) -> type[ResponsePayload]:
-    """kio's entity, or ours where kio cannot read what brokers send."""
+    """kio's entity, or our own where kio cannot read the brokers' responses."""
     module = import_module(f"spark_kafka_sink.network.{api}") if api in _OWN_RESPONSES else schema(api, version)
     entity: type[ResponsePayload] = getattr(module, f"{camel_case(api)}Response")
     return entity
@@ -54,9 +136,9 @@ def response_type(api: str, version: int) -> type[ResponsePayload]:
 def request_header(
     api_key: int, version: int, correlation_id: int, client_id: str, body_size: int, flexible: bool
 ) -> bytes:
-    """The 4-byte size of a frame and its request header, v2 for a flexible API version and v1 otherwise.
+    """Frame size (4 bytes) and request header: v2 for a flexible API version, else v1.
 
-    ``body_size`` is the number of bytes that follow what is returned.
+    ``body_size``: number of bytes that follow the returned ones.
     """
     client = client_id.encode()
     tail = b"\x00" if flexible else b""
@@ -76,10 +158,7 @@ def encode_request(request: RequestPayload, correlation_id: int, client_id: str)
 
 
 def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
-    """The entity in ``data``, which is what follows the correlation id in a response frame.
-
-    Raises ``NetworkError`` for bytes that are not such an entity, whatever they are.
-    """
+    """The entity in ``data``, the bytes after the correlation id. Raises ``NetworkError`` for any other bytes."""
     try:
         offset = _after_tagged_fields(data) if entity_type.__header_schema__.__flexible__ else 0
         check_arrays(data, offset, entity_type)

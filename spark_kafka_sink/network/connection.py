@@ -4,36 +4,110 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, NetworkError, WrongProtocolError
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    NetworkError,
+    UnsupportedVersionError,
+    WrongProtocolError,
+)
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.codec import api_name, encode_request
-from spark_kafka_sink.network.frames import CORRELATION_ID_BYTES, FrameBuffer
-from spark_kafka_sink.network.handshake import ApiVersions, Handshake
-from spark_kafka_sink.network.requests import Request
+from spark_kafka_sink.network.codec import Request, api_name, encode_request
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
+SIZE_BYTES = 4
+CORRELATION_ID_BYTES = 4
+MAX_FRAME_BYTES = 100 * 1024 * 1024
 _MAX_CORRELATION_ID = 2**31 - 1
+
+# First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
+_FOREIGN_PROTOCOLS = (
+    (b"\x15\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
+    (b"\x16\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
+    (b"HTTP", "an HTTP server", "use the port of a Kafka listener in bootstrap.servers"),
+    (b"SSH-", "an SSH server", "use the port of a Kafka listener in bootstrap.servers"),
+)
 
 
 class ConnectionState(Enum):
-    """Where a connection stands. It only moves forward, and ends by being dropped."""
+    """Only moves forward; a connection ends by being dropped."""
 
     CONNECTING = "connecting"
     HANDSHAKING = "handshaking"
     READY = "ready"
 
 
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """The API versions of one broker. ``features``: the cluster's finalized features, name to level (KIP-584).
+
+    ``throttle_ms``: how long the broker reads nothing from this connection (KIP-219).
+    """
+
+    peer: str
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    throttle_ms: float = 0.0
+
+    def pick(self, api_key: int, our_min: int, our_max: int) -> int:
+        """The highest version both sides speak; raises ``UnsupportedVersionError`` when there is none."""
+        theirs = self.ranges.get(api_key)
+        if theirs is None:
+            raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}")
+        version = min(our_max, theirs[1])
+        if version < max(our_min, theirs[0]):
+            raise UnsupportedVersionError(
+                f"The broker {self.peer} supports {api_name(api_key)} in versions {theirs[0]} to {theirs[1]}, "
+                f"this client in versions {our_min} to {our_max}"
+            )
+        return version
+
+
+Handshake: TypeAlias = Generator["RequestPayload", memoryview, ApiVersions]
+"""Yields requests, gets the bytes after the correlation id of each response (``handshake.py``)."""
+
+
+class FrameBuffer:
+    """Collects received bytes into frames: a 4-byte size and that many bytes. Holds at most one frame and one read."""
+
+    __slots__ = ("_buffer", "_peer")
+
+    def __init__(self, peer: str) -> None:
+        self._buffer = bytearray()
+        self._peer = peer
+
+    def feed(self, data: bytes) -> Iterator[bytearray]:
+        """The frames that ``data`` completes, without their sizes. Exhaust it before the next ``feed``.
+
+        Raises ``WrongProtocolError`` for a size no broker sends; the buffer must not be used afterwards.
+        """
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= SIZE_BYTES:
+            size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
+            if not CORRELATION_ID_BYTES <= size <= MAX_FRAME_BYTES:
+                raise WrongProtocolError(_foreign(self._peer, bytes(buffer[start : start + SIZE_BYTES]), size))
+            end = start + SIZE_BYTES + size
+            if len(buffer) < end:
+                break
+            yield buffer[start + SIZE_BYTES : end]
+            start = end
+        del buffer[:start]
+
+
 @dataclass(slots=True)
 class InFlight:
-    """A request under way; ``request`` is None for a step of the handshake."""
+    """A sent request without a response; ``request`` is None for a step of the handshake."""
 
     node: Node
     request: Request | None
@@ -47,26 +121,21 @@ class InFlight:
         return f"{api_name(self.api_key)} v{self.version}"
 
     def parse(self, body: memoryview) -> object:
-        """The answer; a ``NetworkError`` that names broker and request when ``body`` is none."""
+        """The response's body. Raises ``NetworkError`` with broker and request for bytes that cannot be read."""
         assert self.request is not None
         try:
             return self.request.parse(self.version, body)
-        except Exception as error:  # the bytes are the peer's: they may make a parser raise anything
+        except Exception as error:  # a parser may raise anything on a peer's bytes
             text = f"{self.node} gave {self} an answer that cannot be read: {error}"
             raise NetworkError(text) from error.with_traceback(None)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionConfig:
-    client_id: str
-    request_timeout_ms: float
-
-
 class Connection:
-    """What is said on one connection. After an exception, and after its end, it is of no more use.
+    """The requests of one connection. Must not be used after an exception or after its end.
 
-    ``stalled``: the transport still holds bytes of the last frame; nothing more is sent before they are written, so
-    a slow broker makes batches grow in the accumulator and not frames in the transport (as in Java's InFlightRequests).
+    ``stalled``: the transport still holds bytes of the last frame, and no request is sent before they are written. So
+    a slow broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``).
+    ``unacknowledged``: requests without a response (acks=0) that are not written yet.
     """
 
     __slots__ = (
@@ -81,18 +150,18 @@ class Connection:
         "last_active",
         "node",
         "setup_deadline",
-        "stage",
         "stalled",
+        "state",
         "to_send",
         "unacknowledged",
     )
 
     def __init__(
-        self, connection_id: int, node: Node, config: ConnectionConfig, handshake: Handshake, setup_deadline: float
+        self, connection_id: int, node: Node, config: ProducerConfig, handshake: Handshake, setup_deadline: float
     ) -> None:
         self.id = connection_id
         self.node = node
-        self.stage = ConnectionState.CONNECTING
+        self.state = ConnectionState.CONNECTING
         self.setup_deadline = setup_deadline
         self.in_flight: deque[InFlight] = deque()
         self.unacknowledged: deque[InFlight] = deque()
@@ -107,22 +176,22 @@ class Connection:
         self._correlation_id = -1
 
     def connected(self, now: float) -> bytes:
-        """The connection is established: the first frame to send."""
-        self.stage = ConnectionState.HANDSHAKING
+        """The connection is established; returns the first frame to send."""
+        self.state = ConnectionState.HANDSHAKING
         return self._handshake_frame(next(self._handshake), now)
 
     def can_send(self, max_in_flight: int) -> bool:
-        return self.stage is ConnectionState.READY and not self.stalled and len(self.in_flight) < max_in_flight
+        return self.state is ConnectionState.READY and not self.stalled and len(self.in_flight) < max_in_flight
 
     @property
     def load(self) -> int:
-        """Requests that have not completed (the handshake's own not counted)."""
-        return len(self.unacknowledged) + (len(self.in_flight) if self.stage is ConnectionState.READY else 0)
+        """Requests that have not completed, without those of the handshake."""
+        return len(self.unacknowledged) + (len(self.in_flight) if self.state is ConnectionState.READY else 0)
 
     def send(self, request: Request, now: float) -> Sequence[Bytes]:
-        """The frame to send for ``request``. Raises ``UnsupportedVersionError``; nothing is in flight then."""
-        if self.stage is not ConnectionState.READY or self.api_versions is None:
-            raise IllegalStateError(f"{self.node} is not ready for a request: the connection is {self.stage.value}")
+        """The frame to send. Raises ``UnsupportedVersionError``; then the request is not in flight."""
+        if self.state is not ConnectionState.READY or self.api_versions is None:
+            raise IllegalStateError(f"{self.node} is not ready for a request: the connection is {self.state.value}")
         version = self.api_versions.pick(request.api_key, *request.versions)
         correlation_id = self._next_correlation_id()
         buffers = request.build(version, correlation_id, self._config.client_id)
@@ -133,14 +202,14 @@ class Connection:
         return buffers
 
     def receive(self, data: bytes, now: float) -> Iterator[tuple[InFlight, memoryview]]:
-        """The requests that ``data`` answers, each with what follows its correlation id.
+        """The requests that ``data`` completes, each with the bytes after its correlation id.
 
-        What it leaves in ``to_send`` is to be sent then. Raises a ``KafkaError`` at bytes that cannot be a broker's
-        answer to what was asked; what came before them has been given out.
+        Fills ``to_send``; the caller sends it afterwards. Raises ``KafkaError`` for bytes that are no response to the
+        next request in flight, after it has yielded the responses before them.
         """
         self.last_active = now
         for frame in self._frames.feed(data):
-            sent = self._answered_request(frame)
+            sent = self._request_of(frame)
             body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
             if sent.request is not None:
                 self.answered = True
@@ -150,11 +219,11 @@ class Connection:
                 self.to_send.append(self._handshake_frame(self._handshake.send(body), now))
             except StopIteration as done:
                 self.api_versions = done.value
-                self.stage = ConnectionState.READY
+                self.state = ConnectionState.READY
 
     def next_deadline(self, max_idle_ms: float) -> float:
-        """The moment (ms) at which ``expire`` has something to say; ``inf`` when nothing can be late."""
-        if self.stage is ConnectionState.CONNECTING:
+        """When ``NetworkClient.expire`` must look at this connection (monotonic ms); ``inf`` for never."""
+        if self.state is ConnectionState.CONNECTING:
             return self.setup_deadline
         if not self.in_flight and not self.unacknowledged:
             return self.last_active + max_idle_ms
@@ -166,11 +235,11 @@ class Connection:
         return deadline
 
     def closed_error(self, reason: str) -> NetworkError:
-        """What the end of this connection means, by how far it had come."""
+        """The error of an ended connection, by its state at the end."""
         subject = f"Connection to node {self.node.id} ({self.node.host}:{self.node.port})"
-        if self.stage is ConnectionState.CONNECTING:
+        if self.state is ConnectionState.CONNECTING:
             return NetworkError(f"{subject} could not be established: {reason}")
-        if self.stage is ConnectionState.HANDSHAKING:
+        if self.state is ConnectionState.HANDSHAKING:
             return NetworkError(f"{subject} ended in its handshake: {reason}. Is it a listener that expects TLS?")
         if not self.answered and self.load:
             return NetworkError(
@@ -180,13 +249,13 @@ class Connection:
         return NetworkError(f"{subject} was lost: {reason}")
 
     def timeout_error(self, now: float) -> KafkaTimeoutError:
-        """For the first request that is late."""
+        """The error of the first request that is past its deadline."""
         late = next(sent for sent in (*self.in_flight, *self.unacknowledged) if sent.deadline <= now)
         verb = "answer" if late.request is None or late.request.expects_response else "take"
         waited = now - late.sent_at
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
 
-    def _answered_request(self, frame: bytearray) -> InFlight:
+    def _request_of(self, frame: bytearray) -> InFlight:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
         if not self.in_flight:
             raise WrongProtocolError(
@@ -213,3 +282,13 @@ class Connection:
     def _next_correlation_id(self) -> int:
         self._correlation_id = 0 if self._correlation_id == _MAX_CORRELATION_ID else self._correlation_id + 1
         return self._correlation_id
+
+
+def _foreign(peer: str, first: bytes, size: int) -> str:
+    for opening, server, advice in _FOREIGN_PROTOCOLS:
+        if first.startswith(opening):
+            return f"{peer} answered like {server}: {advice}"
+    return (
+        f"{peer} answered with a frame of {size} bytes, which no Kafka broker does "
+        f"(the limit is {MAX_FRAME_BYTES}): is this the port of a Kafka listener?"
+    )

@@ -1,84 +1,136 @@
-"""What a broker's error code on a produced partition means, as one table (Kafka: ``Errors`` and
-``Sender.completeBatch``).
+"""The one table of error codes: code × API → ``Action``.
+
+Kafka: ``Errors``, ``Sender.completeBatch``, the handlers in ``TransactionManager``.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, OutOfOrderSequenceError, ProducerFencedError
 
 
-class Action(Enum):
-    SUCCEED = "the records are in the log"
-    RETRY = "send the same bytes again after retry.backoff.ms"
-    SPLIT = "halve the batch and send the parts"
-    RESEQUENCE = "the broker misses an earlier sequence: retry behind it, or under a new epoch when there is none"
-    FAIL = "give the error to whoever waits for the records"
+class Action(IntEnum):
+    """Ordered: of several codes in one response the highest action counts."""
+
+    SUCCEED = 0
+    RETRY = 1
+    """After retry.backoff.ms."""
+    RETRY_SOON = 2
+    """After a few milliseconds: the coordinator is completing the previous transaction."""
+    REFRESH_RETRY = 3
+    """Find the leader or coordinator again, then retry after retry.backoff.ms."""
+    SPLIT = 4
+    """Halve the batch and send both parts."""
+    BUMP_EPOCH = 5
+    """The broker lacks an earlier sequence: retry after the earlier batches, or with a new epoch if there are none."""
+    ABORT = 6
+    """The call or batch fails, and its transaction must be aborted. The producer goes on."""
+    FAIL = 7
+    """The call or batch fails. A transactional producer must be closed."""
+    FENCED = 8
+    """``FAIL``: another producer has the transactional id, or the coordinator aborted the transaction by timeout."""
 
 
-class Verdict(NamedTuple):
-    action: Action
-    refresh_metadata: bool = False
+TRANSACTIONAL_PRODUCE: Final = "transactional_produce"
+"""Produce in a transaction. Only the coordinator bumps its producer's epoch. Other APIs have kio's names."""
 
+OK, RETRY, SOON, REFRESH = Action.SUCCEED, Action.RETRY, Action.RETRY_SOON, Action.REFRESH_RETRY
+SPLIT, BUMP, ABORT, FAIL, FENCED = Action.SPLIT, Action.BUMP_EPOCH, Action.ABORT, Action.FAIL, Action.FENCED
 
-_SUCCEED = Verdict(Action.SUCCEED)
-_RETRY = Verdict(Action.RETRY)
-_RETRY_ELSEWHERE = Verdict(Action.RETRY, refresh_metadata=True)
-_RESEQUENCE = Verdict(Action.RESEQUENCE)
-_FAIL = Verdict(Action.FAIL)
+_COLUMNS: Final = {
+    "produce": 0,
+    TRANSACTIONAL_PRODUCE: 1,
+    "find_coordinator": 2, "init_producer_id": 2, "add_partitions_to_txn": 2, "add_offsets_to_txn": 2, "end_txn": 2,
+    "txn_offset_commit": 3,
+}  # fmt: skip
+_OTHER_APIS: Final = 4
+_OTHER_CODES: Final = (FAIL, ABORT, FAIL, FAIL, FAIL)
 
-VERDICTS: dict[ErrorCode, Verdict] = {
-    ErrorCode.none: _SUCCEED,
-    ErrorCode.duplicate_sequence_number: _SUCCEED,
-    ErrorCode.corrupt_message: _RETRY,
-    ErrorCode.unknown_topic_or_partition: _RETRY_ELSEWHERE,
-    ErrorCode.leader_not_available: _RETRY_ELSEWHERE,
-    ErrorCode.not_leader_or_follower: _RETRY_ELSEWHERE,
-    ErrorCode.request_timed_out: _RETRY,
-    ErrorCode.broker_not_available: _RETRY_ELSEWHERE,
-    ErrorCode.replica_not_available: _RETRY_ELSEWHERE,
-    ErrorCode.message_too_large: Verdict(Action.SPLIT),
-    ErrorCode.network_exception: _RETRY_ELSEWHERE,
-    ErrorCode.coordinator_load_in_progress: _RETRY,
-    ErrorCode.not_enough_replicas: _RETRY,
-    ErrorCode.not_enough_replicas_after_append: _RETRY,
-    ErrorCode.kafka_storage_error: _RETRY_ELSEWHERE,
-    ErrorCode.fenced_leader_epoch: _RETRY_ELSEWHERE,
-    ErrorCode.unknown_leader_epoch: _RETRY_ELSEWHERE,
-    ErrorCode.throttling_quota_exceeded: _RETRY,
-    ErrorCode.unknown_topic_id: _RETRY_ELSEWHERE,
-    ErrorCode.inconsistent_topic_id: _RETRY_ELSEWHERE,
-    ErrorCode.concurrent_transactions: _RETRY,
-    ErrorCode.out_of_order_sequence_number: _RESEQUENCE,
-    ErrorCode.unknown_producer_id: _RESEQUENCE,
-    ErrorCode.invalid_producer_epoch: _RESEQUENCE,
-    ErrorCode.invalid_topic_exception: _FAIL,
-    ErrorCode.record_list_too_large: _FAIL,
-    ErrorCode.invalid_required_acks: _FAIL,
-    ErrorCode.topic_authorization_failed: _FAIL,
-    ErrorCode.cluster_authorization_failed: _FAIL,
-    ErrorCode.unsupported_version: _FAIL,
-    ErrorCode.unsupported_for_message_format: _FAIL,
-    ErrorCode.policy_violation: _FAIL,
-    ErrorCode.unsupported_compression_type: _FAIL,
-    ErrorCode.invalid_record: _FAIL,
-    ErrorCode.invalid_timestamp: _FAIL,
-    ErrorCode.producer_fenced: _FAIL,
-    ErrorCode.invalid_txn_state: _FAIL,
-    ErrorCode.transactional_id_authorization_failed: _FAIL,
-    ErrorCode.unknown_server_error: _FAIL,
+_TABLE: Final[Mapping[int, tuple[Action, ...]]] = {
+    #                                                produce  transac- coordi-  TxnOffset-  other
+    #                                                         tional   nators   Commit      APIs
+    ErrorCode.none:                                  (OK,      OK,      OK,      OK,      OK),
+    ErrorCode.corrupt_message:                       (RETRY,   RETRY,   FAIL,    FAIL,    RETRY),
+    ErrorCode.unknown_topic_or_partition:            (REFRESH, REFRESH, FAIL,    RETRY,   REFRESH),
+    ErrorCode.leader_not_available:                  (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.not_leader_or_follower:                (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.request_timed_out:                     (RETRY,   RETRY,   RETRY,   REFRESH, RETRY),
+    ErrorCode.broker_not_available:                  (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.replica_not_available:                 (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.message_too_large:                     (SPLIT,   SPLIT,   FAIL,    FAIL,    FAIL),
+    ErrorCode.offset_metadata_too_large:             (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.network_exception:                     (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.coordinator_load_in_progress:          (RETRY,   RETRY,   RETRY,   RETRY,   RETRY),
+    ErrorCode.coordinator_not_available:             (FAIL,    ABORT,   REFRESH, REFRESH, FAIL),
+    ErrorCode.not_coordinator:                       (FAIL,    ABORT,   REFRESH, REFRESH, FAIL),
+    ErrorCode.not_enough_replicas:                   (RETRY,   RETRY,   FAIL,    FAIL,    RETRY),
+    ErrorCode.not_enough_replicas_after_append:      (RETRY,   RETRY,   FAIL,    FAIL,    RETRY),
+    ErrorCode.illegal_generation:                    (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.unknown_member_id:                     (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.invalid_commit_offset_size:            (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.topic_authorization_failed:            (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.group_authorization_failed:            (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.cluster_authorization_failed:          (FAIL,    FAIL,    FAIL,    FAIL,    FAIL),
+    ErrorCode.out_of_order_sequence_number:          (BUMP,    BUMP,    FAIL,    FAIL,    FAIL),
+    ErrorCode.duplicate_sequence_number:             (OK,      OK,      FAIL,    FAIL,    OK),
+    ErrorCode.invalid_producer_epoch:                (BUMP,    ABORT,   FENCED,  FENCED,  FAIL),
+    ErrorCode.invalid_producer_id_mapping:           (FAIL,    FAIL,    FAIL,    FAIL,    FAIL),
+    ErrorCode.concurrent_transactions:               (SOON,    SOON,    SOON,    SOON,    SOON),
+    ErrorCode.transactional_id_authorization_failed: (FAIL,    FAIL,    FAIL,    FAIL,    FAIL),
+    ErrorCode.kafka_storage_error:                   (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.unknown_producer_id:                   (BUMP,    ABORT,   FAIL,    FAIL,    FAIL),
+    ErrorCode.fenced_leader_epoch:                   (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.unknown_leader_epoch:                  (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.fenced_instance_id:                    (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.throttling_quota_exceeded:             (RETRY,   RETRY,   RETRY,   RETRY,   RETRY),
+    ErrorCode.producer_fenced:                       (FAIL,    FAIL,    FENCED,  FENCED,  FAIL),
+    ErrorCode.unknown_topic_id:                      (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.inconsistent_topic_id:                 (REFRESH, REFRESH, FAIL,    FAIL,    REFRESH),
+    ErrorCode.stale_member_epoch:                    (FAIL,    ABORT,   FAIL,    ABORT,   FAIL),
+    ErrorCode.transaction_abortable:                 (FAIL,    ABORT,   ABORT,   ABORT,   FAIL),
+}  # fmt: skip
+"""Other codes: ``_OTHER_CODES``."""
+
+_EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
+    ("fetch", ErrorCode.offset_out_of_range): Action.SUCCEED,
+    ("create_topics", ErrorCode.topic_already_exists): Action.SUCCEED,
+    ("add_partitions_to_txn", ErrorCode.unknown_topic_or_partition): Action.RETRY,
+    ("find_coordinator", ErrorCode.coordinator_not_available): Action.RETRY,
+    ("add_partitions_to_txn", ErrorCode.topic_authorization_failed): Action.ABORT,
+    ("find_coordinator", ErrorCode.group_authorization_failed): Action.ABORT,
+    ("add_offsets_to_txn", ErrorCode.group_authorization_failed): Action.ABORT,
+    ("add_partitions_to_txn", ErrorCode.operation_not_attempted): Action.RETRY,
 }
 
-TRANSACTIONAL_VERDICTS: dict[ErrorCode, Verdict] = {
-    ErrorCode.unknown_producer_id: _FAIL,
-    ErrorCode.invalid_producer_epoch: _FAIL,
+TOPIC_ERRORS: Final[Mapping[int, str]] = {
+    ErrorCode.unknown_topic_or_partition: (
+        "The brokers do not have topic {topic} and did not create it (their auto.create.topics.enable)."
+    ),
+    ErrorCode.leader_not_available: "Topic {topic} has no leaders yet (LEADER_NOT_AVAILABLE).",
+    ErrorCode.invalid_topic_exception: "Invalid topics: [{topic}]",
+    ErrorCode.topic_authorization_failed: "Not authorized to access topics: [{topic}]",
 }
-"""What a transactional producer, whose epochs are the coordinator's to give, does otherwise. An
-OUT_OF_ORDER_SEQUENCE_NUMBER it waits out as long as an earlier batch may be the reason."""
+"""Texts for a topic's code in a Metadata response. Callers wait out every other code."""
+
+NOT_OPEN: Final = frozenset(
+    {
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.transaction_abortable,
+    }
+)
+"""EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them too."""
+
+FORBIDDEN: Final = frozenset({ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed})
+"""Codes of admin requests that the principal may not send."""
 
 _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
     ErrorCode.out_of_order_sequence_number: OutOfOrderSequenceError,
@@ -105,15 +157,14 @@ _ADVICE: dict[ErrorCode, str] = {
 }
 
 
-def verdict(code: ErrorCode, transactional: bool = False) -> Verdict:
-    """A code that is not in the table fails the batch, as in Kafka's client."""
-    if transactional and code in TRANSACTIONAL_VERDICTS:
-        return TRANSACTIONAL_VERDICTS[code]
-    return VERDICTS.get(code, _FAIL)
+def action(api: str, code: int) -> Action:
+    """``api``: kio's name (``end_txn``) or ``TRANSACTIONAL_PRODUCE``."""
+    exception = _EXCEPTIONS.get((api, code))
+    return _TABLE.get(code, _OTHER_CODES)[_COLUMNS.get(api, _OTHER_APIS)] if exception is None else exception
 
 
 def broker_error(code: ErrorCode, where: str, detail: str | None = None) -> BrokerError:
-    """The exception for ``code``: Kafka's name, where it happened, the broker's own words, and what to do about it."""
+    """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()
     parts = [f"{where}: {name}"]
     if detail:

@@ -1,81 +1,65 @@
-"""What is known of the cluster (Java: ``ProducerMetadata``).
+"""The cluster's metadata (Java: ``ProducerMetadata``): callers wait for a topic, the sender fetches updates.
 
-Callers wait here for their topic, on any thread; the sender thread asks when an update is due and brings the answers.
 One lock guards everything but ``snapshot``, which is immutable and read without it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from random import Random
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BrokerError,
     KafkaError,
     KafkaTimeoutError,
+    NetworkError,
     UnsupportedVersionError,
     WrongProtocolError,
+    unexpected,
 )
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
+from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.waiting import Waiters
+
+if TYPE_CHECKING:
+    from kio.static.protocol import RequestPayload
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 # Errors of a connection or a request that waiting does not mend.
 _FATAL_ERRORS = (WrongProtocolError, UnsupportedVersionError)
 
-
-@dataclass(frozen=True, slots=True)
-class _TopicVerdict:
-    """``fatal``: a waiter is told at once, not after its time is up."""
-
-    name: str
-    text: str
-    fatal: bool
-
-
-# Error codes of a topic in a metadata answer; every other one is waited out and named by its number.
-_TOPIC_VERDICTS = {
-    3: _TopicVerdict(
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "The brokers do not have topic {topic} and did not create it (their auto.create.topics.enable).",
-        False,
-    ),
-    5: _TopicVerdict("LEADER_NOT_AVAILABLE", "Topic {topic} has no leaders yet (LEADER_NOT_AVAILABLE).", False),
-    17: _TopicVerdict("INVALID_TOPIC_EXCEPTION", "Invalid topics: [{topic}]", True),
-    29: _TopicVerdict("TOPIC_AUTHORIZATION_FAILED", "Not authorized to access topics: [{topic}]", True),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataConfig:
-    """Times in ms; the defaults are Kafka's (``metadata.max.age.ms``, ``metadata.max.idle.ms``, ``retry.backoff.ms``…).
-
-    ``rebootstrap``: ``metadata.recovery.strategy`` is ``rebootstrap`` (KIP-899, KIP-1102).
-    """
-
-    max_age_ms: float = 300_000
-    max_idle_ms: float = 300_000
-    retry_backoff_ms: float = 100
-    retry_backoff_max_ms: float = 1_000
-    allow_auto_topic_creation: bool = True
-    rebootstrap: bool = True
-    rebootstrap_trigger_ms: float = 300_000
+# Brokers from 2.8 to 4.3. Topic ids come with v10, the top-level error code (KIP-1102) with v13.
+METADATA_VERSIONS: Final = (9, 13)
+_FIRST_WITH_TOPIC_IDS: Final = 10
+_LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 
 
 class Metadata:
-    """The cluster as last heard of, and when to ask again.
+    """The last snapshot of the cluster, and when to update it.
 
-    A *round* ends whatever callers wait for: an update, an error that waiting cannot mend, or the end of the sender.
+    A *round* ends with an update, with an error that waiting cannot mend, or with the end of the sender. Resolves
+    ``bootstrap.servers``; raises ``ConfigError`` if none can be resolved.
     """
 
-    def __init__(self, bootstrap: tuple[tuple[str, int], ...], config: MetadataConfig, random: Random) -> None:
-        self.config = config
-        self.bootstrap_nodes = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap))
+    def __init__(self, config: ProducerConfig, random: Random) -> None:
+        self._config = config
+        self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
+        self.bootstrap_nodes = bootstrap_nodes(config)
         self.snapshot = ClusterSnapshot()
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
@@ -101,11 +85,11 @@ class Metadata:
     def wait_for_topic(
         self, topic: str, partition: int | None, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
     ) -> ClusterSnapshot:
-        """A snapshot that knows ``topic`` and, if given, ``partition``; ``wake`` makes the sender ask for it.
+        """A snapshot with ``topic`` and, if given, ``partition``. ``wake`` makes the sender request it.
 
-        Raises ``KafkaTimeoutError`` with Kafka's text and what is known of the reason; at once ``BrokerError`` for an
-        invalid or forbidden topic, ``WrongProtocolError`` and ``UnsupportedVersionError``, and what ``fail_waiters``
-        was given.
+        Raises ``KafkaTimeoutError`` with Kafka's text and the known reason. Raises at once: ``BrokerError`` for an
+        invalid or forbidden topic, ``WrongProtocolError``, ``UnsupportedVersionError`` and the error of
+        ``fail_waiters``.
         """
         started = clock.now()
         deadline = started + max_wait_ms
@@ -114,7 +98,7 @@ class Metadata:
         while True:
             now = clock.now()
             with self._lock:
-                self._raise_verdict(topic, begun)
+                self._raise_error(topic, begun)
                 self._last_used[topic] = now
                 if _has(self.snapshot, topic, partition):
                     return self.snapshot
@@ -125,7 +109,7 @@ class Metadata:
             seen = self._await_round(seen, deadline - now)
 
     def expect(self, topics: Iterable[str], now: float) -> None:
-        """The next request asks for all of these, so that whoever waits for one after the other waits once."""
+        """The next request asks for all of these, so that a caller who waits for each of them waits once."""
         with self._lock:
             for topic in topics:
                 self._last_used[topic] = now
@@ -137,25 +121,25 @@ class Metadata:
         return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
-        """The producer is closed or its sender died: whoever waits, now or later, gets ``error``."""
+        """The producer is closed or its sender died: every wait, now and later, raises ``error``."""
         with self._lock:
             self._closed = error
             self._end_round()
 
     @property
     def round(self) -> int:
-        """Grows with each round that ends: tells whoever turns the network by hand that there is news."""
+        """Grows by one with each round that ends."""
         return self._round
 
     def request_update(self) -> None:
-        """What is known is out of date: ask again for all topics as soon as the backoff allows."""
+        """The snapshot is stale: request all topics as soon as the backoff allows."""
         with self._lock:
             self._full_requested = True
 
     # The sender thread.
 
     def next_update(self, now: float) -> float:
-        """The moment (ms) a Metadata request is due, ``inf`` while one is in flight."""
+        """When a Metadata request is due (monotonic ms), ``inf`` while one is in flight."""
         with self._lock:
             if self._in_flight:
                 return math.inf
@@ -163,19 +147,19 @@ class Metadata:
                 return now
             if self._full_requested or self._new_topics:
                 return max(now, self._allowed_at)
-            return max(now, self._allowed_at, self._updated_at + self.config.max_age_ms)
+            return max(now, self._allowed_at, self._updated_at + self._config.metadata_max_age_ms)
 
     def request_for(self, now: float, in_use: Iterable[str] = ()) -> tuple[str, ...]:
-        """The topics to ask for in the request that is now being sent; an update is in flight from here on.
+        """The topics of the request that the caller sends now; marks an update as in flight.
 
-        Only what is new when nothing else is due. Forgets topics that nobody used for ``max_idle_ms``; ``in_use`` have
-        batches that are not done, and stay.
+        Only the new topics unless a full update is due. Forgets topics unused for metadata.max.idle.ms. The topics
+        ``in_use`` have incomplete batches and stay.
         """
         with self._lock:
             self._last_used.update(dict.fromkeys(in_use, now))
-            oldest = now - self.config.max_idle_ms
+            oldest = now - self._config.metadata_max_idle_ms
             self._last_used = {topic: used for topic, used in self._last_used.items() if used > oldest}
-            full = self._full_requested or now >= self._updated_at + self.config.max_age_ms
+            full = self._full_requested or now >= self._updated_at + self._config.metadata_max_age_ms
             topics = tuple(topic for topic in self._last_used if full or topic in self._new_topics)
             self._in_flight = True
             self._full_requested = self._urgent = False
@@ -183,32 +167,32 @@ class Metadata:
             return topics
 
     def candidates(self, now: float) -> tuple[Node, ...]:
-        """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or none answers."""
+        """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or all fail."""
         with self._lock:
             if not self._rebootstrapping and self._lost(now):
                 self._rebootstrapping = True
             return self._candidates()
 
-    def updated(self, answer: ClusterSnapshot, now: float) -> None:
-        """An answer arrived. Newer leader epochs that are already known stay (KIP-320)."""
+    def updated(self, update: ClusterSnapshot, now: float) -> None:
+        """A response arrived. Newer leader epochs of the old snapshot stay (KIP-320)."""
         with self._lock:
             self._in_flight = self._rebootstrapping = False
             self._failing_since = None
             self._errors.clear()
             self._end_round()
-            self._note_topic_errors(answer)
-            # To ask again before an update is due by its age, and to hear the same, is to ask too often (KIP-580).
-            soon = now - self._updated_at < min(2 * self.config.retry_backoff_max_ms, self.config.max_age_ms)
-            same = all(self.snapshot.topics.get(name) == info for name, info in answer.topics.items())
+            self._note_topic_errors(update)
+            # An early update that changes nothing makes the next one wait longer (KIP-580).
+            soon = now - self._updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
+            same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self._updated_at = now
-            self.snapshot = _merged(self.snapshot, answer, self._last_used)
-            self._new_topics -= {name for name, info in answer.topics.items() if not info.error}
+            self.snapshot = _merged(self.snapshot, update, self._last_used)
+            self._new_topics -= {name for name, info in update.topics.items() if not info.error}
             self._urgent = self._urgent and bool(self._new_topics)
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The request in flight brought no answer; the next asks for everything, after a backoff."""
+        """The request in flight failed; the next asks for all topics, after a backoff."""
         with self._lock:
             self._in_flight = self._urgent = False
             self._full_requested = True
@@ -219,9 +203,9 @@ class Metadata:
                 self._end_round(error)
 
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:
-        """A broker could not be reached or its connection broke: the cluster may have changed.
+        """A connection failed: the cluster may have changed.
 
-        A peer that cannot be Kafka ends the waiting at once when no other node is left to ask.
+        A peer that is no Kafka broker ends the waiting at once if every other candidate has failed too.
         """
         with self._lock:
             self._full_requested = True
@@ -232,13 +216,13 @@ class Metadata:
                 self._end_round(error)
 
     def rebootstrap(self) -> None:
-        """The brokers ask for it (REBOOTSTRAP_REQUIRED): the next update comes from the bootstrap servers."""
+        """REBOOTSTRAP_REQUIRED: the next update comes from the bootstrap servers."""
         with self._lock:
-            self._rebootstrapping = self.config.rebootstrap
+            self._rebootstrapping = self._may_rebootstrap
             self._full_requested = True
 
     def update_leader(self, partition: TopicPartition, leader: Node, leader_epoch: int) -> None:
-        """A broker named a newer leader in passing (KIP-951); older epochs and unknown partitions are ignored."""
+        """A Produce response named a newer leader (KIP-951). Older epochs and unknown partitions are ignored."""
         with self._lock:
             snapshot = self.snapshot
             info = snapshot.topics.get(partition.topic)
@@ -258,7 +242,7 @@ class Metadata:
     # With the lock held.
 
     def _want(self, topic: str) -> None:
-        # A topic never asked for does not wait for the backoff of those that were, but of a failing cluster.
+        # A topic requested for the first time skips the backoff, unless the cluster is failing.
         if topic not in self._topic_errors and topic not in self.snapshot.topics and self._failing_since is None:
             self._urgent = True
         self._new_topics.add(topic)
@@ -269,19 +253,18 @@ class Metadata:
             self._fatal = self._round, fatal
         self._changed.notify_all()
 
-    def _raise_verdict(self, topic: str, begun: int) -> None:
+    def _raise_error(self, topic: str, begun: int) -> None:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
         if self._fatal is not None and self._fatal[0] > begun:
             raise self._fatal[1].with_traceback(None)
-        code, told_in = self._topic_errors.get(topic, (0, 0))
-        verdict = _TOPIC_VERDICTS.get(code)
-        if verdict is not None and verdict.fatal and told_in > begun:
-            raise BrokerError(code, verdict.name, verdict.text.format(topic=topic))
+        code, seen_in = self._topic_errors.get(topic, (0, 0))
+        if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
+            raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
-    def _note_topic_errors(self, answer: ClusterSnapshot) -> None:
+    def _note_topic_errors(self, update: ClusterSnapshot) -> None:
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
-        for name, info in answer.topics.items():
+        for name, info in update.topics.items():
             self._topic_errors.pop(name, None)
             if info.error:
                 self._topic_errors[name] = info.error, self._round
@@ -292,10 +275,10 @@ class Metadata:
         return tuple(self.snapshot.nodes.values())
 
     def _lost(self, now: float) -> bool:
-        if not self.config.rebootstrap or not self.snapshot.nodes or self._failing_since is None:
+        if not self._may_rebootstrap or not self.snapshot.nodes or self._failing_since is None:
             return False
-        silent_for = now - self._failing_since
-        return silent_for >= self.config.rebootstrap_trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
+        trigger_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
+        return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
 
     def _timeout_text(self, topic: str, partition: int | None, max_wait_ms: float) -> str:
         count = self.snapshot.partition_count(topic)
@@ -307,8 +290,8 @@ class Metadata:
         else:
             text = f"Topic {topic} not present in metadata after {max_wait_ms:.0f} ms."
         code, _round = self._topic_errors.get(topic, (0, 0))
-        if code in _TOPIC_VERDICTS:
-            text = f"{text} {_TOPIC_VERDICTS[code].text.format(topic=topic)}"
+        if code in TOPIC_ERRORS:
+            text = f"{text} {TOPIC_ERRORS[code].format(topic=topic)}"
         elif code:
             text = f"{text} The brokers answer with error {code} for it."
         servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
@@ -319,17 +302,127 @@ class Metadata:
         return f"{text} {said} (bootstrap.servers={servers}): {list(self._errors.values())[-1]}"
 
 
+class TopicsInUse(Protocol):
+    """Names the topics with incomplete batches (the accumulator)."""
+
+    def topics_in_use(self) -> Collection[str]: ...
+
+
+class MetadataUpdater:
+    """Sends Metadata requests (Java: ``NetworkClient.DefaultMetadataUpdater``). Owned by the sender thread."""
+
+    def __init__(self, metadata: Metadata, in_use: TopicsInUse | None = None) -> None:
+        self._metadata = metadata
+        self._in_use = in_use
+
+    def maybe_update(self, client: NetworkClient, now: float) -> float:
+        """Sends a Metadata request when one is due. Call it in each loop, before requests fill the connections.
+
+        Returns when to call it again at the latest (monotonic ms); ``inf`` when only an event can change anything.
+        """
+        metadata = self._metadata
+        for node, error in client.drain_disconnects():
+            metadata.note_connection_error(node, error, now)
+        due = metadata.next_update(now)
+        if due > now:
+            return due
+        nodes = metadata.candidates(now)
+        node_to_ask = client.least_loaded_node(nodes, now)
+        if node_to_ask is None:
+            return now + min((client.ready_delay(node, now) for node in nodes), default=math.inf)
+        if not client.ready(node_to_ask, now):
+            return now + client.ready_delay(node_to_ask, now)
+        topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
+        client.send(node_to_ask.id, metadata_request(topics, True, self._completed), now)
+        return math.inf
+
+    def _completed(self, response: Response) -> None:
+        if response.error is not None:
+            self._metadata.failed(response.error, response.completed_at)
+            return
+        try:
+            self._update(response.body, response.completed_at)
+        except KafkaError as error:
+            self._metadata.failed(error, response.completed_at)
+        except Exception as error:
+            _log.exception("A Metadata response could not be handled")
+            self._metadata.failed(unexpected(error), response.completed_at)
+
+    def _update(self, body: Any, now: float) -> None:
+        code = getattr(body, "error_code", ErrorCode.none)
+        if code is ErrorCode.rebootstrap_required:
+            self._metadata.rebootstrap()
+        if code is not ErrorCode.none:
+            name = code.name.upper()
+            raise BrokerError(int(code), name, f"The broker refused the metadata request: {name}")
+        snapshot = parse_metadata(body)
+        if not snapshot.nodes:
+            raise NetworkError("The broker's metadata names no brokers")
+        self._metadata.updated(snapshot, now)
+
+
+def bootstrap_nodes(config: ProducerConfig) -> tuple[Node, ...]:
+    """The resolved ``bootstrap.servers``, with negative ids as in Java's client."""
+    return tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
+
+
+def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
+    """Asks for the brokers and these topics; for the brokers only if ``topics`` is empty."""
+
+    def make(module: ModuleType, version: int) -> RequestPayload:
+        topic_id = {"topic_id": None} if version >= _FIRST_WITH_TOPIC_IDS else {}
+        cluster = {"include_cluster_authorized_operations": False} if version <= _LAST_WITH_CLUSTER_OPERATIONS else {}
+        entity: RequestPayload = module.MetadataRequest(
+            topics=tuple(module.request.MetadataRequestTopic(name=name, **topic_id) for name in topics),
+            allow_auto_topic_creation=allow_auto_topic_creation,
+            include_topic_authorized_operations=False,
+            **cluster,
+        )
+        return entity
+
+    return kio_request("metadata", *METADATA_VERSIONS, make, on_complete)
+
+
+def parse_metadata(response: Any) -> ClusterSnapshot:
+    """kio's Metadata response as a snapshot of generation 0. Raises ``NetworkError`` for missing partitions."""
+    nodes = {
+        int(broker.node_id): Node(int(broker.node_id), broker.host, int(broker.port), broker.rack)
+        for broker in response.brokers
+    }
+    topics = {str(topic.name): _topic_info(topic) for topic in response.topics if topic.name is not None}
+    return ClusterSnapshot(
+        nodes=MappingProxyType(nodes),
+        topics=MappingProxyType(topics),
+        cluster_id=response.cluster_id,
+        controller_id=int(response.controller_id),
+    )
+
+
+def _topic_info(topic: Any) -> TopicInfo:
+    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
+        raise NetworkError(f"the metadata of topic {topic.name} does not name each of its partitions once")
+    return TopicInfo(
+        name=str(topic.name),
+        leaders=tuple(int(partition.leader_id) for partition in partitions),
+        leader_epochs=tuple(int(partition.leader_epoch) for partition in partitions),
+        topic_id=getattr(topic, "topic_id", None),
+        is_internal=topic.is_internal,
+        error=int(topic.error_code),
+    )
+
+
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:
     count = snapshot.partition_count(topic)
     return count is not None and (partition is None or partition < count)
 
 
-def _merged(known: ClusterSnapshot, answer: ClusterSnapshot, in_use: dict[str, float]) -> ClusterSnapshot:
+def _merged(known: ClusterSnapshot, update: ClusterSnapshot, in_use: dict[str, float]) -> ClusterSnapshot:
     topics = {name: info for name, info in known.topics.items() if name in in_use}
-    for name, info in answer.topics.items():
+    for name, info in update.topics.items():
         old = known.topics.get(name)
         topics[name] = info if old is None or old.topic_id != info.topic_id else _newer_leaders(old, info)
-    return replace(answer, generation=known.generation + 1, topics=MappingProxyType(topics))
+    return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
 
 
 def _newer_leaders(old: TopicInfo, new: TopicInfo) -> TopicInfo:

@@ -1,4 +1,4 @@
-"""Host names to addresses: a slow name server holds up the connection that waits for it, and nothing else."""
+"""Host names to addresses. A slow name server delays only the connections to that host."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -20,16 +21,16 @@ _ERRORS = (OSError, UnicodeError, OverflowError)
 
 
 def numeric_address(host: str, port: int) -> tuple[Address, ...]:
-    """The address when ``host`` is an IP address, which takes no look-up; none for a name."""
+    """The address if ``host`` is an IP address; empty for a name."""
     with suppress(*_ERRORS):
         return _addresses(host, port, socket.AI_NUMERICHOST)
     return ()
 
 
 class NameLookup:
-    """A look-up on a thread of its own. ``done`` is set last, then ``wakeup`` is called, on that thread.
+    """Looks a name up on a thread of its own, which sets ``done`` last and then calls ``wakeup``.
 
-    ``error`` says why there are no ``addresses``.
+    ``error``: the reason for empty ``addresses``.
     """
 
     def __init__(self, host: str, port: int, wakeup: Callable[[], None]) -> None:
@@ -54,10 +55,17 @@ class NameLookup:
             self._wakeup()
 
 
-def canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
-    """Every address of every server by its canonical name (Java: ``ClientUtils.parseAndValidateAddresses``).
+def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
+    """``bootstrap.servers`` as ``client.dns.lookup`` demands. Raises ``ConfigError`` if none can be resolved."""
+    if config.client_dns_lookup == "use_all_dns_ips":
+        return config.bootstrap_servers
+    return _canonical_servers(config.bootstrap_servers)
 
-    A server that cannot be resolved is left out with a warning; ``ConfigError`` when none is left. Blocks.
+
+def _canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:
+    """The canonical name of every address of every server (Java: ``ClientUtils.parseAndValidateAddresses``). Blocks.
+
+    Skips a server that cannot be resolved, with a warning.
     """
     canonical: dict[Server, None] = {}
     unresolved: list[str] = []
@@ -80,7 +88,7 @@ def _addresses(host: str, port: int, flags: int = 0) -> tuple[Address, ...]:
 
 
 def _canonical_name(address: Any) -> str:
-    """The name of an address, or the address where it has none that leads anywhere."""
+    """The name of an address, or the address itself if the name cannot be resolved."""
     name = socket.getnameinfo(address, socket.NI_NUMERICSERV)[0]
     with suppress(*_ERRORS):
         if _addresses(name, address[1]):

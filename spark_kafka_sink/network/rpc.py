@@ -9,9 +9,8 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError, NetworkError
 from spark_kafka_sink.model import ClusterSnapshot, Node
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.metadata_updater import MetadataUpdater
-from spark_kafka_sink.network.requests import Request, Response
+from spark_kafka_sink.network.codec import Request, Response
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Transport
 
 MakeRequest = Callable[[Callable[[Response], None]], Request]

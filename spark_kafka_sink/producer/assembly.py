@@ -17,9 +17,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.from_config import bootstrap_servers, metadata_config, network_config
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.transactions import ProducerTransactions
@@ -71,7 +69,7 @@ def assemble(
     """All parts of a producer, its sender thread not started yet."""
     accumulator = _accumulator(config, clock)
     sealer = Sealer(config.compression_type, compression_level(config), accumulator)
-    metadata = Metadata(bootstrap_servers(config), metadata_config(config), random)
+    metadata = Metadata(config, random)
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
     client_id = config.client_id or f"producer-{next(_numbers)}"
@@ -97,7 +95,7 @@ def assemble(
 def _identity(
     config: ProducerConfig, accumulator: RecordAccumulator, metadata: Metadata, transport: Transport, random: Random
 ) -> _Identity:
-    client = NetworkClient(network_config(config), transport, random)
+    client = NetworkClient(config, transport, random)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     transactional_id = config.transactional_id
     sequences = Sequences(config.enable_idempotence, transactional_id is not None)

@@ -24,10 +24,9 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.error_table import Action, broker_error, verdict
-from spark_kafka_sink.network.from_config import bootstrap_servers, metadata_config, network_config
+from spark_kafka_sink.network.codec import Response
+from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Response
 from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
@@ -90,8 +89,8 @@ class SyncProducer:
         self._clock: Clock = SystemClock()
         self._collator = Collator(load_partitioner(kafka, random), kafka.partitioner_ignore_keys, random)
         transport: Transport = Selector(kafka.send_buffer_bytes, kafka.receive_buffer_bytes)
-        client = NetworkClient(network_config(kafka), transport, random)
-        metadata = Metadata(bootstrap_servers(kafka), metadata_config(kafka), random)
+        client = NetworkClient(kafka, transport, random)
+        metadata = Metadata(kafka, random)
         self._network = InlineNetwork(client, metadata, transport, self._clock, kafka.request_timeout_ms)
         self._refreshed_at = self._clock.now()
         self._closed = False
@@ -233,9 +232,9 @@ def _judge(
 
 def _failed(partition: TopicPartition, group: Sequence[Message], answer: PartitionResponse, fates: _Fates) -> bool:
     """Whether the partition's messages failed and may be sent again."""
-    action = verdict(answer.error_code).action
-    if action is Action.SUCCEED:
+    what = action("produce", answer.error_code)
+    if what is Action.SUCCEED:
         fates.deliver(group, partition.partition, answer.base_offset, answer.log_append_time)
         return False
     fates.fail(group, broker_error(answer.error_code, str(partition), answer.error_message))
-    return action is Action.RETRY
+    return what < Action.SPLIT

@@ -7,13 +7,12 @@ Versions 9 to 12: every broker from 2.8 on speaks one of them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.network.codec import request_header
-from spark_kafka_sink.network.requests import PRODUCE_VERSIONS, Request, Response
+from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, CompletionHandler, Request, request_header
 from spark_kafka_sink.sender.produce_response import read_response
 
 PRODUCE = 0
@@ -34,7 +33,7 @@ class ProduceSettings:
 def produce_request(
     batches: Sequence[ProducerBatch],
     settings: ProduceSettings,
-    on_complete: Callable[[Response], None],
+    on_complete: CompletionHandler,
     versions: tuple[int, int] = PRODUCE_VERSIONS,
     transactional_id: str | None = None,
 ) -> Request:

@@ -18,9 +18,9 @@ from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.error_table import Action, broker_error, verdict
+from spark_kafka_sink.network.codec import Response, throttle_time_ms
+from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Response, throttle_time_ms
 from spark_kafka_sink.sender.produce_response import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.transactions.calls import SOON_MS
 from spark_kafka_sink.transactions.manager import TransactionManager
@@ -185,20 +185,20 @@ class ProduceResponseHandler:
             # The retry goes to another broker at once (KIP-951). A hint that is out of date changes no leader.
             if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
                 self._moved.add(batch.partition)
-        action, refresh_metadata = verdict(code, self._sequences.transactional)
-        if refresh_metadata:
+        what = action(TRANSACTIONAL_PRODUCE if self._sequences.transactional else "produce", code)
+        if what is Action.REFRESH_RETRY:
             self._metadata.request_update()
-        if action is Action.SUCCEED:
+        if what is Action.SUCCEED:
             self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
             return
         error = broker_error(code, str(batch.partition), answer.error_message)
         if code is ErrorCode.unknown_topic_or_partition:
             self._sequences.forgotten(batch)
-        if action is Action.RESEQUENCE and self._cannot_resequence(batch):
-            action = Action.FAIL
-        if action in (Action.RETRY, Action.RESEQUENCE):
-            self._retry(batch, error, action is Action.RESEQUENCE, response.completed_at)
-        elif action is Action.SPLIT and batch.count > 1:
+        if what is Action.BUMP_EPOCH and self._cannot_resequence(batch):
+            what = Action.FAIL
+        if what < Action.SPLIT or what is Action.BUMP_EPOCH:
+            self._retry(batch, error, what is Action.BUMP_EPOCH, response.completed_at)
+        elif what is Action.SPLIT and batch.count > 1:
             self._split(batch)
         else:
             self._fail(batch, error)

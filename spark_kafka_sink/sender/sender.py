@@ -17,9 +17,8 @@ from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.metadata_updater import MetadataUpdater
-from spark_kafka_sink.network.requests import Response
+from spark_kafka_sink.network.codec import Response
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
 from spark_kafka_sink.sender.produce_response_handler import DeliveryPolicy, ProduceResponseHandler, expiry_error

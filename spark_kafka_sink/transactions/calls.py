@@ -20,10 +20,8 @@ from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersion
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import camel_case
-from spark_kafka_sink.network.error_table import broker_error
-from spark_kafka_sink.network.requests import Response, kio_request
-from spark_kafka_sink.transactions.verdicts import Fate, fate
+from spark_kafka_sink.network.codec import Response, camel_case, kio_request
+from spark_kafka_sink.network.error_table import Action, action, broker_error
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -61,12 +59,12 @@ class CodeAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How a call ended: ``body`` when its fate is DONE, else ``error``. ``code`` is ``none`` when no broker gave one.
+    """How a call ended: ``body`` when ``action`` is SUCCEED, else ``error``. ``code``: ``none`` if no broker sent one.
 
-    ``node_id`` is the network client's name of the connection that answered.
+    ``node_id``: the network client's name of the connection that responded.
     """
 
-    fate: Fate
+    action: Action
     body: Any
     error: KafkaError | None
     code: ErrorCode
@@ -209,8 +207,8 @@ class CoordinatorCalls:
             self._coordinators[key] = Node(int(answer.node_id), answer.host, int(answer.port))
             return
         error = broker_error(code, f"FindCoordinator for {_name(key)}", answer.error_message)
-        what = fate("find_coordinator", code)
-        if what < Fate.ABORTABLE:
+        what = action("find_coordinator", code)
+        if what < Action.ABORT:
             self._not_found([key], error, now)
             return
         for call in [call for call in self._calls if call.key == key]:
@@ -222,7 +220,7 @@ class CoordinatorCalls:
         for call in [call for call in self._calls if call.key in wanted]:
             call.last_error = error
             if isinstance(error, UnsupportedVersionError):
-                self._end(call, CallEnd(Fate.FATAL, None, error, ErrorCode.none, -1, now))
+                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, -1, now))
         self._find_later(now)
 
     def _find_later(self, now: float) -> None:
@@ -278,42 +276,42 @@ class CoordinatorCalls:
             _log.exception("The response to %s could not be taken in", camel_case(call.api))
             self._calls.pop(call, None)
             at, node_id = response.completed_at, response.node_id
-            call.on_end(CallEnd(Fate.FATAL, None, unexpected(error), ErrorCode.none, node_id, at))
+            call.on_end(CallEnd(Action.FAIL, None, unexpected(error), ErrorCode.none, node_id, at))
 
     def _take_in(self, call: CoordinatorCall, response: Response) -> None:
         at = response.completed_at
         if response.error is not None:
             if isinstance(response.error, UnsupportedVersionError):
-                self._end(call, CallEnd(Fate.FATAL, None, response.error, ErrorCode.none, response.node_id, at))
+                self._end(call, CallEnd(Action.FAIL, None, response.error, ErrorCode.none, response.node_id, at))
             else:
-                self._retry(call, Fate.FIND, response.error, at)
+                self._retry(call, Action.REFRESH_RETRY, response.error, at)
             return
         self._find_attempts = 0
-        worst = max(call.codes(response.body), key=lambda each: fate(call.api, each.code), default=None)
+        worst = max(call.codes(response.body), key=lambda each: action(call.api, each.code), default=None)
         if worst is None:
             self._retry(
-                call, Fate.RETRY, NetworkError(f"{camel_case(call.api)} was answered for nothing that was asked"), at
+                call, Action.RETRY, NetworkError(f"{camel_case(call.api)} was answered for nothing that was asked"), at
             )
             return
-        what = fate(call.api, worst.code)
-        if what is Fate.DONE:
+        what = action(call.api, worst.code)
+        if what is Action.SUCCEED:
             self._end(call, CallEnd(what, response.body, None, worst.code, response.node_id, at))
             return
         error = broker_error(worst.code, worst.where, worst.message)
-        if what < Fate.ABORTABLE:
+        if what < Action.ABORT:
             self._retry(call, what, error, at)
         else:
             self._end(call, CallEnd(what, None, error, worst.code, response.node_id, at))
 
-    def _retry(self, call: CoordinatorCall, what: Fate, error: KafkaError, now: float) -> None:
+    def _retry(self, call: CoordinatorCall, what: Action, error: KafkaError, now: float) -> None:
         call.last_error = error
         if call.on_end is _ignore:
             self._calls.pop(call, None)
             return
         _log.debug("Attempt %d is repeated: %s", call.attempts, error)
-        if what is Fate.FIND:
+        if what is Action.REFRESH_RETRY:
             self._coordinators.pop(call.key, None)
-        backoff = self._soon if what is Fate.RETRY_SOON else self._backoff
+        backoff = self._soon if what is Action.RETRY_SOON else self._backoff
         call.retry_at = now + backoff.delay(call.attempts - 1)
 
     def _end(self, call: CoordinatorCall, end: CallEnd) -> None:

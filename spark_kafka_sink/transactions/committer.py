@@ -22,7 +22,8 @@ from spark_kafka_sink.model import NO_IDENTITY, Node, ProducerIdentity, TopicPar
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import camel_case
-from spark_kafka_sink.network.from_config import bootstrap_servers, network_config
+from spark_kafka_sink.network.error_table import NOT_OPEN
+from spark_kafka_sink.network.metadata import bootstrap_nodes
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.transactions import messages
@@ -34,8 +35,13 @@ from spark_kafka_sink.transactions.calls import (
     last_reason,
 )
 from spark_kafka_sink.transactions.messages import Subject
-from spark_kafka_sink.transactions.values import END_TXN_V1, END_TXN_V2, PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.transactions.verdicts import FEATURE, GONE
+from spark_kafka_sink.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    TRANSACTION_VERSION_FEATURE,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
 
 Config = ProducerConfig | Mapping[str, object]
 
@@ -166,8 +172,8 @@ class Committer:
         self._clock = clock or SystemClock()
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         random = Random()
-        self._client = NetworkClient(network_config(config), self._transport, random)
-        self._bootstrap = tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
+        self._client = NetworkClient(config, self._transport, random)
+        self._bootstrap = bootstrap_nodes(config)
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._calls = CoordinatorCalls(self._client, self._nodes, backoff, soon, connections)
@@ -254,7 +260,7 @@ class Committer:
 
     def _fence(self, subject: Subject, end: CallEnd) -> TransactionalIdentity:
         versions = self._client.api_versions(end.node_id)
-        v2 = versions is not None and versions.features.get(FEATURE, 0) >= 2
+        v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
         version = END_TXN_V2 if v2 else END_TXN_V1
         return TransactionalIdentity(
             subject.transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version
@@ -291,7 +297,11 @@ class _Ending:
         PRODUCER_FENCED: its identity is the one before by then. One that was completing already, perhaps by a commit,
         ends in success."""
         before = call.last_error
-        if isinstance(before, BrokerError) and before.code == ErrorCode.concurrent_transactions and end.code in GONE:
+        if (
+            isinstance(before, BrokerError)
+            and before.code == ErrorCode.concurrent_transactions
+            and end.code in NOT_OPEN
+        ):
             self.outcome = EndTxnOutcome(self.prepared, EndVerdict.ABORTED)
         elif end.error is None:
             self.outcome = EndTxnOutcome(self.prepared, EndVerdict.GONE)
@@ -299,7 +309,7 @@ class _Ending:
             self._failed(end)
 
     def _failed(self, end: CallEnd) -> None:
-        verdict = EndVerdict.GONE if end.code in GONE else EndVerdict.UNDECIDED
+        verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
         self.outcome = EndTxnOutcome(self.prepared, verdict, int(end.code), end.error)
 
 

@@ -27,7 +27,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.requests import PRODUCE_VERSIONS as PRODUCE_V2
+from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
+from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
 from spark_kafka_sink.transactions import messages
 from spark_kafka_sink.transactions.calls import CallEnd, CoordinatorCalls
 from spark_kafka_sink.transactions.commands import Command
@@ -38,10 +39,10 @@ from spark_kafka_sink.transactions.states import FLUSHING, SENDING, TRANSITIONS,
 from spark_kafka_sink.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
+    TRANSACTION_VERSION_FEATURE,
     PreparedTransaction,
     TransactionalIdentity,
 )
-from spark_kafka_sink.transactions.verdicts import FATAL_IN_PRODUCE, FEATURE, Fate
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -157,7 +158,7 @@ class TransactionManager:
     def batch_failed(self, error: Exception) -> None:
         """A batch was given up: its transaction must not be committed."""
         fatal = isinstance(error, UnsupportedVersionError) or (
-            isinstance(error, BrokerError) and error.code in FATAL_IN_PRODUCE
+            isinstance(error, BrokerError) and action(TRANSACTIONAL_PRODUCE, error.code) >= Action.FAIL
         )
         if fatal and isinstance(error, KafkaError):
             self._break(error)
@@ -333,7 +334,7 @@ class TransactionManager:
         if end.error is None:
             return
         step = Step.REFUSED if self.state is State.ENDING else Step.FAIL
-        if end.fate is Fate.ABORTABLE and (self.state, step) in TRANSITIONS and self.state is not State.ABORTING:
+        if end.action is Action.ABORT and (self.state, step) in TRANSITIONS and self.state is not State.ABORTING:
             self._fail(end.error, step)
         else:
             self._break(end.error)
@@ -352,7 +353,7 @@ class TransactionManager:
         """By what the coordinator's ApiVersions said; without a connection to it the choice stands."""
         versions = self._client.api_versions(node_id)
         if versions is not None:
-            self._v2 = versions.features.get(FEATURE, 0) >= 2
+            self._v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
 
     def _adopt(self, fence: TransactionalIdentity) -> None:
         self._v2 = fence.end_txn_version >= END_TXN_V2

@@ -20,22 +20,12 @@ from spark_kafka_sink.errors import KafkaError, NetworkError
 from spark_kafka_sink.model import Node, ProducerIdentity
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.error_table import broker_error
-from spark_kafka_sink.network.requests import Response, kio_request
+from spark_kafka_sink.network.codec import Response, kio_request
+from spark_kafka_sink.network.error_table import Action, action, broker_error
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 VERSIONS = (3, 5)  # 6 is KIP-939's, unstable up to Kafka 4.3
-
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.request_timed_out,
-        ErrorCode.concurrent_transactions,
-        ErrorCode.throttling_quota_exceeded,
-    }
-)
 
 
 class Phase(Enum):
@@ -98,7 +88,7 @@ class ProducerIdRequester:
             _log.debug("Producer id %d, epoch %d", body.producer_id, body.producer_epoch)
             return
         error = broker_error(body.error_code, "InitProducerId")
-        if body.error_code in _RETRIABLE:
+        if action("init_producer_id", body.error_code) < Action.ABORT:
             self._retry(error, response.completed_at)
         else:
             self.error = error

@@ -13,6 +13,9 @@ END_TXN_V1: Final = 3
 END_TXN_V2: Final = 5
 """EndTxn of the second one (KIP-890): the answer carries the producer id and epoch of the next transaction."""
 
+TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
+"""The cluster's finalized feature that chooses the protocol: KIP-890's from level 2 on."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdentity:

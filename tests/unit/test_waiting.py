@@ -16,6 +16,7 @@ from spark_kafka_sink.accumulator import accumulator
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.append import pending, receipt, record_future
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network import metadata
 from spark_kafka_sink.sender import callbacks
@@ -58,7 +59,7 @@ def staging_flush() -> Any:
 
 
 def metadata_wait() -> Any:
-    made = metadata.Metadata((), metadata.MetadataConfig(), Random(1))
+    made = metadata.Metadata(ProducerConfig.parse({"bootstrap.servers": "boot:9092"}), Random(1))
     return made, lambda: made.wait_for_topic("t", None, WAIT_MS, SystemClock(), bool)
 
 

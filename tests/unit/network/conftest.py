@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.client import NetworkClient, NetworkConfig
-from spark_kafka_sink.network.codec import schema
-from spark_kafka_sink.network.requests import Request, Response, kio_request
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import Request, Response, kio_request, schema
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
+CONFIG = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "client.id": "me"})
 RANGES = {0: (3, 13), 3: (0, 13), 18: (0, 4), 26: (0, 5)}
 
 
@@ -22,7 +23,7 @@ class Turns:
     def __init__(self, ranges: dict[int, tuple[int, int]] = RANGES, **config: float) -> None:
         self.clock = ManualClock()
         self.transport = ScriptedTransport(self._answer, accept_all=True)
-        self.client = NetworkClient(NetworkConfig(client_id="me", **config), self.transport, Random(3))
+        self.client = NetworkClient(replace(CONFIG, **config), self.transport, Random(3))
         self.responses: list[Response] = []
         self.ranges = ranges
         self.handshake_throttle_ms = 0

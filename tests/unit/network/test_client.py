@@ -62,7 +62,7 @@ def test_answers_go_to_their_requests_in_order_also_when_they_arrive_in_pieces(t
 
 
 def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer_end_txn):
-    turns = make_turns(max_in_flight=2)
+    turns = make_turns(max_in_flight_requests_per_connection=2)
     turns.make_ready(node)
     turns.send(node)
     assert turns.ready(node)
@@ -435,7 +435,7 @@ def test_disconnects_are_told_once_with_the_last_error(turns, node):
 
 
 def test_least_loaded_prefers_idle_then_connecting_then_the_longest_untried(make_turns):
-    turns = make_turns(max_in_flight=2)
+    turns = make_turns(max_in_flight_requests_per_connection=2)
     nodes = [Node(i, f"b{i}", 9092) for i in range(4)]
     least = lambda: turns.client.least_loaded_node(nodes, turns.now)  # noqa: E731
     turns.transport.accept_all = False

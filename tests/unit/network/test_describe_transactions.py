@@ -12,9 +12,8 @@ from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.from_config import metadata_config, network_config
+from spark_kafka_sink.network.codec import Request, Response, kio_request
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Request, Response, kio_request
 from spark_kafka_sink.network.rpc import InlineNetwork
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.testing import LocalKafka, TestBroker
@@ -34,8 +33,8 @@ def check(servers: str) -> None:
         producer.init_transactions()
     config, random = ProducerConfig.parse({"bootstrap.servers": servers}), Random()
     transport = Selector()
-    client = NetworkClient(network_config(config), transport, random)
-    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+    client = NetworkClient(config, transport, random)
+    metadata = Metadata(config, random)
     network = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
     try:
         network.refresh()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import WrongProtocolError
-from spark_kafka_sink.network.frames import MAX_FRAME_BYTES, FrameBuffer
+from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, FrameBuffer
 
 
 def frame(body: bytes) -> bytes:

@@ -4,12 +4,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BrokerError,
     KafkaTimeoutError,
@@ -19,13 +21,14 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
+from spark_kafka_sink.network.metadata import Metadata
 
 B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
 
 
 def metadata(**config) -> Metadata:
-    return Metadata((("boot", 9092), ("boot2", 9093)), MetadataConfig(**config), Random(5))
+    parsed = ProducerConfig.parse({"bootstrap.servers": "boot:9092,boot2:9093"})
+    return Metadata(replace(parsed, **config), Random(5))
 
 
 def topic(name="t", leaders=(1,), epochs=None, error=0, topic_id=None) -> TopicInfo:
@@ -255,7 +258,7 @@ def test_waiters_of_now_and_later_get_the_error_when_the_sender_ends():
 
 
 def test_the_first_update_is_due_at_once_and_the_next_by_age():
-    each = metadata(max_age_ms=1000)
+    each = metadata(metadata_max_age_ms=1000)
     assert each.next_update(5) == 5
     assert each.request_for(5) == ()
     assert each.next_update(5) == math.inf
@@ -347,7 +350,7 @@ def test_hearing_the_same_again_and_again_slows_the_asking_down():
 
 
 def test_topics_that_nobody_uses_are_forgotten():
-    each = known(topic("old"), topic("new"), max_idle_ms=1000)
+    each = known(topic("old"), topic("new"), metadata_max_idle_ms=1000)
     each.wait_for_topic("new", None, 0, SystemClockAt(900), lambda: None)
     each.request_update()
     assert each.request_for(1000) == ("new",)
@@ -427,7 +430,7 @@ def test_asks_the_bootstrap_servers_again_when_a_broker_demands_it():
 
 
 def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
-    each = known(topic(), rebootstrap=False)
+    each = known(topic(), metadata_recovery_strategy="none")
     each.note_connection_error(B1, NetworkError("refused"), 0)
     each.note_connection_error(B2, NetworkError("refused"), 0)
     each.rebootstrap()

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.network.codec import schema
-from spark_kafka_sink.network.metadata import Metadata, MetadataConfig
-from spark_kafka_sink.network.metadata_messages import parse_metadata
-from spark_kafka_sink.network.metadata_updater import MetadataUpdater
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater, parse_metadata
 
 
 def no_time():
@@ -48,7 +47,7 @@ def response(version, brokers=((1, "b1", 9092),), topics=(), error=ErrorCode.non
 
 @pytest.fixture
 def cluster(turns):
-    metadata = Metadata((("boot", 9092),), MetadataConfig(), Random(5))
+    metadata = Metadata(ProducerConfig.parse({"bootstrap.servers": "boot:9092"}), Random(5))
     updater = MetadataUpdater(metadata)
 
     def step(ms: float = 0) -> float:

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.from_config import bootstrap_servers
+from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Received
 from spark_kafka_sink.testing import TestBroker

@@ -13,9 +13,8 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.from_config import metadata_config, network_config
+from spark_kafka_sink.network.codec import Request, Response, kio_request
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.requests import Request, Response, kio_request
 from spark_kafka_sink.network.rpc import InlineNetwork
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.sync_producer import SyncProducer
@@ -32,8 +31,8 @@ def brokers() -> Iterator[TestBroker]:
 def network(brokers: TestBroker) -> Iterator[InlineNetwork]:
     config = ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers})
     transport, random = Selector(), Random()
-    client = NetworkClient(network_config(config), transport, random)
-    metadata = Metadata(config.bootstrap_servers, metadata_config(config), random)
+    client = NetworkClient(config, transport, random)
+    metadata = Metadata(config, random)
     each = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
     each.refresh()
     yield each
