@@ -129,7 +129,7 @@ def objects_kernel() -> Callable[[], object]:
 
 def partition() -> Callable[[], object]:
     """A partition for each of the keys."""
-    partitioner = BuiltInPartitioner(16_384, True, Random(1))
+    partitioner = BuiltInPartitioner(ProducerConfig.parse({"bootstrap.servers": "h:1"}), Random(1))
     columns = rows()
     sizes = np.full(ROWS, 120, np.int64)
     load = PartitionLoad(tuple(range(PARTITIONS)), (0,) * PARTITIONS)

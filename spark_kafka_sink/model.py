@@ -1,4 +1,4 @@
-"""The values that cross rooms: immutable, without behaviour beyond look-ups."""
+"""Immutable values that all rooms share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_LEADER = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic; prints as ``topic-partition``, as in Kafka's own messages."""
+    """A partition of a topic; printed as ``topic-partition``, as in Kafka's messages."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker as metadata names it. Bootstrap servers are nodes with negative ids, as in Java's client."""
+    """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client)."""
 
     id: int
     host: str
@@ -47,10 +47,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in a metadata answer.
+    """A topic in a Metadata response.
 
-    ``leaders[p]`` is the leader's node id of partition ``p``, ``NO_LEADER`` while there is none;
-    ``leader_epochs[p]`` its epoch (-1 when the broker gave none). ``error`` is a Kafka error code, 0 when fine.
+    ``leaders[p]``: node id of the leader of partition ``p``, or ``NO_LEADER``. ``leader_epochs[p]``: its epoch, -1 if
+    the broker sent none. ``error``: Kafka's error code, 0 for none.
     """
 
     name: str
@@ -67,9 +67,9 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What is known of the cluster at one moment (Java: ``MetadataSnapshot``). A new update makes a new snapshot.
+    """The cluster's metadata at one moment (Java: ``MetadataSnapshot``). Each update makes a new snapshot.
 
-    ``generation`` grows by one with each update, so "has it changed since" is one comparison.
+    ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
     """
 
     generation: int = 0
@@ -77,14 +77,14 @@ class ClusterSnapshot:
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     cluster_id: str | None = None
     controller_id: int = -1
+    partition_counts: Mapping[str, int] = field(init=False)
 
-    def partition_count(self, topic: str) -> int | None:
-        """Number of partitions, None when the topic is unknown or in error."""
-        info = self.topics.get(topic)
-        return info.partition_count if info is not None and not info.error and info.leaders else None
+    def __post_init__(self) -> None:
+        counts = {name: len(info.leaders) for name, info in self.topics.items() if info.leaders and not info.error}
+        object.__setattr__(self, "partition_counts", counts)
 
     def leader(self, partition: TopicPartition) -> int:
-        """Node id of the leader, ``NO_LEADER`` when unknown or when the leader's node is not in this snapshot."""
+        """Node id of the leader; ``NO_LEADER`` if unknown, or if the leader's node is not in this snapshot."""
         info = self.topics.get(partition.topic)
         if info is None or partition.partition >= len(info.leaders):
             return NO_LEADER

@@ -17,7 +17,7 @@ from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
-from spark_kafka_sink.partitioning.custom import Checked
+from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import EncodedRecords, encode_records
@@ -137,7 +137,7 @@ class ColumnarAppender:
 
     def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
         # A partitioner that may refuse a row sees all of them first: until then nothing is appended.
-        checked = isinstance(self._parts.partitioner, Checked)
+        checked = isinstance(self._parts.partitioner, CustomPartitioner)
         partitions = self._partitions(snapshot, topic, rows) if checked else None
         for start, end in _slices(rows.sizes, self._slice_limit):
             part = rows.slice(start, end)

@@ -9,8 +9,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, null_mask, raw_numbers, timestamp_column
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    RecordColumns,
+    binary_column,
+    null_mask,
+    raw_numbers,
+    timestamp_column,
+)
 from spark_kafka_sink.records.encode import header_column
 
 Column: TypeAlias = Any

@@ -101,7 +101,7 @@ class PendingRecords:
         self.room = self._mark - size
 
     def knows(self, partition: int) -> bool:
-        return partition < (self.snapshot.partition_count(self.outcome.topic) or 0)
+        return partition < (self.snapshot.partition_counts.get(self.outcome.topic) or 0)
 
     def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
         """The record's index."""

@@ -17,7 +17,7 @@ from spark_kafka_sink.append.publish import AppendParts, BatchListeners, RowsToP
 from spark_kafka_sink.append.row_sizes import RowTimes, row_sizes, size_bounds
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import Int64Array
+from spark_kafka_sink.records.columns import Int64Array
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.sizes import FieldLengths, cumulated
 

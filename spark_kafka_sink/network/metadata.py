@@ -281,7 +281,7 @@ class Metadata:
         return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
 
     def _timeout_text(self, topic: str, partition: int | None, max_wait_ms: float) -> str:
-        count = self.snapshot.partition_count(topic)
+        count = self.snapshot.partition_counts.get(topic)
         if count is not None:
             text = (
                 f"Partition {partition} of topic {topic} with partition count {count} "
@@ -413,7 +413,7 @@ def _topic_info(topic: Any) -> TopicInfo:
 
 
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:
-    count = snapshot.partition_count(topic)
+    count = snapshot.partition_counts.get(topic)
     return count is not None and (partition is None or partition < count)
 
 

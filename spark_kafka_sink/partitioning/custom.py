@@ -1,69 +1,52 @@
-"""A partitioner of the user's own: over columns (``Partitioner``), or row by row (``RecordPartitioner``)."""
+"""A partitioner class of the user: over columns (``Partitioner``), or per record (``RecordPartitioner``)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib import import_module
 
 import numpy as np
 
-from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.partitioning.partitioner import (
-    NOT_GIVEN,
-    Int32Array,
-    Int64Array,
-    Partitioner,
-    PartitionLoad,
-)
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
 class RecordPartitioner(ABC):
     """Base of partitioners that choose for one record at a time, as Java's ``clients.producer.Partitioner`` does.
 
-    Called for every record that names no partition itself: it costs microseconds a row where a ``Partitioner`` over
-    columns costs nanoseconds.
+    Called for every record that names no partition: microseconds a row, where a ``Partitioner`` over columns takes
+    nanoseconds.
     """
 
     @abstractmethod
     def partition(self, topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
-        """The partition, from 0 to ``count - 1``. May be called from several threads at once."""
+        """The partition, from 0 to ``count - 1``. Several threads may call it at once."""
 
 
-class RowByRow:
-    """Makes a ``Partitioner`` of a ``RecordPartitioner``."""
-
-    def __init__(self, chooser: RecordPartitioner) -> None:
-        self._chooser = chooser
-
-    def partition(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        explicit: Int32Array | None,
-        sizes: Int64Array,
-        count: int,
-        load: PartitionLoad,
-    ) -> Int32Array:
-        """As in ``Partitioner``."""
-        free = np.arange(len(columns)) if explicit is None else np.flatnonzero(explicit == NOT_GIVEN)
-        keys, values = columns.key, columns.value
-        partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
-        for row in free.tolist():
-            key = None if keys is None else keys[row].as_py()
-            value = None if values is None else values[row].as_py()
-            partitions[row] = self._chooser.partition(topic, key, value, count)
-        return partitions
-
-
-class Checked:
-    """Holds a partitioner that is not ours to its promises; a row that names its partition keeps it in any case.
+class CustomPartitioner:
+    """Runs a user's partitioner and checks its result; a row that names its partition keeps it.
 
     Raises ``InvalidRecordError`` that names the partitioner, and the row with a partition that does not exist.
     """
 
-    def __init__(self, name: str, partitioner: Partitioner) -> None:
+    def __init__(self, name: str, partitioner: Partitioner | RecordPartitioner) -> None:
         self._name = name
         self._partitioner = partitioner
+
+    @classmethod
+    def load(cls, name: str) -> CustomPartitioner:
+        """Imports ``package.module:Class`` and instantiates it without arguments. Raises ``ConfigError``."""
+        module, _, path = name.partition(":")
+        try:
+            made = getattr(import_module(module), path)()
+        except Exception as error:  # the user's module and constructor may raise anything
+            raise ConfigError([f"partitioner.class {name} cannot be loaded: {error!r}."]) from error
+        if not callable(getattr(made, "partition", None)):
+            raise ConfigError([
+                f"partitioner.class {name} is no partitioner: it needs the method of Partitioner or RecordPartitioner."
+            ])  # fmt: skip
+        return cls(name, made)
 
     def partition(
         self,
@@ -75,7 +58,10 @@ class Checked:
         load: PartitionLoad,
     ) -> Int32Array:
         """As in ``Partitioner``."""
-        chosen = np.asarray(self._partitioner.partition(topic, columns, explicit, sizes, count, load))
+        if isinstance(self._partitioner, RecordPartitioner):
+            chosen = _row_by_row(self._partitioner, topic, columns, explicit, count)
+        else:
+            chosen = np.asarray(self._partitioner.partition(topic, columns, explicit, sizes, count, load))
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
                 f"partitioner.class {self._name} must give one whole number per row: for {len(columns)} rows of topic "
@@ -92,3 +78,15 @@ class Checked:
                 row,
             )
         return chosen.astype(np.int32)
+
+
+def _row_by_row(
+    partitioner: RecordPartitioner, topic: str, columns: RecordColumns, explicit: Int32Array | None, count: int
+) -> Int32Array:
+    partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+    keys, values = columns.key, columns.value
+    for row in np.flatnonzero(partitions == NOT_GIVEN).tolist():
+        key = None if keys is None else keys[row].as_py()
+        value = None if values is None else values[row].as_py()
+        partitions[row] = partitioner.partition(topic, key, value, count)
+    return partitions

@@ -1,44 +1,53 @@
-"""Hashing a column of keys four bytes at a time, all keys at once."""
+"""A 32-bit hash over a column of keys: four bytes at a time, all keys at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.records.columns import Int32Array, Int64Array
+
 UInt8Array = npt.NDArray[np.uint8]
 UInt32Array = npt.NDArray[np.uint32]
-Int64Array = npt.NDArray[np.int64]
 
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
+_TO_POSITIVE = np.uint32(0x7FFFFFFF)
 
-# Hashing word by word over all keys pays while this many keys still have words. Behind that only a few long keys go on,
-# one by one: the price of one numpy step is then more than that of the few plain ones.
+# A numpy step over all keys pays while at least this many keys still have words; the few longer keys are hashed one by
+# one.
 _FEW_KEYS = 64
 _SHORT_KEY_WORDS = 16
 _MOST_STEPS = 0xFFFF
 
-# numpy gathers words that lie at any byte four times slower than aligned ones: a copy of all of them pays while it
-# stays in the cache.
+# numpy gathers unaligned words four times slower than aligned ones: up to this many bytes, a copy of all words pays.
 _ALIGNED_BYTES = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
-class KeyHash:
-    """A 32-bit hash over columns: called with keys it gives one unsigned hash each, for a null slot any.
+class KeyHash(ABC):
+    """Called with keys, it gives one unsigned hash per key; the hash of a null slot is undefined."""
 
-    ``begin(lengths)``: the hashes before the first byte. ``add_words(hashes, words)``: takes one little-endian word
-    into each hash, in place. ``end(hashes, tails, lengths)``: the results, after the last ``lengths & 3`` bytes, which
-    ``tails`` has as words filled up with zeros. ``of_long(key)``: the same hash of one key at once.
-    """
+    @abstractmethod
+    def begin(self, lengths: Int64Array) -> UInt32Array:
+        """The hashes before the first byte."""
 
-    begin: Callable[[Int64Array], UInt32Array]
-    add_words: Callable[[UInt32Array, UInt32Array], None]
-    end: Callable[[UInt32Array, UInt32Array, Int64Array], UInt32Array]
-    of_long: Callable[[UInt8Array], int]
+    @abstractmethod
+    def add_words(self, hashes: UInt32Array, words: UInt32Array) -> None:
+        """Hashes one little-endian word of each key, in place; may change ``words``."""
+
+    @abstractmethod
+    def end(self, hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
+        """The results, after the last ``lengths & 3`` bytes of each key, which ``tails`` holds padded with zeros."""
+
+    @abstractmethod
+    def of_long(self, key: UInt8Array) -> int:
+        """The hash of one key."""
+
+    def partitions(self, keys: pa.BinaryArray, count: int) -> Int32Array:
+        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none, undefined for null."""
+        return ((self(keys) & _TO_POSITIVE) % np.uint32(count)).astype(np.int32)
 
     def __call__(self, keys: pa.BinaryArray) -> UInt32Array:
         count = len(keys)
@@ -67,39 +76,39 @@ class KeyHash:
         return hashes
 
     def _add_all_words(
-        self, hashes: UInt32Array, words: UInt32Array, places: Int64Array, counts: Int64Array
+        self, hashes: UInt32Array, words: UInt32Array, positions: Int64Array, counts: Int64Array
     ) -> list[int]:
-        """Takes the ``counts[i]`` whole words of key ``i``, which begins at byte ``places[i]``, into ``hashes[i]``.
+        """Hashes the ``counts[i]`` whole words of key ``i``, which begins at byte ``positions[i]``.
 
-        Gives the rows of the keys that are too long for it; their hashes are unfinished. Changes ``places``.
+        Returns the rows of keys that are too long for it; their hashes are unfinished. Changes ``positions``.
         """
         shared = min(int(counts.min()), _MOST_STEPS)
         for _ in range(shared):
-            self.add_words(hashes, words[places])
-            places += 4
+            self.add_words(hashes, words[positions])
+            positions += 4
         rows = np.flatnonzero(counts > shared)
         if not len(rows):
             return []
         left = counts[rows] - shared
         if int(left.max()) > 1:
-            # Longest first, so that the keys that still have words are always the first ones. 16 bits sort by radix;
-            # keys over the limit stay in any order, as no step goes beyond it.
+            # Longest first: the keys that still have words are a prefix. 16 bits sort by radix; the order of keys over
+            # the limit is arbitrary, as no step goes beyond it.
             order = np.argsort(np.minimum(left, _MOST_STEPS).astype(np.uint16), kind="stable")[::-1]
             rows, left = rows[order], left[order]
-        return self._add_unequal(hashes, words, places, rows, left)
+        return self._add_unequal(hashes, words, positions, rows, left)
 
     def _add_unequal(
-        self, hashes: UInt32Array, words: UInt32Array, places: Int64Array, rows: Int64Array, left: Int64Array
+        self, hashes: UInt32Array, words: UInt32Array, positions: Int64Array, rows: Int64Array, left: Int64Array
     ) -> list[int]:
-        """The same for ``rows``, of which ``left`` words are left: the most first."""
+        """The same for ``rows`` with ``left`` words left, in descending order of ``left``."""
         ranked = hashes[rows]
-        places = places[rows]
+        positions = positions[rows]
         many = int(left[_FEW_KEYS - 1]) if len(left) >= _FEW_KEYS else 0
         steps = min(int(left[0]), max(many, _SHORT_KEY_WORDS), _MOST_STEPS)
         alive = len(left) - np.searchsorted(left[::-1], np.arange(steps), side="right")
         for still in alive.tolist():
-            self.add_words(ranked[:still], words[places[:still]])
-            places[:still] += 4
+            self.add_words(ranked[:still], words[positions[:still]])
+            positions[:still] += 4
         hashes[rows] = ranked
         long_keys: list[int] = rows[left > steps].tolist()
         return long_keys

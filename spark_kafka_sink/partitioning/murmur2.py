@@ -1,10 +1,11 @@
-"""Kafka's key hash over columns: equal to Java's ``Utils.murmur2`` for every byte string."""
+"""Kafka's key hash: equal to Java's ``Utils.murmur2`` for every byte string."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.partitioning.key_hash import Int64Array, KeyHash, UInt8Array, UInt32Array
+from spark_kafka_sink.partitioning.key_hash import KeyHash, UInt8Array, UInt32Array
+from spark_kafka_sink.records.columns import Int64Array
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -16,22 +17,34 @@ _WORD_R = np.uint32(_R)
 _WORDS_AT_ONCE = 1 << 14
 
 
-def murmur2_of(key: bytes) -> int:
-    """The hash of one key, unsigned; the plain form of what ``murmur2`` does for columns."""
-    return _of(np.frombuffer(key, np.uint8))
+class Murmur2(KeyHash):
+    """``partitions``: Java's ``BuiltInPartitioner.partitionForKey``, librdkafka's ``murmur2_random``."""
 
+    def begin(self, lengths: Int64Array) -> UInt32Array:
+        return lengths.astype(np.uint32) ^ np.uint32(_SEED)
 
-def _of(key: UInt8Array) -> int:
-    whole = len(key) & ~3
-    words = key[:whole].view("<u4")
-    hashed = _SEED ^ len(key)
-    for start in range(0, len(words), _WORDS_AT_ONCE):
-        for word in _mixed(words[start : start + _WORDS_AT_ONCE]).tolist():
-            hashed = (hashed * _M & _MASK) ^ word
-    if whole < len(key):
-        hashed = (hashed ^ int.from_bytes(key[whole:].tobytes(), "little")) * _M & _MASK
-    hashed = (hashed ^ hashed >> 13) * _M & _MASK
-    return hashed ^ hashed >> 15
+    def add_words(self, hashes: UInt32Array, words: UInt32Array) -> None:
+        hashes *= _WORD_M
+        hashes ^= _mixed(words)
+
+    def end(self, hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
+        hashes = np.where(lengths & 3, (hashes ^ tails) * _WORD_M, hashes)
+        hashes ^= hashes >> np.uint32(13)
+        hashes *= _WORD_M
+        hashes ^= hashes >> np.uint32(15)
+        return hashes
+
+    def of_long(self, key: UInt8Array) -> int:
+        whole = len(key) & ~3
+        words = key[:whole].view("<u4")
+        hashed = _SEED ^ len(key)
+        for start in range(0, len(words), _WORDS_AT_ONCE):
+            for word in _mixed(words[start : start + _WORDS_AT_ONCE]).tolist():
+                hashed = (hashed * _M & _MASK) ^ word
+        if whole < len(key):
+            hashed = (hashed ^ int.from_bytes(key[whole:].tobytes(), "little")) * _M & _MASK
+        hashed = (hashed ^ hashed >> 13) * _M & _MASK
+        return hashed ^ hashed >> 15
 
 
 def _mixed(words: UInt32Array) -> UInt32Array:
@@ -41,22 +54,9 @@ def _mixed(words: UInt32Array) -> UInt32Array:
     return mixed
 
 
-def _begin(lengths: Int64Array) -> UInt32Array:
-    return lengths.astype(np.uint32) ^ np.uint32(_SEED)
+murmur2 = Murmur2()
 
 
-def _add_words(hashes: UInt32Array, words: UInt32Array) -> None:
-    hashes *= _WORD_M
-    hashes ^= _mixed(words)
-
-
-def _end(hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
-    hashes = np.where(lengths & 3, (hashes ^ tails) * _WORD_M, hashes)
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= _WORD_M
-    hashes ^= hashes >> np.uint32(15)
-    return hashes
-
-
-murmur2 = KeyHash(_begin, _add_words, _end, _of)
-"""The hash of each key, unsigned as Java's int is seen in 32 bits."""
+def murmur2_of(key: bytes) -> int:
+    """The unsigned hash of one key."""
+    return murmur2.of_long(np.frombuffer(key, np.uint8))

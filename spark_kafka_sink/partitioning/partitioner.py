@@ -1,28 +1,22 @@
-"""What a partitioner is: something that gives every row of a slice its partition."""
+"""``Partitioner``: gives every row of a slice its partition."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 NOT_GIVEN = -1
-"""In an ``explicit`` column: this row names no partition."""
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+"""In an ``explicit`` column: the row names no partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """How a topic's partitions stand at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
+    """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
-    ``available``: ids of the partitions that have a leader whose node has taken data within
-    ``partitioner.availability.timeout.ms``; ``queue_lengths``: batches that wait for each of these.
+    ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
+    ``queue_lengths``: the number of waiting batches of each.
     """
 
     available: tuple[int, ...]
@@ -30,9 +24,9 @@ class PartitionLoad:
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` does for one record.
+    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
 
-    Called on the thread that appends; several may do so at once.
+    Runs on the thread that appends; several threads may call it at once.
     """
 
     def partition(
@@ -46,6 +40,6 @@ class Partitioner(Protocol):
     ) -> Int32Array:
         """The partition of each row, from 0 to ``count - 1``.
 
-        ``explicit``: partitions the rows name themselves, ``NOT_GIVEN`` where they do not; these are taken as they are
-        (whoever read them has checked them). ``sizes``: bytes of each row as a record.
+        ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
+        these rows keep them. ``sizes``: bytes of each row as a record.
         """

@@ -1,22 +1,21 @@
-"""Each row to the next partition (Kafka: ``RoundRobinPartitioner``)."""
+"""Each row to the next partition (Java: ``RoundRobinPartitioner``)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Int32Array, Int64Array, PartitionLoad
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
 class RoundRobinPartitioner:
-    """Goes round the available partitions, or round all while none is, whatever the keys.
+    """Cycles through the available partitions, or through all while none is available; ignores keys.
 
-    A row that names its partition takes no turn. Safe to call from several threads: at worst two calls at once begin
-    at the same partition.
+    Skips rows that name a partition. Thread-safe: at worst, two concurrent calls begin at the same partition.
     """
 
     def __init__(self) -> None:
-        self._turns: dict[str, int] = {}
+        self._next: dict[str, int] = {}
 
     def partition(
         self,
@@ -30,8 +29,8 @@ class RoundRobinPartitioner:
         """As in ``Partitioner``."""
         partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
         free = np.flatnonzero(partitions == NOT_GIVEN)
-        turn = self._turns.get(topic, 0)
-        self._turns[topic] = turn + len(free)
-        circle = np.array(load.available or range(count), np.int32)
-        partitions[free] = circle[(turn + np.arange(len(free))) % len(circle)]
+        first = self._next.get(topic, 0)
+        self._next[topic] = first + len(free)
+        cycle = np.array(load.available or range(count), np.int32)
+        partitions[free] = cycle[(first + np.arange(len(free))) % len(cycle)]
         return partitions

@@ -56,7 +56,7 @@ class Collator:
         """Leader → partition → its messages in their order; under ``NO_LEADER`` those that nobody can take now."""
         collated: dict[int, dict[TopicPartition, list[Message]]] = {}
         for topic, group in _by_topic(messages):
-            count = snapshot.partition_count(topic)
+            count = snapshot.partition_counts.get(topic)
             chosen = [0] * len(group) if count is None else self._partitions(topic, group, snapshot, count)
             for message, partition in zip(group, chosen, strict=True):
                 name = TopicPartition(topic, partition)

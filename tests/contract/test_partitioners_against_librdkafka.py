@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
+from spark_kafka_sink.partitioning.loading import KEY_HASHES
 from spark_kafka_sink.testing import TestBroker
 
 KEYS = [b"%d" % number for number in range(150)] + ["日本".encode(), b"\xff" * 7, b"\0", b"x" * 300]
@@ -27,6 +27,6 @@ def placed_by_librdkafka(partitioner: str) -> dict[bytes, int]:
 )
 def test_keys_go_where_librdkafka_sends_them(ours, librdkafkas):
     placed = placed_by_librdkafka(librdkafkas)
-    partitions = KEY_PARTITIONS[ours](pa.array(KEYS), PARTITIONS)
+    partitions = KEY_HASHES[ours].partitions(pa.array(KEYS), PARTITIONS)
     assert np.unique(partitions).tolist() == list(range(PARTITIONS))
     assert dict(zip(KEYS, partitions.tolist(), strict=True)) == placed

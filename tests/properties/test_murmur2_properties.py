@@ -2,7 +2,6 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.partitioning.default import hash_partitions
 from spark_kafka_sink.partitioning.murmur2 import murmur2, murmur2_of
 
 KEYS = st.lists(
@@ -24,5 +23,5 @@ def test_every_key_of_a_column_hashes_as_it_does_alone(keys, start, length):
 
 @given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), count=st.integers(1, 10_000))
 def test_partitions_are_the_positive_hash_modulo_their_count(keys, count):
-    partitions = hash_partitions(pa.array(keys, pa.binary()), count).tolist()
+    partitions = murmur2.partitions(pa.array(keys, pa.binary()), count).tolist()
     assert partitions == [(murmur2_of(key) & 0x7FFFFFFF) % count for key in keys]

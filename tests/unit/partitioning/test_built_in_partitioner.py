@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.partitioning.default import BuiltInPartitioner, hash_partitions
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
@@ -16,7 +18,16 @@ IDLE = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
 
 
 def partitioner(*, adaptive: bool = True, ignore_keys: bool = False, seed: int = 1) -> BuiltInPartitioner:
-    return BuiltInPartitioner(BATCH_SIZE, adaptive, Random(seed), ignore_keys)
+    return BuiltInPartitioner(config(adaptive, ignore_keys), Random(seed))
+
+
+def config(adaptive: bool = True, ignore_keys: bool = False) -> ProducerConfig:
+    return ProducerConfig.parse({
+        "bootstrap.servers": "h:1",
+        "batch.size": BATCH_SIZE,
+        "partitioner.adaptive.partitioning.enable": adaptive,
+        "partitioner.ignore.keys": ignore_keys,
+    })  # fmt: skip
 
 
 def runs(partitions: np.ndarray) -> list[tuple[int, int]]:
@@ -27,10 +38,8 @@ def runs(partitions: np.ndarray) -> list[tuple[int, int]]:
 def chosen(load: PartitionLoad, count: int, *, picks: int = 4000, adaptive: bool = True) -> Counter[int]:
     """How often each partition is picked first under ``load``."""
     random = Random(2)
-    one_row = np.array([100])
-    return Counter(
-        int(BuiltInPartitioner(BATCH_SIZE, adaptive, random).assign("t", one_row, count, load)[0]) for _ in range(picks)
-    )
+    one_row, options = np.array([100]), config(adaptive)
+    return Counter(int(BuiltInPartitioner(options, random).assign("t", one_row, count, load)[0]) for _ in range(picks))
 
 
 # BuiltInPartitioner.partitionForKey of kafka-clients 4.1.1, for these counts of partitions.
@@ -46,7 +55,7 @@ JAVA_PARTITIONS = {
 
 @pytest.mark.parametrize("place", range(len(JAVA_COUNTS)))
 def test_a_key_goes_where_java_sends_it(place):
-    partitions = hash_partitions(pa.array(JAVA_PARTITIONS, pa.binary()), JAVA_COUNTS[place])
+    partitions = murmur2.partitions(pa.array(JAVA_PARTITIONS, pa.binary()), JAVA_COUNTS[place])
     assert partitions.tolist() == [expected[place] for expected in JAVA_PARTITIONS.values()]
 
 
@@ -54,7 +63,7 @@ def test_keyed_rows_go_by_hash_and_the_rest_by_run():
     keys = pa.array([b"21", None, b"foobar", None, b"21"])
     columns = RecordColumns(key=keys, value=pa.array([b"v"] * 5))
     partitions = partitioner().partition("t", columns, None, np.full(5, 10), 100, PartitionLoad((9,), (0,)))
-    hashed = hash_partitions(pa.array([b"21", b"foobar"]), 100).tolist()
+    hashed = murmur2.partitions(pa.array([b"21", b"foobar"]), 100).tolist()
     assert partitions.dtype == np.int32
     assert partitions.tolist() == [hashed[0], 9, hashed[1], 9, hashed[0]]
 
@@ -63,7 +72,7 @@ def test_the_partition_a_row_names_comes_first():
     columns = RecordColumns(key=pa.array([b"21", b"21", None, None]), value=pa.array([b"v"] * 4))
     explicit = np.array([3, -1, 5, -1], np.int32)
     partitions = partitioner().partition("t", columns, explicit, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
-    assert partitions.tolist() == [3, hash_partitions(pa.array([b"21"]), 100)[0], 5, 9]
+    assert partitions.tolist() == [3, murmur2.partitions(pa.array([b"21"]), 100)[0], 5, 9]
 
 
 @pytest.mark.parametrize("ignore_keys", [True, False])

@@ -6,10 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.partitioning.crc32 import crc32
-from spark_kafka_sink.partitioning.fnv1a import fnv1a, fnv1a_of
-from spark_kafka_sink.partitioning.keyed import crc32_partitions, fnv1a_partitions, murmur3_partitions
-from spark_kafka_sink.partitioning.murmur3 import murmur3
+from spark_kafka_sink.partitioning.client_hashes import crc32, fnv1a, fnv1a_of, murmur3
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 
 MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))
@@ -66,12 +63,12 @@ def test_one_key_of_a_mebibyte_does_not_slow_ten_thousand_short_ones(of_column, 
 def test_murmur3_partitions_are_the_positive_hash_modulo_their_count():
     keys = [b"", b"21", b"foobar", b"N14228"]
     expected = [(mmh3.hash(key) & 0x7FFFFFFF) % 7 for key in keys]
-    assert murmur3_partitions(pa.array(keys), 7).tolist() == expected
+    assert murmur3.partitions(pa.array(keys), 7).tolist() == expected
 
 
 def test_crc32_gives_empty_keys_no_partition():
     keys = pa.array([b"", b"21", None, b"foobar"])
-    partitions = crc32_partitions(keys, 100)
+    partitions = crc32.partitions(keys, 100)
     assert partitions.dtype == np.int32
     assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
 
@@ -87,4 +84,4 @@ def test_fnv1a_partitions_are_saramas_for_hashes_of_both_signs():
     keys = [b"%d" % number for number in range(200)] + [b""]
     assert {fnv1a_of(key) >> 31 for key in keys} == {0, 1}
     for count in (1, 7, 100):
-        assert fnv1a_partitions(pa.array(keys), count).tolist() == [sarama_partition(key, count) for key in keys]
+        assert fnv1a.partitions(pa.array(keys), count).tolist() == [sarama_partition(key, count) for key in keys]

@@ -7,8 +7,7 @@ import pytest
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.partitioning.custom import RecordPartitioner
-from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
-from spark_kafka_sink.partitioning.loading import load_partitioner
+from spark_kafka_sink.partitioning.loading import KEY_HASHES, load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -28,13 +27,13 @@ def partition(partitioner, keys, *, values=None, explicit=None):
     return partitioner.partition("t", columns, explicit, np.full(len(keys), 10), 4, LOAD).tolist()
 
 
-@pytest.mark.parametrize("name", KEY_PARTITIONS)
+@pytest.mark.parametrize("name", KEY_HASHES)
 def test_a_key_hash_of_each_name_places_keyed_rows(name):
     keys = [b"21", b"foobar", b"N14228", b"3"]
-    assert partition(load(name), keys) == KEY_PARTITIONS[name](pa.array(keys), 4).tolist()
+    assert partition(load(name), keys) == KEY_HASHES[name].partitions(pa.array(keys), 4).tolist()
 
 
-@pytest.mark.parametrize("name", KEY_PARTITIONS)
+@pytest.mark.parametrize("name", KEY_HASHES)
 def test_rows_without_a_key_stick_to_one_partition_under_each_key_hash(name):
     assert len(set(partition(load(name), [None] * 20))) == 1
 

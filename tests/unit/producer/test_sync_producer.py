@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from spark_kafka_sink.partitioning.keyed import KEY_PARTITIONS
+from spark_kafka_sink.partitioning.loading import KEY_HASHES
 from spark_kafka_sink.producer.serializers import StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
@@ -77,7 +77,7 @@ def test_records_of_one_partition_keep_their_order(broker):
 def test_keys_go_where_the_configured_partitioner_puts_them(broker):
     with sync_producer(broker, partitioner_class="crc32") as producer:
         (placed,) = producer.send(record(b"v", key=b"N14228"))
-    assert placed.partition == KEY_PARTITIONS["crc32"](pa.array([b"N14228"]), 4)[0]
+    assert placed.partition == KEY_HASHES["crc32"].partitions(pa.array([b"N14228"]), 4)[0]
 
 
 def test_an_unkeyed_topic_keeps_one_partition_between_refreshes(broker):
