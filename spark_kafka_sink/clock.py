@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+NEVER: Final = math.inf
+"""As a time in ms: no deadline."""
 
 
 class Clock(Protocol):

@@ -1,8 +1,8 @@
-"""The one place where callers and the sender thread meet (Kafka: ``RecordAccumulator``).
+"""``RecordAccumulator``: queues of batches per partition, where callers and the sender thread meet.
 
-Callers: ``claim``, ``publish``, ``give_back``, ``await_flush``. The sender thread: ``ready``, ``drain``, ``reenqueue``,
-``expire``, ``admit``, ``finish``. One lock guards all queues; nothing is encoded, compressed, logged or called back
-under it.
+Callers: ``claim``, ``seal``, ``publish``, ``give_back``, ``await_flush``. Sender: ``ready``, ``drain``, ``seal``,
+``split``, ``reenqueue``, ``expire``, ``set_drain_mode``, ``finish``. One lock guards all queues; no code encodes,
+compresses, logs or calls back while it holds the lock.
 """
 
 from __future__ import annotations
@@ -11,42 +11,103 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from spark_kafka_sink.accumulator.availability import NodeAvailability
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.accumulator.compression_ratio import CompressionRatios
-from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
-from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.accumulator.compression_ratio_estimator import CompressionRatioEstimator
+from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.metrics import ProducerMetrics
 from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.waiting import Waiters
 
-NEVER = float("inf")
-_LAG_MS = 1_000.0  # a batch that waits longer than it should by this is taken to wait for more
+_LAG_MS = 1_000.0
+"""A partition lags when its first batch is that much older than linger.ms."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccumulatorConfig:
-    """``batch_size`` in bytes, the rest in ms: batch.size, linger.ms, delivery.timeout.ms; ``max_request_size`` in
-    bytes; ``availability_timeout_ms``: partitioner.availability.timeout.ms.
+class DrainMode(Enum):
+    """The batches of a partition that may be drained (Java: ``RecordAccumulator.mutePartition``)."""
+
+    OPEN = "every sendable batch"
+    RETRIES_ONLY = "only batches that were sent before; new ones wait for a new epoch"
+    MUTED = "none"
+
+
+# A look-up of an Enum member costs as much as the rest of ``PartitionQueue.sendable``.
+_OPEN, _RETRIES_ONLY = DrainMode.OPEN, DrainMode.RETRIES_ONLY
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first. Guarded by the accumulator's lock.
+
+    ``retry_at``: end of the retry backoff (monotonic ms). ``listed``: the queue is in the ready list of its leader.
     """
 
-    batch_size: int
-    linger_ms: float
-    delivery_timeout_ms: float
-    max_request_size: int
-    compresses: bool
-    availability_timeout_ms: float = 0.0
+    __slots__ = ("batches", "drain_mode", "leader", "listed", "partition", "retry_at")
+
+    def __init__(self, partition: TopicPartition, leader: int = NO_LEADER) -> None:
+        self.partition = partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.leader = leader
+        self.listed = False
+        self.drain_mode = _OPEN
+        self.retry_at = 0.0
+
+    def sendable(self, now: float, send_all: bool) -> bool:
+        """Whether the first batch may be drained. ``send_all``: linger.ms does not count."""
+        if not self.batches or self.retry_at > now:
+            return False
+        head = self.batches[0]
+        if head.claimed:  # also when it is sealed: its caller may have to take it back
+            return False
+        if self.drain_mode is not _OPEN:
+            return self.drain_mode is _RETRIES_ONLY and head.header is not None
+        return head.payload is not None or head.due or send_all or len(self.batches) > 1
+
+    def lags(self, since: float) -> bool:
+        """Whether new batches will wait: muted, no leader, or a batch from before ``since`` is still here."""
+        return (
+            self.drain_mode is not _OPEN
+            or self.leader == NO_LEADER
+            or (bool(self.batches) and self.batches[0].created < since)
+        )
+
+    def unclaimed_head(self) -> ProducerBatch | None:
+        head = self.batches[0] if self.batches else None
+        return None if head is None or head.claimed else head
+
+
+class NodeAvailability:
+    """The nodes that accept requests (Java: ``RecordAccumulator.updateNodeLatencyStats``, KIP-794).
+
+    ``timeout_ms``: ``partitioner.availability.timeout.ms``; 0 makes no node unavailable. ``unavailable``: ``NO_LEADER``
+    and the ids of nodes that batches have waited for longer than that. Any thread reads it, the sender replaces it.
+    """
+
+    def __init__(self, timeout_ms: float) -> None:
+        self.unavailable = frozenset({NO_LEADER})
+        self._timeout_ms = timeout_ms
+        self._waiting_since: dict[int, float] = {}
+
+    def update(self, node_id: int, ready: bool, now: float) -> None:
+        """Batches wait for this node. ``ready``: a request can be sent to it now."""
+        if ready:
+            self._waiting_since.pop(node_id, None)
+            if node_id in self.unavailable:
+                self.unavailable -= {node_id}
+        elif self._timeout_ms and now - self._waiting_since.setdefault(node_id, now) > self._timeout_ms:
+            self.unavailable |= {node_id}
 
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
-    """``nodes`` lead a partition with something to send; ``next_check`` is when lingering or backing off may end that
-    changes this (monotonic ms); ``unknown_leaders`` are topics with sendable batches and nobody to send them to.
+class ReadyCheckResult:
+    """``nodes`` lead partitions with a sendable batch; ``next_check``: end of the next linger or backoff (monotonic
+    ms); ``unknown_leaders``: topics with sendable batches and no leader.
     """
 
     nodes: tuple[int, ...]
@@ -55,7 +116,7 @@ class Readiness:
 
 
 class Flush:
-    """Whoever flushes has one. ``batches`` were incomplete when it began."""
+    """One call of ``flush``. ``batches``: those that were incomplete when it began."""
 
     __slots__ = ("batches",)
 
@@ -64,11 +125,12 @@ class Flush:
 
 
 class RecordAccumulator:
-    def __init__(self, config: AccumulatorConfig, pool: BufferPool, clock: Clock) -> None:
-        self.pool = pool
-        self.metrics = ProducerMetrics(pool.gauges(), pool.counters)
-        self.nodes = NodeAvailability(config.availability_timeout_ms)
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        self.pool = BufferPool(config.buffer_memory, clock)
+        self.metrics = ProducerMetrics(self.pool.gauges(), self.pool.counters)
+        self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
+        self._codec = CODEC_IDS[config.compression_type]
         self._clock = clock
         self._lock = threading.Lock()
         self._changed = Waiters()
@@ -77,48 +139,63 @@ class RecordAccumulator:
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
-        self._ratios = CompressionRatios()
+        self._ratios = CompressionRatioEstimator()
         self._flushes: set[Flush] = set()
         self._closing = False
         self._aborted_by: Exception | None = None
         self._snapshot = ClusterSnapshot()
         self._next_expiry = NEVER
 
-    # Callers' side
+    # Callers
 
     def batch_limit(self, topic: str) -> int:
-        """Bytes of uncompressed records, header included, that a new batch of ``topic`` may have."""
-        if not self._config.compresses:
-            return self._config.batch_size
+        """Bytes of a new batch before compression, header included."""
+        batch_size = self._config.batch_size
+        if not self._codec:
+            return batch_size
         with self._lock:
             ratio = self._ratios.estimate(topic)
-        return max(int((self._config.batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
+        return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def lagging(self, topic: str, runs: Sequence[Run], now: float) -> frozenset[int]:
-        """Partitions whose batches will wait: what is appended to them now will not be sent soon."""
+        """Partitions whose new batches will not be sent soon."""
         since = now - self._config.linger_ms - _LAG_MS
         with self._lock:
             lag = [run.partition for run in runs if self._queue(TopicPartition(topic, run.partition)).lags(since)]
         return frozenset(lag)
 
     def claim(self, claim: Claim, topic: str, rows: RowSizes, now: float) -> None:
-        """Cut ``rows`` into batches that are the caller's until it publishes or undoes the claim.
+        """Cut ``rows`` into batches that belong to the caller until it publishes or undoes the claim.
 
-        Whatever this raises, the claim knows what to undo.
+        After an error the claim knows all that has to be undone.
         """
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
             for run in rows.runs:
-                claim.take(self._queue(TopicPartition(topic, run.partition)), run, rows, now)
+                queue = self._queue(TopicPartition(topic, run.partition))
+                claim.take(queue.partition, queue.batches, run, rows, now)
             self._incomplete.update(dict.fromkeys(claim.opened))
             self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
 
-    def publish(self, claim: Claim) -> bool:
-        """Let the sender see what was claimed; returns whether it should be woken for it.
+    def seal(self, batch: ProducerBatch) -> None:
+        """Close a batch and compress it. Only its owner calls this: the caller that filled it, or the sender."""
+        payload: Sequence[Buffer] = batch.buffers
+        plain_size = sum(map(len, payload))
+        if self._codec:
+            payload = [compress(self._config.compression_type, self._config.compression_level, payload)]
+            size = len(payload[0])
+            batch.buffers = []
+            with self._lock:
+                self._ratios.update(batch.partition.topic, size / plain_size)
+            self.pool.charge(batch, size)
+        batch.seal(self._codec, payload, plain_size)
 
-        Raises the error the producer was aborted with: the caller must then ``retract``. After any other interruption
-        the claim says whether it is published.
+    def publish(self, claim: Claim) -> bool:
+        """Let the sender drain the claimed batches; returns whether the caller should wake it.
+
+        Raises the error the producer was aborted with: the caller must then ``retract``. After an interrupt,
+        ``claim.published`` says whether the sender has the batches.
         """
         with self._lock:
             if self._aborted_by is not None:
@@ -133,7 +210,7 @@ class RecordAccumulator:
                 elif not batch.due and batch not in self._lingering:
                     self._lingering[batch] = queue
                     in_order = in_order and batch.created >= newest
-                self._list_if_over(queue, batch)
+                self._list_if_sendable(queue, batch)
             if not in_order:
                 self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
             try:
@@ -145,7 +222,7 @@ class RecordAccumulator:
             return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> bool:
-        """Undo a claim whose rows could not be encoded: its batches are as they were before.
+        """Restore the batches of a claim whose rows could not be encoded.
 
         False when the producer was aborted: the caller must then ``retract``.
         """
@@ -160,42 +237,28 @@ class RecordAccumulator:
             return True
 
     def retract(self, claim: Claim) -> None:
-        """Take a claim's batches out altogether, with what they held before: the caller completes and ``finish``es
-        them.
-        """
+        """Remove a claim's batches with all their rows. The caller completes them and calls ``finish``."""
         with self._lock:
             for batch in claim.batches():
                 self._unqueue(batch)
 
-    def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...]) -> None:
-        """A batch was split: its parts are incomplete in its stead, and its topic's ratio is learned anew."""
-        with self._lock:
-            batch.parts = parts
-            self._incomplete.pop(batch, None)
-            self._incomplete.update(dict.fromkeys(parts))
-            self._ratios.reset(batch.partition.topic, 1.0)
-
-    def observe_ratio(self, topic: str, ratio: float) -> None:
-        with self._lock:
-            self._ratios.observe(topic, ratio)
-
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Batches waiting per partition: the load that adaptive partitioning weighs (KIP-794)."""
+        """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
         with self._lock:
             queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
             return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self, flush: Flush) -> Flush:
-        """From here until ``await_flush`` or ``end_flush`` nothing lingers."""
+        """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""
         with self._lock:
             self._flushes.add(flush)
             flush.batches = frozenset(self._incomplete)
         return flush
 
     def await_flush(self, flush: Flush, timeout_ms: float) -> None:
-        """Wait until every batch of a flush is finished, well or not. The sender must have been woken.
+        """Wait until every batch of the flush is done, or its parts after a split. The caller wakes the sender first.
 
-        A batch that was split is finished with its parts, one that was given back has nothing to wait for.
+        Raises ``KafkaTimeoutError`` after ``timeout_ms``.
         """
         deadline = self._clock.now() + timeout_ms
         pending = list(flush.batches)
@@ -215,41 +278,45 @@ class RecordAccumulator:
             self.end_flush(flush)
 
     def end_flush(self, flush: Flush) -> None:
-        """Harmless when it has ended."""
+        """No effect when the flush has ended."""
         with self._lock:
             self._flushes.discard(flush)
 
     def close(self) -> None:
-        """Nothing lingers any more."""
+        """No batch lingers from now on."""
         with self._lock:
             self._closing = True
 
-    # The sender thread's side
+    # The sender
 
     @property
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
 
+    @property
+    def next_expiry(self) -> float:
+        return self._next_expiry
+
     def topics_in_use(self) -> frozenset[str]:
-        """The topics of all batches that are not done, in flight too."""
+        """The topics of all batches that are not done, also of those in flight."""
         with self._lock:
             return frozenset(batch.partition.topic for batch in self._incomplete)
 
-    def ready(self, snapshot: ClusterSnapshot, now: float) -> Readiness:
-        """Which nodes have something to get. Costs what is ready, not what exists."""
+    def ready(self, snapshot: ClusterSnapshot, now: float) -> ReadyCheckResult:
+        """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""
         with self._lock:
             if snapshot.generation != self._snapshot.generation:
-                self._follow_leaders(snapshot)
+                self._update_leaders(snapshot)
             self._end_linger(now)
             self._end_backoff(now)
             nodes = tuple(node for node, queues in self._ready_by_node.items() if queues and node != NO_LEADER)
             unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
-            return Readiness(nodes, self._next_check(), unknown)
+            return ReadyCheckResult(nodes, self._next_check(), unknown)
 
     def drain(self, node: int, now: float) -> list[ProducerBatch]:
-        """Take at most one batch per partition that ``node`` leads, and at most max.request.size bytes of them.
+        """Take at most one batch per partition that ``node`` leads, together at most max.request.size bytes.
 
-        Each drain starts with the partitions the last one did not reach; a batch over the limit goes alone.
+        Each call starts with the partitions that the last one did not reach. A larger batch goes alone.
         """
         batches: list[ProducerBatch] = []
         size = 0
@@ -271,30 +338,43 @@ class RecordAccumulator:
                     queues.popleft().listed = False
         return batches
 
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Undo the drain of a batch: it is the head of its queue again, which is muted until ``admit``."""
+    def undrain(self, batch: ProducerBatch) -> None:
+        """Make a drained batch the head of its queue again and mute the partition."""
         with self._lock:
             queue = self._queue(batch.partition)
             batch.due = True
             queue.batches.appendleft(batch)
-            queue.admission = DrainMode.MUTED
+            queue.drain_mode = DrainMode.MUTED
 
-    def take_queued(self) -> list[ProducerBatch]:
-        """Take out everything that waits and is in no caller's hands: it is not going to be sent."""
+    def drain_all(self) -> list[ProducerBatch]:
+        """Take every queued batch that no caller has claimed. They will not be sent."""
         taken: list[ProducerBatch] = []
         with self._lock:
             for queue in self._queues.values():
                 for _ in range(len(queue.batches)):
-                    if self._unclaimed_head(queue) is None:
+                    if queue.unclaimed_head() is None:
                         queue.batches.rotate(-1)
                     else:
                         taken.append(self._take_head(queue))
         return taken
 
-    def reenqueue(self, batches: Sequence[ProducerBatch], retry_at: float) -> None:
-        """Put batches of one partition back to the head of its queue, in sequence order, until ``retry_at``.
+    def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
+        """Replace a batch that the broker found too large by two (Java: ``splitAndReenqueue``)."""
+        parts = batch.split(self._config.compression_level)
+        for part in parts:
+            self.pool.charge(part, part.size)
+        self.pool.release([batch])
+        with self._lock:
+            batch.parts = parts
+            self._incomplete.pop(batch, None)
+            self._incomplete.update(dict.fromkeys(parts))
+            self._ratios.reset(batch.partition.topic, 1.0)
+        return parts
 
-        They are all that is outstanding of the partition: what of it already waits there is replaced.
+    def reenqueue(self, batches: Sequence[ProducerBatch], retry_at: float) -> None:
+        """Put all outstanding batches of one partition at the head of its queue, in sequence order, until ``retry_at``.
+
+        They replace stamped batches that the queue still has.
         """
         with self._lock:
             queue = self._queue(batches[0].partition)
@@ -304,16 +384,16 @@ class RecordAccumulator:
             queue.retry_at = retry_at
             self._backing_off.append(queue)
 
-    def set_drain_mode(self, partition: TopicPartition, admission: DrainMode) -> None:
+    def set_drain_mode(self, partition: TopicPartition, mode: DrainMode) -> None:
         with self._lock:
             queue = self._queue(partition)
-            queue.admission = admission
-            if queue.batches and admission is not DrainMode.MUTED:
+            queue.drain_mode = mode
+            if queue.batches and mode is not DrainMode.MUTED:
                 self._list(queue)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Take out what is incomplete for delivery.timeout.ms and in no caller's hands, wherever it is: also in flight,
-        and where a stray exception left it. What is not finished then is given again.
+        """Take every unclaimed batch older than delivery.timeout.ms (Java: ``expiredBatches``): queued, in flight, or
+        lost by an unexpected exception. A batch that is not finished then is returned again.
         """
         if now < self._next_expiry:
             return []
@@ -325,25 +405,21 @@ class RecordAccumulator:
                 if batch not in waiting and not (batch.claimed or batch.done) and batch.created + timeout <= now
             ]  # fmt: skip
             for queue in self._queues.values():
-                while (head := self._unclaimed_head(queue)) is not None and head.created + timeout <= now:
+                while (head := queue.unclaimed_head()) is not None and head.created + timeout <= now:
                     expired.append(self._take_head(queue))
             oldest = min((batch.created for batch in self._incomplete), default=NEVER)
             self._next_expiry = max(oldest + timeout, now + 1.0)
         return expired
 
-    @property
-    def next_expiry(self) -> float:
-        return self._next_expiry
-
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
-        """Forget completed batches and wake whoever flushes."""
+        """Forget completed batches and wake the callers of ``await_flush``."""
         with self._lock:
             self._forget(batches)
             if self._flushes:
                 self._changed.notify_all()
 
     def abort(self, error: Exception) -> list[ProducerBatch]:
-        """Refuse new rows with ``error`` and give up every incomplete batch that is in no caller's hands."""
+        """Refuse new rows with ``error`` and return every incomplete batch that no caller has claimed."""
         with self._lock:
             self._aborted_by = self._aborted_by or error
             claimed = {batch for queue in self._queues.values() for batch in queue.batches if batch.claimed}
@@ -351,9 +427,9 @@ class RecordAccumulator:
                 queue.batches.clear()
             self._lingering.clear()
             self._changed.notify_all()
-            orphans = [batch for batch in self._incomplete if batch not in claimed]
+            unclaimed = [batch for batch in self._incomplete if batch not in claimed]
         self.pool.close(error)
-        return orphans
+        return unclaimed
 
     # Under the lock
 
@@ -364,14 +440,14 @@ class RecordAccumulator:
         return queue
 
     def _give_back(self, claim: Claim) -> None:
-        """May be done twice."""
+        """A second call has no effect."""
         for batch in claim.opened:
             self._unqueue(batch)
         self._forget(claim.opened)
         for batch, count, size in claim.before:
             batch.count, batch.size = count, size
             batch.claimed = batch.filled = False
-            self._list_if_over(self._queues[batch.partition], batch)
+            self._list_if_sendable(self._queues[batch.partition], batch)
         claim.undone = True
         self._changed.notify_all()
 
@@ -385,7 +461,7 @@ class RecordAccumulator:
             queue.batches.remove(batch)
         self._lingering.pop(batch, None)
         if queue.batches:
-            self._list(queue)  # what stands behind it may have been due all the while
+            self._list(queue)  # the next batch may be due already
 
     def _take_head(self, queue: PartitionQueue) -> ProducerBatch:
         head = queue.batches.popleft()
@@ -393,15 +469,11 @@ class RecordAccumulator:
             self._lingering.pop(head, None)
         return head
 
-    @staticmethod
-    def _unclaimed_head(queue: PartitionQueue) -> ProducerBatch | None:
-        head = queue.batches[0] if queue.batches else None
-        return None if head is None or head.claimed else head
-
     def _send_all(self) -> bool:
         return bool(self._flushes) or self._closing or self.pool.exhausted
 
     def _list(self, queue: PartitionQueue) -> None:
+        """Add the queue to its leader's ready list, once."""
         if not queue.listed:
             ready = self._ready_by_node.setdefault(queue.leader, deque())
             try:
@@ -411,12 +483,12 @@ class RecordAccumulator:
                 queue.listed = queue in ready
                 raise
 
-    def _list_if_over(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch that left a caller's hands may have been due, full or overtaken while it was there."""
+    def _list_if_sendable(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """While a caller had the batch, it may have become due or full, or another batch may have followed it."""
         if not queue.listed and (batch.payload is not None or batch.due or len(queue.batches) > 1):
             self._list(queue)
 
-    def _follow_leaders(self, snapshot: ClusterSnapshot) -> None:
+    def _update_leaders(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
         self._ready_by_node = {NO_LEADER: deque()}
         for partition, queue in self._queues.items():
@@ -426,7 +498,7 @@ class RecordAccumulator:
                 self._list(queue)
 
     def _end_linger(self, now: float) -> None:
-        """Open batches come due in the order they were opened, not published: linger.ms is the same for all."""
+        """Batches become due in the order they were opened: linger.ms is the same for all."""
         send_all = self._send_all()
         while self._lingering:
             batch, queue = next(iter(self._lingering.items()))

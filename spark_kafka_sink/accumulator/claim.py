@@ -1,19 +1,20 @@
-"""Claim → encode → publish: how rows enter batches without a lock being held while they are encoded.
+"""Claim → encode → publish: rows enter batches while no thread holds a lock for the encoding (ADR 1).
 
-Under the lock a claim cuts rows into batches and marks those as claimed; nothing else may touch them until it is
-published or undone.
+Under the accumulator's lock a claim cuts rows into batches and marks these as claimed. No other thread changes or
+drains them until the claim is published or undone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.accumulator.partition_queue import PartitionQueue
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.model import TopicPartition
 
 
 class Run(NamedTuple):
@@ -26,11 +27,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSizes:
-    """What a claim must know of rows that are not encoded yet.
+    """The sizes and timestamps of rows that are not encoded yet.
 
-    ``cumulative[i]`` is the upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); ``limit`` the bytes a batch
-    may have for these bounds to be true. ``timestamps`` are epoch ms per row, or one for all; a batch takes rows only
-    while they lie within ``max_timestamp_delta`` ms of its first one.
+    ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
+    ``limit`` bytes. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
+    ``max_timestamp_delta`` ms of its first one.
     """
 
     runs: Sequence[Run]
@@ -44,7 +45,7 @@ class RowSizes:
     def timestamp(self, row: int) -> int:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[row]
 
-    def fits_times_of(self, batch: ProducerBatch) -> bool:
+    def fit_timestamps_of(self, batch: ProducerBatch) -> bool:
         base = batch.base_timestamp
         return max(abs(self.latest - base), abs(self.earliest - base)) <= self.max_timestamp_delta
 
@@ -67,7 +68,7 @@ class Claim:
     ``published``: the sender may see everything. ``undone``: nothing is left.
     """
 
-    __slots__ = ("_tails", "before", "filled", "memory", "opened", "published", "ranges", "rows_added", "undone")
+    __slots__ = ("_open", "before", "filled", "memory", "opened", "published", "ranges", "rows_added", "undone")
 
     def __init__(self, memory: Reservation) -> None:
         self.memory = memory
@@ -76,16 +77,21 @@ class Claim:
         self.opened: list[ProducerBatch] = []
         self.before: list[tuple[ProducerBatch, int, int]] = []
         self.rows_added = self.published = self.undone = False
-        self._tails: dict[int, ProducerBatch] = {}
+        self._open: dict[int, ProducerBatch] = {}
 
-    def take(self, queue: PartitionQueue, run: Run, rows: RowSizes, now: float) -> None:
-        """Cut one run into the queue's open batch and as many new ones as it needs. Under the accumulator's lock."""
-        partition, row, end = run
-        batch = self._tails.pop(partition, None) or self._claim_tail(queue, rows)
+    def take(
+        self, partition: TopicPartition, queue: deque[ProducerBatch], run: Run, rows: RowSizes, now: float
+    ) -> None:
+        """Cut one run into the open batch of ``queue`` and new ones behind it. Under the accumulator's lock."""
+        _, row, end = run
+        batch = self._open.pop(run.partition, None) or self._claim_last(queue, rows)
         cumulative = rows.cumulative
         while row < end:
             if batch is None:
-                batch = self._open(queue, rows, row, now)
+                batch = ProducerBatch(partition, now, rows.limit, rows.timestamp(row))
+                batch.claimed = True
+                self.opened.append(batch)
+                queue.append(batch)
             taken = cumulative[row]
             room = min(batch.limit, rows.limit) - batch.size
             cut = bisect_right(cumulative, taken + room, row + 1, end + 1) - 1
@@ -101,26 +107,20 @@ class Claim:
                 self.filled.append(batch)
                 batch = None
         if batch is not None:
-            self._tails[partition] = batch
+            self._open[run.partition] = batch
 
     def batches(self) -> list[ProducerBatch]:
-        """Every batch in this caller's hands, each once."""
+        """Every claimed batch, once."""
         return [batch for batch, _, _ in self.before] + self.opened
 
-    def _open(self, queue: PartitionQueue, rows: RowSizes, row: int, now: float) -> ProducerBatch:
-        batch = ProducerBatch(queue.partition, now, rows.limit, rows.timestamp(row))
-        batch.claimed = True
-        self.opened.append(batch)
-        queue.batches.append(batch)
-        return batch
-
-    def _claim_tail(self, queue: PartitionQueue, rows: RowSizes) -> ProducerBatch | None:
-        batch = queue.open_tail()
-        if batch is None:
+    def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
+        """The last batch if it is open, unclaimed and accepts the timestamps of ``rows``."""
+        batch = queue[-1] if queue else None
+        if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
         self.before.append((batch, batch.count, batch.size))
         batch.claimed = True
-        if rows.fits_times_of(batch):
+        if rows.fit_timestamps_of(batch):
             return batch
         batch.filled = True
         self.filled.append(batch)

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import get_ident
 
-from spark_kafka_sink.accumulator.accumulator import NEVER
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.append.append import ColumnarAppender, StagedColumns
 from spark_kafka_sink.append.pending_records import (
@@ -30,7 +29,7 @@ from spark_kafka_sink.append.publish import AppendParts, as_exception, undo
 from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.append.record_future import RecordFuture, StageOutcome
 from spark_kafka_sink.append.values_only import StagedValues, ValueAppender
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.metadata import Metadata

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener
-from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import ClusterSnapshot
@@ -30,7 +29,6 @@ class AppendParts:
     """
 
     accumulator: RecordAccumulator
-    sealer: Sealer
     metadata: Metadata
     partitioner: Partitioner
     clock: Clock
@@ -98,7 +96,7 @@ def publish(
         lay_in(claim, encoded)
         accumulator.pool.cancel(claim.memory)
         for batch in claim.filled:
-            parts.sealer.seal(batch)
+            accumulator.seal(batch)
         if accumulator.publish(claim):
             parts.wake_sender()
     except BaseException as error:

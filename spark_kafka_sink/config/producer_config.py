@@ -87,6 +87,12 @@ class ProducerConfig:
             warnings.warn(text, ConfigWarning, stacklevel=2)
         return cls(**{field.name: draft.values[field.name.replace("_", ".")] for field in fields(cls)})
 
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec in use, None when it has none."""
+        level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
+        return level
+
 
 def _default(option: Option) -> object:
     if option.kind is Kind.LIST:

@@ -6,9 +6,7 @@ import itertools
 from dataclasses import dataclass
 from random import Random
 
-from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.append.append import AppendConfig, ColumnarAppender
 from spark_kafka_sink.append.pending import Staging, StagingConfig, StagingParts
 from spark_kafka_sink.append.publish import AppendParts
@@ -67,8 +65,7 @@ def assemble(
     random: Random,
 ) -> ProducerParts:
     """All parts of a producer, its sender thread not started yet."""
-    accumulator = _accumulator(config, clock)
-    sealer = Sealer(config.compression_type, compression_level(config), accumulator)
+    accumulator = RecordAccumulator(config, clock)
     metadata = Metadata(config, random)
     partitioner = load_partitioner(config, random)
     append_config = AppendConfig(config.max_request_size, config.buffer_memory, config.max_block_ms, config.linger_ms)
@@ -76,9 +73,7 @@ def assemble(
     sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
     identity = _identity(config, accumulator, metadata, transport, random)
     lost = None if identity.transactions is None else identity.transactions.records_lost
-    append_parts = AppendParts(
-        accumulator, sealer, metadata, partitioner, clock, transport.wakeup, sender_thread.wakeup, lost
-    )
+    append_parts = AppendParts(accumulator, metadata, partitioner, clock, transport.wakeup, sender_thread.wakeup, lost)
     appender = ColumnarAppender(append_config, append_parts)
     staging = _staging(config, appender, append_parts, sender_thread)
     sender = _sender(config, append_parts, staging, identity)
@@ -136,25 +131,10 @@ def _staging(
     return Staging(staging_config, staging_parts)
 
 
-def _accumulator(config: ProducerConfig, clock: Clock) -> RecordAccumulator:
-    return RecordAccumulator(
-        AccumulatorConfig(
-            batch_size=config.batch_size,
-            linger_ms=config.linger_ms,
-            delivery_timeout_ms=config.delivery_timeout_ms,
-            max_request_size=config.max_request_size,
-            compresses=config.compression_type != "none",
-            availability_timeout_ms=config.partitioner_availability_timeout_ms,
-        ),
-        BufferPool(config.buffer_memory, clock),
-        clock,
-    )
-
-
 def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identity: _Identity) -> Sender:
     client, retry_backoff, sequences = identity.client, identity.retry_backoff, identity.sequences
     answer_parts = ResponseHandlerParts(
-        parts.accumulator, parts.sealer, sequences, parts.metadata, retry_backoff, identity.transactions
+        parts.accumulator, sequences, parts.metadata, retry_backoff, identity.transactions
     )
     one_at_a_time = config.max_in_flight_requests_per_connection == 1
     policy = DeliveryPolicy(config.delivery_timeout_ms, config.retries, one_at_a_time)
@@ -163,7 +143,6 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
             policy=policy,
             produce=ProduceSettings(config.acks, config.request_timeout_ms),
             accumulator=parts.accumulator,
-            sealer=parts.sealer,
             client=client,
             metadata=parts.metadata,
             metadata_updater=MetadataUpdater(parts.metadata, parts.accumulator),
@@ -174,12 +153,3 @@ def _sender(config: ProducerConfig, parts: AppendParts, staging: Staging, identi
             transactions=identity.transactions,
         )
     )
-
-
-def compression_level(config: ProducerConfig) -> int | None:
-    """The level of the codec that is used, None when it has none."""
-    return {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }.get(config.compression_type)

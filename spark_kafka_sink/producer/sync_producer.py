@@ -31,7 +31,6 @@ from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.assembly import compression_level
 from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunks
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
 from spark_kafka_sink.producer.sync_config import SyncConfig
@@ -198,7 +197,7 @@ class SyncProducer:
 
     def _request(self, groups: Mapping[TopicPartition, Sequence[Message]]) -> MakeRequest:
         kafka = self.config.kafka
-        level = compression_level(kafka)
+        level = kafka.compression_level
         batches = [batch_of(partition, group, kafka.compression_type, level) for partition, group in groups.items()]
         settings = ProduceSettings(kafka.acks, kafka.request_timeout_ms)
         return lambda on_complete: produce_request(batches, settings, on_complete)

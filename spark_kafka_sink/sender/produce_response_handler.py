@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
@@ -45,7 +43,6 @@ class ResponseHandlerParts:
     """What an answer may set in motion; ``transactions`` None: the producer is not transactional."""
 
     accumulator: RecordAccumulator
-    sealer: Sealer
     sequences: Sequences
     metadata: Metadata
     backoff: ExponentialBackoff
@@ -58,7 +55,6 @@ class ProduceResponseHandler:
     def __init__(self, policy: DeliveryPolicy, parts: ResponseHandlerParts) -> None:
         self._policy = policy
         self._accumulator = parts.accumulator
-        self._sealer = parts.sealer
         self._sequences = parts.sequences
         self._metadata = parts.metadata
         self._backoff = parts.backoff
@@ -226,7 +222,7 @@ class ProduceResponseHandler:
         if not batch.done:
             _log.info("%s found a batch of %d records too large: it is split", batch.partition, batch.count)
             self._metrics.topic(batch.partition.topic).splits += 1
-            self._sequences.split(batch, self._sealer.split(batch))
+            self._sequences.split(batch, self._accumulator.split(batch))
 
     def _fail(self, batch: ProducerBatch, error: Exception) -> None:
         if not batch.done:

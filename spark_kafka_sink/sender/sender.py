@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spark_kafka_sink.accumulator.accumulator import NEVER, RecordAccumulator
-from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.network.client import NetworkClient
@@ -47,7 +46,6 @@ class SenderParts:
     policy: DeliveryPolicy
     produce: ProduceSettings
     accumulator: RecordAccumulator
-    sealer: Sealer
     client: NetworkClient
     metadata: Metadata
     metadata_updater: MetadataUpdater
@@ -135,7 +133,7 @@ class Sender:
     def _reject_queued(self, transactions: TransactionManager, now: float) -> None:
         """Outside of a transaction, and in one that has failed, nothing is sent."""
         if not transactions.may_send and self._parts.accumulator.has_incomplete:
-            queued = self._parts.accumulator.take_queued()
+            queued = self._parts.accumulator.drain_all()
             if queued:
                 error = transactions.rejection()
                 self._give_up([(batch, error) for batch in queued], now)
@@ -163,7 +161,7 @@ class Sender:
         wake_at = NEVER
         for node_id in nodes:
             node = snapshot.nodes[node_id]
-            parts.accumulator.nodes.note(node_id, parts.client.ready(node, now), now)
+            parts.accumulator.nodes.update(node_id, parts.client.ready(node, now), now)
             while parts.client.ready(node, now):
                 batches = parts.accumulator.drain(node_id, now)
                 if not batches:
@@ -215,7 +213,7 @@ class Sender:
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts
         if batch.payload is None:
-            parts.sealer.seal(batch)
+            parts.accumulator.seal(batch)
         alone = parts.sequences.send(batch)
         self._in_flight[batch] = None
         if alone or parts.policy.one_at_a_time:

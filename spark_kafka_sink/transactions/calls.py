@@ -7,7 +7,6 @@ request of a connection at a time. Owned by the thread that turns the loop; no c
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
@@ -25,7 +25,6 @@ from spark_kafka_sink.network.error_table import Action, action, broker_error
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
-NEVER = math.inf
 SOON_MS = 5.0
 """First wait after CONCURRENT_TRANSACTIONS; it doubles. Writing the markers takes a few milliseconds."""
 

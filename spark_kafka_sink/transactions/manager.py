@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import NEVER, Flush, RecordAccumulator
-from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.accumulator.partition_queue import DrainMode
+from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.model import TopicPartition
 
@@ -28,7 +27,7 @@ class TransactionPartitions:
         for batch in batches:
             if batch.header is None and batch.partition not in self._added:
                 self._waiting[batch.partition] = None
-                self._accumulator.put_back(batch)
+                self._accumulator.undrain(batch)
             else:
                 admitted.append(batch)
         return admitted

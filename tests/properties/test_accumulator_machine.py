@@ -19,10 +19,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.accumulator.partition_queue import DrainMode, PartitionQueue
+from spark_kafka_sink.accumulator.accumulator import DrainMode, Flush, PartitionQueue
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch, RecordRange
-from spark_kafka_sink.accumulator.seal import Sealer
 from spark_kafka_sink.append import append as columnar_append
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
@@ -101,7 +99,6 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.clock = engine.clock
         self.accumulator = engine.parts.accumulator
         self.snapshot = engine.parts.metadata.snapshot
-        self.sealer = Sealer(self.codec, None, self.accumulator)
         self.sequences = Sequences(False)
         self.written = 0
         self.encoding: set[int] = set()
@@ -184,12 +181,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not any(self.in_flight))
     @rule()
-    def a_drained_batch_is_put_back(self) -> None:
+    def a_batch_is_undrained(self) -> None:
         readiness = self.accumulator.ready(self.snapshot, self.clock.now())
         for node in readiness.nodes:
             for batch in self.accumulator.drain(node, self.clock.now()):
                 if batch.header is None:
-                    self.accumulator.put_back(batch)
+                    self.accumulator.undrain(batch)
                     self.admissions[batch.partition.partition] = DrainMode.MUTED
                 else:
                     self.send(batch)
@@ -219,7 +216,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule()
     def everything_queued_is_given_up(self) -> None:
-        for batch in self.accumulator.take_queued():
+        for batch in self.accumulator.drain_all():
             self.complete(batch, KafkaTimeoutError("aborted"))
 
     @rule(partition=partitions, admission=st.sampled_from(DrainMode))
@@ -332,7 +329,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def send(self, batch: ProducerBatch) -> None:
         partition = batch.partition.partition
         if batch.payload is None:
-            self.sealer.seal(batch)
+            self.accumulator.seal(batch)
         fresh = batch.header is None
         self.sequences.send(batch)
         if fresh:

@@ -13,7 +13,6 @@ import pytest
 
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.append import pending, receipt, record_future
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -45,8 +44,7 @@ def callbacks_wait() -> Any:
 
 def flush() -> Any:
     clock = SystemClock()
-    config = accumulator.AccumulatorConfig(100, 0, 1000, 1000, False)
-    made: Any = accumulator.RecordAccumulator(config, BufferPool(1000, clock), clock)
+    made: Any = accumulator.RecordAccumulator(ProducerConfig.parse({"bootstrap.servers": "boot:9092"}), clock)
     made._incomplete.setdefault("a batch")
     return made, lambda: made.await_flush(made.begin_flush(accumulator.Flush()), WAIT_MS)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.accumulator.accumulator import AccumulatorConfig, RecordAccumulator
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation
+from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.accumulator.partition_queue import DrainMode
-from spark_kafka_sink.accumulator.seal import Sealer
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE
@@ -23,9 +22,16 @@ class Desk:
 
     def __init__(self, partitions: int = 4, max_request_size: int = 1 << 20) -> None:
         self.clock = ManualClock()
-        config = AccumulatorConfig(61 + 10 * ROW, 10, 1000, max_request_size, compresses=False)
-        self.accumulator = RecordAccumulator(config, BufferPool(1 << 20, self.clock), self.clock)
-        self.sealer = Sealer("none", None, self.accumulator)
+        options = {
+            "bootstrap.servers": "boot:9092",
+            "batch.size": 61 + 10 * ROW,
+            "linger.ms": 10,
+            "request.timeout.ms": 500,
+            "delivery.timeout.ms": 1000,
+            "max.request.size": max_request_size,
+            "buffer.memory": 1 << 20,
+        }
+        self.accumulator = RecordAccumulator(ProducerConfig.parse(options), self.clock)
         leaders = tuple(partition % 2 for partition in range(partitions))
         nodes = {node: Node(node, f"n{node}", 9092) for node in (0, 1)}
         self.snapshot = ClusterSnapshot(1, nodes, {"t": TopicInfo("t", leaders, leaders)})
@@ -40,7 +46,7 @@ class Desk:
     def publish(self, claim) -> bool:
         for batch in claim.filled:
             batch.buffers.append(bytes(batch.size - HEADER_SIZE))
-            self.sealer.seal(batch)
+            self.accumulator.seal(batch)
         return self.accumulator.publish(claim)
 
     def append(self, rows: int, partition: int = 0) -> bool:
@@ -195,7 +201,7 @@ def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(de
     """It was no longer known to linger, so it waited for delivery.timeout.ms."""
     desk.append(2, partition=1)
     claim = desk.claim(3)
-    assert [batch.count for batch in desk.accumulator.take_queued()] == [2]
+    assert [batch.count for batch in desk.accumulator.drain_all()] == [2]
     desk.publish(claim)
     desk.clock.advance(10)
     assert desk.drained_counts() == [3]
@@ -205,7 +211,7 @@ def test_taking_the_queued_leaves_claimed_batches_in_their_order(desk):
     first = desk.claim(3)
     desk.append(11)
     second = desk.claim(4)
-    assert [batch.count for batch in desk.accumulator.take_queued()] == [10]
+    assert [batch.count for batch in desk.accumulator.drain_all()] == [10]
     desk.publish(second)
     desk.publish(first)
     desk.clock.advance(10)

@@ -181,7 +181,7 @@ def test_a_batch_that_cannot_be_sealed_fails_its_rows_instead_of_losing_them(mon
     def fail(*_args):
         raise MemoryError("no room to compress")
 
-    monkeypatch.setattr("spark_kafka_sink.accumulator.seal.compress", fail)
+    monkeypatch.setattr("spark_kafka_sink.accumulator.accumulator.compress", fail)
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
     with pytest.raises(MemoryError):
@@ -221,7 +221,7 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 
 
 @pytest.mark.parametrize(
-    "fails", ["spark_kafka_sink.append.append.encode_records", "spark_kafka_sink.accumulator.seal.compress"]
+    "fails", ["spark_kafka_sink.append.append.encode_records", "spark_kafka_sink.accumulator.accumulator.compress"]
 )
 def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
     """For a batch that was given back for ever; after a retract it slept on for a minute."""

@@ -14,15 +14,7 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink import waiting
-from spark_kafka_sink.accumulator import (
-    accumulator,
-    availability,
-    buffer_pool,
-    claim,
-    partition_queue,
-    producer_batch,
-    seal,
-)
+from spark_kafka_sink.accumulator import accumulator, buffer_pool, claim, producer_batch
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append import append, pending, pending_records, publish, receipt, record_future, values_only
 from spark_kafka_sink.append.receipt import SendReceipt
@@ -49,7 +41,6 @@ MODULES = [
     producer_batch,
     publish,
     receipt,
-    seal,
     pending_records,
     record_future,
     pending,
@@ -59,12 +50,10 @@ MODULES = [
 INLINE_MODULES = [
     *MODULES,
     produce_response_handler,
-    availability,
     calls,
     client,
     sender,
     manager,
-    partition_queue,
     produce_request,
     sequences,
     sender_thread,
@@ -288,10 +277,10 @@ def test_an_interrupt_at_each_line_of_flush():
     ("act", "fails", "config"),
     [
         (columns, "spark_kafka_sink.append.append.encode_records", {}),
-        (columns, "spark_kafka_sink.accumulator.seal.compress", {"compression_type": "lz4"}),
+        (columns, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
         (sends, "spark_kafka_sink.append.values_only.encode_values", {}),
         (sends_of_all_kinds, "spark_kafka_sink.append.pending_records.bytes_column", {}),
-        (sends_of_all_kinds, "spark_kafka_sink.accumulator.seal.compress", {"compression_type": "lz4"}),
+        (sends_of_all_kinds, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
     ],
 )
 def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch, act, fails, config):

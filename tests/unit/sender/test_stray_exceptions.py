@@ -55,7 +55,7 @@ def test_only_the_records_it_concerned_fail(engine, monkeypatch, caplog, method)
     parts = engine.parts.sender._parts
     match method:
         case "seal":
-            raises_once(monkeypatch, parts.sealer, "seal", MemoryError)
+            raises_once(monkeypatch, parts.accumulator, "seal", MemoryError)
         case "succeed":
             raises_once(monkeypatch, parts.sequences, "succeeded")
         case "settle":

@@ -1,4 +1,4 @@
-"""How well each topic compresses, as far as its batches have shown (Kafka: ``CompressionRatioEstimator``)."""
+"""The expected compression ratio of each topic (Java: ``CompressionRatioEstimator``)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ _DETERIORATING_STEP = 0.05
 _SAFETY = 1.05
 
 
-class CompressionRatios:
-    """Guarded by the accumulator's lock.
-
-    An estimate falls slowly towards better ratios and jumps up to worse ones, so that batches seldom outgrow
-    batch.size.
-    """
+class CompressionRatioEstimator:
+    """Guarded by the accumulator's lock. An estimate falls slowly and rises at once: few batches outgrow batch.size."""
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
 
     def estimate(self, topic: str) -> float:
-        """Compressed bytes per byte of records, safety margin included; 1.05 for a topic not seen yet."""
+        """Compressed bytes per byte of records, with a safety factor; 1.05 for a new topic."""
         return self._ratios.get(topic, 1.0) * _SAFETY
 
-    def observe(self, topic: str, ratio: float) -> None:
+    def update(self, topic: str, ratio: float) -> None:
         current = self._ratios.get(topic, 1.0)
         if ratio > current:
             self._ratios[topic] = max(current + _DETERIORATING_STEP, ratio)
@@ -29,5 +25,4 @@ class CompressionRatios:
             self._ratios[topic] = max(current - _IMPROVING_STEP, ratio)
 
     def reset(self, topic: str, ratio: float) -> None:
-        """Start again from ``ratio``: a broker found a batch too large."""
         self._ratios[topic] = ratio
