@@ -15,9 +15,14 @@ from spark_kafka_sink.cli.properties import read_properties
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.exactly_once.discovery import FoundWrite, discover
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
-from spark_kafka_sink.exactly_once.operator_commands import abort_undecided, commit_decided, refuse_decided
+from spark_kafka_sink.exactly_once.operator_commands import (
+    FoundWrite,
+    abort_undecided,
+    commit_decided,
+    discover,
+    refuse_decided,
+)
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import driver_id
 
@@ -187,7 +192,7 @@ def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
         lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _told(each, now_ms))]
         if not each.entries:
             lines.append(f"  {_no_entry(ledger)}")
-    return "\n".join([*lines, f"{sum(len(each.listed) for each in found)} transactions open"])
+    return "\n".join([*lines, f"{sum(len(each.transactions) for each in found)} transactions open"])
 
 
 def _told(found: FoundWrite, now_ms: int) -> list[str]:
@@ -197,7 +202,7 @@ def _told(found: FoundWrite, now_ms: int) -> list[str]:
         f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
         for entry in found.entries.values()
     ]
-    for each in found.listed:
+    for each in found.transactions:
         intent = found.intent_of(each)
         fate = (
             "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"

@@ -1,7 +1,7 @@
-"""The fourth kind of process: Spark has given a batch up. It may be wrong: commit may have decided before.
+"""Abort, the last of four processes: Spark has given a batch up, perhaps after commit decided it.
 
-It acts for its own run only, whose identity comes with the tasks' reports, or with the pickled writer of a batch job.
-Where another driver has fenced since, everything that is open may be that driver's.
+Abort acts only for its own run, whose identity is in the tasks' reports, or in the plan of a batch job. If another
+driver has fenced the run since, every open transaction may be that driver's, and nothing is aborted.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
 from spark_kafka_sink.model import ProducerIdentity
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """``skipped``: why nothing was done; "" when something was. ``decided``: a clause for the batch, or another of
-    its name, that the ledger has decided. ``aborted``: how many transactions were; ``gone``: how many of those that the
-    tasks reported were not open any more, so that another process may have committed them. ``committed``: the batch is,
-    as a whole."""
+    """``skipped``: why nothing was done, or "". ``decided``: a clause for each decided batch of the name. ``aborted``:
+    number of transactions. ``gone``: how many of the reported ones were no longer open, so that another process may
+    have committed them. ``committed``: the whole batch is."""
 
     skipped: str = ""
     decided: tuple[str, ...] = ()
@@ -36,53 +35,53 @@ class AbortOutcome:
 def abort_batch(
     settings: CommitSettings, reports: Sequence[TaskReport | None], plan: WritePlan | None = None
 ) -> AbortOutcome:
-    """Under the run's own fence: finish what was decided, abort everything else that the run has left open.
+    """Completes decided batches and aborts everything else that the run left open, within delivery.timeout.ms.
 
-    ``reports``: one for each task, None for those that failed. ``plan``: of a batch job. Within delivery.timeout.ms.
+    ``reports``: one for each task, None for a failed one. ``plan``: of a batch job.
     """
     present = [report for report in reports if report is not None]
-    known: WritePlan | TaskReport | None = plan or next(iter(present), None)
-    if known is None:
+    run: WritePlan | TaskReport | None = plan or next(iter(present), None)
+    if run is None:
         return AbortOutcome("no task has reported which run it was of")
     with session_for(settings) as session:
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
         listing = list_open(session, deadline)
-        driver = session.bump_driver_epoch(known.driver, deadline)
+        driver = session.bump_driver_epoch(run.driver, deadline)
         if driver is None:
-            return _fenced(known, session.ledger.read(deadline))
+            return _fenced(run, session.ledger.read(deadline))
         steps.reach("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
-        stock = complete_intents(session, driver, entries, deadline)
-        decided = {share.prepared for entry in entries.values() for share in entry.tasks}
-        shares = [report.share.prepared for report in present]
-        reported = frozenset(each for each in shares if each is not None and each not in decided)
-        listed = left_open(listing, driver) if entries or settings.per_attempt else []
-        aborted = abort_all(session, reported.union(listed) - decided, deadline)
+        state = complete_intents(session, driver, entries, deadline)
+        decided = {prepared for entry in entries.values() for prepared in entry.prepared.values()}
+        reported = {report.share.prepared for report in present if report.share.prepared is not None} - decided
+        open_ones = left_open(listing, driver) if entries or settings.per_attempt else []
+        aborted = abort_all(session, reported.union(open_ones) - decided, deadline)
+        removed = _removed(run.write_id, view)
         return AbortOutcome(
-            decided=_removed(known.write_id, view) or _clauses(known.write_id, entries, stock),
+            decided=removed or _decided_clauses(run.write_id, entries, state),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=bool(_removed(known.write_id, view)) or _is_committed(known.write_id, stock.entries),
+            committed=bool(removed) or _is_committed(run.write_id, state.entries),
         )
 
 
-def _fenced(known: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
-    """What the ledger says is done is done, whoever reads it. Under transactions v2 a whole commit has raised the epoch
-    twice, so that the run's own is taken for another driver: its done record has the epoch between. Another run's
-    commit has receipts of its own."""
-    if gone := _removed(known.write_id, view):
-        return AbortOutcome(decided=gone, committed=True)
-    if known.write_id is None or not _is_committed(known.write_id, view.entries):
-        return AbortOutcome(f"another driver has fenced {known.driver.identity.transactional_id} since")
-    write_id, fence = known.write_id, known.driver.identity
-    bumps = 1 if fence.end_txn_version >= END_TXN_V2 else 0
-    ours = view.writer(write_id.query) == ProducerIdentity(fence.producer_id, fence.epoch + bumps)
-    return AbortOutcome(decided=(f"batch {write_id.number} of {write_id.query} was committed before",), committed=ours)
+def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
+    """The run was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the epoch twice, and
+    its done record has the epoch between. The commit of another run has receipts of its own."""
+    if removed := _removed(run.write_id, view):
+        return AbortOutcome(decided=removed, committed=True)
+    write_id, identity = run.write_id, run.driver.identity
+    if write_id is None or not _is_committed(write_id, view.entries):
+        return AbortOutcome(f"another driver has fenced {identity.transactional_id} since")
+    bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
+    own = view.writer(write_id.query) == ProducerIdentity(identity.producer_id, identity.epoch + bumps)
+    batch = f"batch {write_id.number} of {write_id.query}"
+    return AbortOutcome(decided=(f"{batch} was committed before",), committed=own)
 
 
 def _removed(write_id: WriteId | None, view: LedgerView) -> tuple[str, ...]:
-    """A batch job leaves a tombstone for its entry once it is done."""
+    """A batch job's entry is removed when it is done."""
     done = write_id is not None and write_id.kind is WriteKind.ONCE and write_id.query in view.removed
     return (f"{write_id} was committed before",) if done else ()
 
@@ -90,19 +89,21 @@ def _removed(write_id: WriteId | None, view: LedgerView) -> tuple[str, ...]:
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry]) -> bool:
     entry = None if write_id is None else entries.get(write_id.query)
     return (
-        entry is not None and write_id is not None and (entry.number, entry.state) == (write_id.number, EntryState.DONE)
+        entry is not None
+        and write_id is not None
+        and entry.number == write_id.number
+        and entry.state is EntryState.DONE
     )
 
 
-def _clauses(write_id: WriteId | None, before: Mapping[str, Entry], stock: Completed) -> tuple[str, ...]:
-    said = []
+def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], state: Completed) -> tuple[str, ...]:
+    clauses = []
     for query, entry in before.items():
-        batch = f"batch {entry.number} of {query}"
-        if query in stock.lost:
-            tasks = ", ".join(map(str, sorted(stock.lost[query])))
-            said.append(f"{batch} is decided and the rows of task {tasks} are gone, which its replay writes again")
+        if query in state.lost:
+            tasks = listed(state.lost[query])
+            clauses.append(f"{entry} is decided and the rows of task {tasks} are gone, which its replay writes again")
         elif entry.state is EntryState.INTENT:
-            said.append(f"{batch} had been decided and is committed")
+            clauses.append(f"{entry} had been decided and is committed")
         elif write_id is not None and (query, entry.number) == (write_id.query, write_id.number):
-            said.append(f"{batch} was committed before")
-    return tuple(said)
+            clauses.append(f"{entry} was committed before")
+    return tuple(clauses)

@@ -1,4 +1,5 @@
-"""Carrying out what was decided: every process that finds an intent may do it, as often as it likes."""
+"""Completes decided batches: commits the transactions that an intent names. Any process that reads an intent may do it,
+any number of times."""
 
 from __future__ import annotations
 
@@ -8,17 +9,19 @@ from dataclasses import dataclass
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.markers import lost_tasks
+from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, listed
 from spark_kafka_sink.transactions.committer import EndVerdict
+from spark_kafka_sink.transactions.values import PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What the ledger says when nothing of it stands half done any more; ``driver`` is the fence for what follows.
+    """The ledger after its intents were completed, and the driver identity to go on with.
 
-    ``lost``: query → the tasks of its entry whose rows are gone from Kafka.
+    ``lost``: query → the tasks of its entry whose rows are lost; that entry stays an intent.
     """
 
     driver: DriverIdentity
@@ -27,43 +30,43 @@ class Completed:
 
 
 def complete_intents(
-    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float
+    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float, accept_loss: bool = False
 ) -> Completed:
-    """Under the fence: carries out every intent among ``entries``, as they were read under it."""
-    settled = dict(entries)
+    """``entries``: as read under ``driver``. ``accept_loss``: batches with lost rows are recorded as done too."""
+    completed = dict(entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
         if entry.state is EntryState.DONE:
             continue
-        missing = finish(session, entry, deadline)
-        if missing:
+        missing = complete(session, entry, deadline)
+        if missing and not accept_loss:
             lost[query] = missing
         else:
-            settled[query] = done(entry)
-            driver = session.record(driver, settled[query], deadline)
-    return Completed(driver, settled, lost)
+            completed[query] = done(entry)
+            driver = session.record(driver, completed[query], deadline)
+    return Completed(driver, completed, lost)
 
 
-def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
-    """Commits every transaction the entry names; gives the tasks whose rows are gone from Kafka.
+def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
+    """Commits every transaction that the entry names. Returns the tasks whose rows are lost.
 
-    A transaction that is not open any more may have been committed before: its marker tells. Raises
-    ``ExactlyOnceError`` when a broker does not answer or refuses: some transactions may be committed then, and the next
-    process to read the ledger goes on.
+    A transaction that is no longer open may have been committed before: its marker tells. Raises ``ExactlyOnceError``
+    if a broker refuses or does not respond; some transactions may be committed then, and the next process to read the
+    ledger completes the rest.
     """
-    tasks = [task for task, share in enumerate(entry.tasks) if share.prepared is not None]
-    endings = [(share.prepared, True) for share in entry.tasks if share.prepared is not None]
-    outcomes = session.committer.end(endings, deadline - session.clock.now())
+    batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
+    prepared = entry.prepared
+    outcomes = session.committer.end([(each, True) for each in prepared.values()], deadline - session.clock.now())
     undecided = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if undecided:
         raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (name {session.settings.name}) is decided, but "
-            f"{len(undecided)} of its {len(endings)} transactions could not be committed yet: {undecided[0].error}. "
-            "Start the query again: it commits them first. Do so before kafka.transaction.timeout.ms has passed."
+            f"{batch} is decided, but {len(undecided)} of its {len(prepared)} transactions could not be committed yet: "
+            f"{undecided[0].error}. Start the query again: it commits them first. Do so before "
+            "kafka.transaction.timeout.ms has passed."
         )
     gone = {
         task: outcome.prepared
-        for task, outcome in zip(tasks, outcomes, strict=True)
+        for task, outcome in zip(prepared, outcomes, strict=True)
         if outcome.verdict is EndVerdict.GONE
     }
     if not gone:
@@ -74,7 +77,40 @@ def finish(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
         raise
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (name {session.settings.name}) is decided, but the ledger does "
-            f"not say whether the rows of task {', '.join(map(str, sorted(gone)))} are committed: {error}. Start the "
-            "query again: it finds out, and writes them again if they are gone."
+            f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are committed: "
+            f"{error}. Start the query again: it finds out, and writes them again if they are gone."
         ) from error
+
+
+def lost_tasks(
+    ledger: Ledger, entry: Entry, gone: Mapping[int, PreparedTransaction], deadline: float
+) -> frozenset[int]:
+    """``gone``: task → its transaction, which is no longer open. Returns those of these tasks whose transaction was
+    aborted; none if another process has completed the entry meanwhile."""
+
+    def undecided(view: LedgerView) -> bool:
+        if not _has_intent(view, entry):
+            return True
+        return entry.marker_partition is None and any(map(view.undecided, gone.values()))
+
+    view = ledger.await_decided(undecided, deadline)
+    found = view.entries.get(entry.query)
+    if found is None or found.state is EntryState.DONE:
+        return frozenset()
+    if entry.marker_partition is None:
+        return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))
+    markers = {task: (entry.tasks[task].marker or 0, prepared) for task, prepared in gone.items()}
+    return frozenset(gone) - ledger.committed_markers(entry.marker_partition, markers, deadline)
+
+
+def _has_intent(view: LedgerView, entry: Entry) -> bool:
+    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows."""
+    found = view.entries.get(entry.query)
+    if found is not None and found.number > entry.number:
+        raise ExactlyOnceError(
+            f"Batch {entry.number} of {entry.query} (name {view.name}) was overtaken: another driver is at batch "
+            f"{found.number}. Stop the run that is not wanted."
+        )
+    if found is None:
+        return entry.query in view.removed
+    return found.number == entry.number

@@ -1,4 +1,4 @@
-"""What each process has to do, given what the ledger says. Tables; no I/O, no clock."""
+"""Decision tables: what a process does, given the ledger. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ from spark_kafka_sink.exactly_once.values import (
     WriteId,
     WriteKind,
     WritePlan,
+    listed,
 )
-
-_MARGIN_SHARE: Final = 10
 
 
 class Comparison(Enum):
-    """How a batch stands to its query's entry in the ledger."""
+    """How a batch compares with its query's entry in the ledger."""
 
     FIRST = "no entry, and the batch is the query's first"
     UNKNOWN = "no entry, though the query has run batches before"
     OLDER = "the ledger is ahead of the batch"
     SAME = "the ledger's batch, all of it committed"
-    SAME_PARTLY_LOST = "the ledger's batch, with transactions gone"
-    SAME_LOST = "the ledger's batch, with all its transactions gone"
-    NEXT = "the ledger is at the batch before it, as it should be"
+    SAME_PARTLY_LOST = "the ledger's batch, with transactions lost"
+    SAME_LOST = "the ledger's batch, with all transactions lost"
+    NEXT = "the batch after the ledger's, as expected"
     BEYOND = "the ledger is more than one batch behind"
-    AFTER_LOSS = "the ledger is behind the batch, and rows of the batch before it are gone"
+    AFTER_LOSS = "the ledger is behind the batch, and rows of the ledger's batch are lost"
 
 
 class Verdict(Enum):
+    """The value of a refusal is its error text."""
+
     WRITE = "write"
     SKIP = "consume and write nothing"
-    REPAIR = "write what is gone, prove the rest"
+    REPAIR = "write the lost tasks again, verify the others"
     OLD_CHECKPOINT = (
         "is behind what the ledger says is in Kafka: {entry} was committed. The checkpoint is an older copy, or "
         "another query used it. Going on would write rows twice. Restore the latest checkpoint, or start a new one "
@@ -52,18 +53,17 @@ class Verdict(Enum):
     )
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
-        "commitLogTopic changed, or the query wrote at-least-once before. Nobody can tell whether this batch is in "
-        "Kafka already. If it is not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
+        "commitLogTopic changed, or the query wrote at-least-once before. This batch may be in Kafka already. If it is "
+        "not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
     )
     GAP = (
-        "does not follow on what the ledger says: {entry} was the last that was committed exactly once. The query "
-        "wrote the batches in between at-least-once, or the ledger was rolled back. Nobody can tell whether this "
-        "batch is in Kafka already. If it is not, or twice is acceptable this once, set "
-        "ledgerStart=trust-checkpoint:{number}."
+        "does not follow the ledger: {entry} was the last that was committed exactly once. The query wrote the batches "
+        "in between at-least-once, or the ledger was rolled back. This batch may be in Kafka already. If it is not, or "
+        "twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
     )
     OLD_VERSION = (
-        "is smaller than the last one in the ledger: {entry} was committed. Whether this one ever was, the ledger does "
-        "not say any more. Write under a larger txnVersion, or leave this write out if it is done."
+        "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
+        "version was. Use a larger txnVersion, or drop this write if it was committed."
     )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
@@ -72,8 +72,10 @@ class Verdict(Enum):
     )
 
 
-_TRUSTING_THE_CHECKPOINT: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
-_REFUSALS: Final = _TRUSTING_THE_CHECKPOINT | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.LOST_BEFORE}
+_OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
+"""Refusals that ledgerStart=trust-checkpoint turns into WRITE."""
+
+_REFUSALS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.LOST_BEFORE}
 
 VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
@@ -98,11 +100,11 @@ VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyTy
         (WriteKind.ONCE, Comparison.FIRST): Verdict.WRITE,
     }
 )
-"""What becomes of a batch. A job that nobody replays has a name of its own, so there is never an entry for it."""
+"""A batch job without txnAppId has a fresh name, so its entry never exists."""
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
-    """``lost``: the entry's tasks whose transactions are gone."""
+    """``lost``: the entry's tasks whose rows are lost."""
     if entry is None:
         return Comparison.FIRST if write_id.number == 0 else Comparison.UNKNOWN
     if write_id.number < entry.number:
@@ -118,27 +120,24 @@ def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Com
 
 
 def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
-    """What a task does with its rows; ``ExactlyOnceError`` before anything is written when none of it is safe."""
+    """Raises ``ExactlyOnceError`` before anything is written if the batch must not be written."""
     for query, lost in plan.lost.items():
         if query != write_id.query and lost:
             raise LostRowsError(_refusal(plan, write_id, Verdict.LOST_BEFORE, query))
-    entry = plan.entries.get(write_id.query)
     lost = plan.lost.get(write_id.query, frozenset())
-    verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
-    if verdict in _TRUSTING_THE_CHECKPOINT and plan.ledger_start == LedgerStart(
-        RecoveryMode.CHECKPOINT, write_id.number
-    ):
+    verdict = VERDICTS[write_id.kind, compare(write_id, plan.entries.get(write_id.query), lost)]
+    if verdict in _OVERRIDABLE and plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _REFUSALS:
-        kind = LostRowsError if verdict is Verdict.LOST_BEFORE else ExactlyOnceError
-        raise kind(_refusal(plan, write_id, verdict, write_id.query))
-    if verdict is not Verdict.REPAIR:
-        return TaskAction.WRITE if verdict is Verdict.WRITE else TaskAction.SKIP
-    return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
+        error = LostRowsError if verdict is Verdict.LOST_BEFORE else ExactlyOnceError
+        raise error(_refusal(plan, write_id, verdict, write_id.query))
+    if verdict is Verdict.REPAIR:
+        return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
+    return TaskAction.WRITE if verdict is Verdict.WRITE else TaskAction.SKIP
 
 
 def check_target(write_id: WriteId, entry: Entry | None) -> None:
-    """A txnAppId writes to one target: the versions of another would count as its own. Raises ``ExactlyOnceError``."""
+    """Raises ``ExactlyOnceError`` if a txnAppId changes its target: versions are counted for one target."""
     if entry is None or None in (entry.target, write_id.target) or entry.target == write_id.target:
         return
     raise ExactlyOnceError(
@@ -149,21 +148,27 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
 
 
 def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
-    """The replayed rows of a task are those that were decided; raises ``ReplayMismatchError``."""
+    """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
     if task >= len(tasks):
-        raise ReplayMismatchError(_mismatch(plan, write_id, f"it had {len(tasks)} tasks, now there is a task {task}"))
-    was = tasks[task].rows
-    if was != rows:
-        told = f"task {task} had {was.count} rows (checksum {was.checksum:016x}), now it has {rows.count}"
-        raise ReplayMismatchError(_mismatch(plan, write_id, f"{told} ({rows.checksum:016x})"))
+        mismatch = f"it had {len(tasks)} tasks, now there is a task {task}"
+    elif tasks[task].rows != rows:
+        mismatch = f"task {task} had {tasks[task].rows}, now it has {rows}"
+    else:
+        return
+    raise ReplayMismatchError(
+        f"{_write(plan, write_id)} lost the rows of task {listed(plan.lost.get(write_id.query, ()))} in Kafka and "
+        f"cannot be repaired from its replay, which does not cut its rows as before: {mismatch}. The source is not "
+        "repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """What commit does: record ``entry``, then end what it names. None: there is nothing to commit.
+    """What commit does: record ``entry``, then commit the transactions it names. None: nothing to commit.
 
-    ``decide_by`` (epoch ms): no EndTxn of the intent is sent later. None: nothing can time out.
+    ``decide_by``: epoch ms, after which no EndTxn of the intent is sent; None: nothing can time out.
     """
 
     report: TaskReport
@@ -172,15 +177,15 @@ class CommitOrder:
 
 
 def decision_margin_ms(timeout_ms: int) -> int:
-    """What is left of the oldest transaction's timeout for carrying out a decision. The last EndTxn of the intent that
-    was sent in time may take effect until the driver's own transaction times out."""
-    return max(timeout_ms // _MARGIN_SHARE, DRIVER_TIMEOUT_MS)
+    """Time that the oldest transaction must have left when the intent's last EndTxn is sent, which may take effect
+    until the driver's own transaction times out."""
+    return max(timeout_ms // 10, DRIVER_TIMEOUT_MS)
 
 
 def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) -> CommitOrder:
-    """All tasks' reports → what to record. ``timeout_ms``: of their transactions; ``now_ms`` epoch.
+    """``reports``: of all tasks. ``timeout_ms``: of their transactions. ``now_ms``: epoch.
 
-    Raises ``ExactlyOnceError`` instead of an intent that cannot be carried out.
+    Raises ``ExactlyOnceError`` if an intent could not be carried out.
     """
     first = reports[0]
     actions = {report.action for report in reports}
@@ -188,28 +193,23 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         _check_replay(reports)
         return CommitOrder(first, None)
     if len({(report.name, report.write_id, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
-        raise ExactlyOnceError(
-            f"The tasks of {first.write_id} (name {first.name}) were planned by different drivers: nothing is committed"
-        )
+        raise ExactlyOnceError(f"The tasks of {first.write} were planned by different drivers: nothing is committed")
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.write_id} (name {first.name}) cannot be repaired: it had {first.tasks_before} tasks, its replay "
-            f"has {len(reports)}. The source is not repeatable."
+            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. The "
+            "source is not repeatable."
         )
-    shares = tuple(report.share for report in reports)
     prepared = [report for report in reports if report.share.prepared is not None]
-    state = EntryState.INTENT if prepared else EntryState.DONE
-    write_id = first.write_id
     entry = Entry(
-        query=write_id.query,
-        number=write_id.number,
-        state=state,
-        tasks=shares,
+        query=first.write_id.query,
+        number=first.write_id.number,
+        state=EntryState.INTENT if prepared else EntryState.DONE,
+        tasks=tuple(report.share for report in reports),
         decided_at=now_ms,
-        target=write_id.target,
+        target=first.write_id.target,
         marker_partition=first.ledger.marker_partition,
         markers_before=max(report.markers_before for report in reports),
-        once=write_id.kind is WriteKind.ONCE,
+        once=first.write_id.kind is WriteKind.ONCE,
     )
     if not prepared:
         return CommitOrder(first, entry)
@@ -217,8 +217,8 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     decide_by = oldest + timeout_ms - decision_margin_ms(timeout_ms)
     if now_ms > decide_by:
         raise ExactlyOnceError(
-            f"{first.write_id} (name {first.name}, {len(prepared)} prepared transactions) is not committed: its oldest "
-            f"transaction is {(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
+            f"{first.write} with {len(prepared)} prepared transactions is not committed: its oldest transaction is "
+            f"{(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
             f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
             "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
         )
@@ -226,43 +226,27 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:
-    """A number that was committed is not yet the batch that was: a checkpoint one batch older plans it anew."""
+    """The number alone does not prove a replay: an older checkpoint gives it to a new batch."""
     first = reports[0]
     rows = sum((report.share.rows for report in reports), RowSum())
-    if first.decided is not None and first.decided != rows:
-        was = first.decided
+    if first.decided not in (None, rows):
         raise ReplayMismatchError(
-            f"{first.write_id} (name {first.name}) is committed with {was.count} rows (checksum {was.checksum:016x}), "
-            f"but is now to be written with {rows.count} ({rows.checksum:016x}); nothing is written. Either the "
-            "checkpoint is an older copy, and its next batch is another one under the same number: restore the latest. "
-            "Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
+            f"{first.write} is committed with {first.decided}, but is now to be written with {rows}; nothing is "
+            "written. Either the checkpoint is an older copy, and its next batch is another one under the same number: "
+            "restore the latest. Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
             f"ledgerStart=trust-ledger:{first.write_id.number} takes this batch, and no other, as committed."
         )
 
 
 def done(entry: Entry) -> Entry:
-    """The same entry, carried out: its transactions need no names any more."""
-    shares = tuple(TaskShare(share.rows) for share in entry.tasks)
-    return replace(entry, state=EntryState.DONE, tasks=shares)
+    """The entry once its transactions are committed: their names are dropped."""
+    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskShare(share.rows) for share in entry.tasks))
 
 
 def _refusal(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
-    entry = plan.entries.get(query)
-    tasks = ", ".join(map(str, sorted(plan.lost.get(query, ()))))
-    about = "" if entry is None else f"batch {entry.number} of {query}"
-    said = verdict.value.format(entry=about, tasks=tasks, number=write_id.number)
-    return f"{write_id} (name {plan.name}, ledger {_place(plan)}) {said}"
+    entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
+    return f"{_write(plan, write_id)} {verdict.value.format(entry=entry, tasks=tasks, number=write_id.number)}"
 
 
-def _mismatch(plan: WritePlan, write_id: WriteId, what: str) -> str:
-    lost = ", ".join(map(str, sorted(plan.lost.get(write_id.query, ()))))
-    return (
-        f"{write_id} (name {plan.name}, ledger {_place(plan)}) lost the rows of task {lost} in Kafka and cannot be "
-        f"repaired from its replay, which does not cut its rows as before: {what}. The source is not repeatable. The "
-        "other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
-        "`spark-kafka-sink transactions abort --force`."
-    )
-
-
-def _place(plan: WritePlan) -> str:
-    return f"{plan.ledger.topic}-{plan.ledger.partition}"
+def _write(plan: WritePlan, write_id: WriteId) -> str:
+    return f"{write_id} (name {plan.name}, ledger {plan.ledger})"

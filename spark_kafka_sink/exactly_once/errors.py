@@ -1,4 +1,4 @@
-"""What the exactly-once protocol refuses."""
+"""Errors of the exactly-once protocol."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from spark_kafka_sink.errors import KafkaError
 
 
 class ExactlyOnceError(KafkaError):
-    """The guarantee cannot be kept by going on. The message names batch, partitions, name and what to do."""
+    """Going on would break the guarantee. The message names batch, partitions, name and what to do."""
 
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):
-    """Raised while a writer is pickled for its tasks: Spark passes a ``PickleError`` on as it is."""
+    """Raised while Spark pickles a writer: Spark passes a ``PickleError`` on unchanged."""
 
 
 class ReceiptsPathError(KafkaError, pickle.PickleError):
-    """receiptsPath cannot be written. Raised as ``PlanningError`` is."""
+    """receiptsPath cannot be written. Raised while Spark pickles a writer, as ``PlanningError``."""
 
 
 class ReplayMismatchError(ExactlyOnceError):
-    """A replayed batch does not cut its rows as before, so what is missing of it cannot be told."""
+    """A replayed batch has other rows, or other tasks, than the decided one."""
 
 
 class LostRowsError(ExactlyOnceError):
-    """Prepared transactions of a decided batch are gone, and with them their rows."""
+    """Rows of a decided batch are lost, because their transactions were aborted."""
 
 
 class NotDecidedError(ExactlyOnceError):
-    """A decision whose EndTxn was never sent."""
+    """The EndTxn of a decision was never sent."""

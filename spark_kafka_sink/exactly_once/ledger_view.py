@@ -1,7 +1,7 @@
-"""What the ledger's log adds up to for one name.
+"""What the batches of the ledger's log amount to. No I/O: batches come in as they lie in the log.
 
-The log is read uncommitted, as others' open transactions would hide what was committed behind them; the control records
-of each producer id say what becomes of its records. No I/O: batches come in as they lie in the log.
+The log is read uncommitted: read_committed would stop at another name's open transaction. The control records of each
+producer id say whether its records are committed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.exactly_once.ledger_format import RecordKey, read_entry, read_key, read_marker
-from spark_kafka_sink.exactly_once.raw_batch import RawBatch
+from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key, read_marker
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.model import ProducerIdentity
 from spark_kafka_sink.records.decode import DecodedRecord
@@ -19,7 +18,7 @@ from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction
 
 
 class _Written(NamedTuple):
-    """A record of this name, and what its batch's header says of the writer."""
+    """A record of this name, and its batch's producer id, epoch and base sequence."""
 
     key: RecordKey
     value: bytes | None
@@ -29,9 +28,9 @@ class _Written(NamedTuple):
 
 
 class LedgerView:
-    """Fed in the order of the log, from its start or from where an earlier reading ended.
+    """One name's entries and markers. ``apply`` batches in the order of the log, from its start.
 
-    ``removed``: queries whose entry was removed as done. ``foreign``: how many records are none of this sink's.
+    ``removed``: queries whose entry was removed as done. ``foreign``: number of records that this sink did not write.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,7 +44,7 @@ class LedgerView:
         self._last: _Written | None = None
 
     def apply(self, batches: Iterable[RawBatch]) -> None:
-        """A record that is in no transaction decides nothing: a plain append may come from anyone."""
+        """Records outside transactions decide nothing: a plain append proves no driver identity."""
         for batch in batches:
             if batch.is_control:
                 if batch.producer_id in self._undecided:
@@ -53,16 +52,16 @@ class LedgerView:
             elif not batch.is_transactional:
                 keys = [read_key(record.key) for record in self.records(batch)]
                 self.foreign += sum(key is None or key.query is not None for key in keys)
-            elif ours := self._ours(batch):
+            elif written := self._of_this_name(batch):
                 epoch, pending = self._undecided.get(batch.producer_id, (None, []))
                 if epoch != batch.epoch:
                     pending = []
-                self._undecided[batch.producer_id] = batch.epoch, pending + ours
+                self._undecided[batch.producer_id] = batch.epoch, pending + written
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """Query → its last entry. Raises ``ExactlyOnceError`` when one cannot be read, or is of a later release: the
-        entry before it does not count any more."""
+        """Query → its last entry. Raises ``ExactlyOnceError`` for one that is unreadable or of a later release: the
+        entry before it no longer holds."""
         for query, written in self._written.items():
             if query not in self._entries:
                 assert written.value is not None
@@ -70,49 +69,39 @@ class LedgerView:
         return self._entries
 
     def writer(self, query: str) -> ProducerIdentity:
-        """Whose record the query's entry is."""
+        """The producer of the query's entry."""
         written = self._written[query]
         return ProducerIdentity(written.producer_id, written.epoch)
 
     def committed(self, query: str, number: int, task: int) -> bool:
-        """Of version 1's entries: whether the marker in this partition says that the task's rows are committed."""
+        """Version 1: whether the marker in this partition says that the task's rows are committed."""
         key = RecordKey(self.name, query, task)
         return key in self._markers and read_marker(key, self._markers[key]).number == number
 
     def undecided(self, prepared: PreparedTransaction) -> bool:
-        """Whether this transaction is in the log, and neither committed nor aborted there."""
+        """Whether the transaction has records here, and no control record."""
         epoch, _ = self._undecided.get(prepared.producer_id, (None, ()))
         return epoch == prepared.epoch
 
-    def continues(self, handed: DriverIdentity, fence: TransactionalIdentity) -> bool:
-        """Whether nobody took the fence between ``handed``, which a commit got from its planning, and ``fence``.
+    def continues(self, planned: DriverIdentity, identity: TransactionalIdentity) -> bool:
+        """Whether no other driver came between ``planned``, which planning passed to a commit, and ``identity``.
 
-        The last entry is then this commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
-        of ``fence`` have raised the epoch since. Nothing that was acknowledged can be missing behind it.
+        Then the last entry is that commit's done record, and only its EndTxn (transactions v2) and the InitProducerId
+        of ``identity`` have bumped the epoch since: no acknowledged record is missing after it.
         """
         last = self._last
         entry = None if last is None else self.entries.get(last.key.query or "")
         if last is None or entry is None or entry.state is not EntryState.DONE:
             return False
-        bumps = 2 if handed.identity.end_txn_version >= END_TXN_V2 else 1
+        bumps = 2 if planned.identity.end_txn_version >= END_TXN_V2 else 1
         return (
-            last.producer_id == handed.identity.producer_id == fence.producer_id
-            and (last.epoch, last.sequence) >= (handed.identity.epoch, handed.sequence)
-            and last.epoch + bumps == fence.epoch
+            last.producer_id == planned.identity.producer_id == identity.producer_id
+            and (last.epoch, last.sequence) >= (planned.identity.epoch, planned.sequence)
+            and last.epoch + bumps == identity.epoch
         )
 
-    def _ours(self, batch: RawBatch) -> list[_Written]:
-        ours = []
-        for record in self.records(batch):
-            key = read_key(record.key)
-            if key is None:
-                self.foreign += 1
-            elif key.name == self.name and key.query is not None:
-                ours.append(_Written(key, record.value, batch.producer_id, batch.epoch, batch.sequence))
-        return ours
-
     def records(self, batch: RawBatch) -> Iterable[DecodedRecord]:
-        """None of a batch that is intact and does not decode: another client is its writer."""
+        """Empty for an intact batch that does not decode, which another client wrote."""
         try:
             return batch.records()
         except CorruptRecordError:
@@ -121,15 +110,27 @@ class LedgerView:
             self.foreign += max(batch.record_count, 0)
             return ()
 
+    def _of_this_name(self, batch: RawBatch) -> list[_Written]:
+        written = []
+        for record in self.records(batch):
+            key = read_key(record.key)
+            if key is None:
+                self.foreign += 1
+            elif key.name == self.name and key.query is not None:
+                written.append(_Written(key, record.value, batch.producer_id, batch.epoch, batch.sequence))
+        return written
+
     def _end(self, batch: RawBatch) -> None:
         _, pending = self._undecided.pop(batch.producer_id)
         if not batch.is_commit:
             return
-        for each in pending:
-            if each.key.task is not None:
-                self._mark(each)
+        for written in pending:
+            if written.key.task is None:
+                self._enter(written)
+            elif written.value is None:
+                self._markers.pop(written.key, None)
             else:
-                self._enter(each)
+                self._markers[written.key] = written.value
 
     def _enter(self, written: _Written) -> None:
         query = written.key.query
@@ -143,22 +144,16 @@ class LedgerView:
             self._written[query] = written
             self.removed.discard(query)
 
-    def _mark(self, written: _Written) -> None:
-        if written.value is None:
-            self._markers.pop(written.key, None)
-        else:
-            self._markers[written.key] = written.value
-
 
 class MarkerOutcomes:
-    """What became of transactions that are gone, told by the markers at their offsets and the control records behind.
+    """Which transactions committed, by the markers at their offsets and the control records after them.
 
-    Compaction keeps the marker of a committed transaction as long as its batch is the last, and leaves nothing of an
-    aborted one: once the log is read past an offset, no marker there means that the rows are gone.
+    Compaction keeps the marker of a committed transaction as long as its batch is the last, and nothing of an aborted
+    one: once the log is read past an offset, a missing marker means that the rows are lost.
     """
 
     def __init__(self, markers: Mapping[int, tuple[int, PreparedTransaction]]) -> None:
-        """``markers``: task → the offset of its marker, and its transaction."""
+        """``markers``: task → its marker's offset and its transaction."""
         self.committed: set[int] = set()
         self.next_offset = min((offset for offset, _ in markers.values()), default=0)
         self._ahead = {prepared.identity: (offset, task) for task, (offset, prepared) in markers.items()}
@@ -169,7 +164,7 @@ class MarkerOutcomes:
         return not self._ahead and not self._open
 
     def apply(self, batches: Iterable[RawBatch], next_offset: int) -> None:
-        """What is in the log from ``next_offset`` of before up to this one."""
+        """The log from the current ``next_offset`` up to the new one."""
         for batch in batches:
             if batch.is_control:
                 task = self._open.pop(batch.producer_id, None)

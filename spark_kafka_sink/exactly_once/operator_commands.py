@@ -1,71 +1,200 @@
-"""What an operator may do about one write: finish what was decided, abort what was not."""
+"""What an operator does about exactly-once writes: discover what they left in a cluster, commit what is decided, abort
+the rest. Discovery initialises no driver id, so it fences nothing."""
 
 from __future__ import annotations
 
-from spark_kafka_sink.exactly_once.complete import finish
-from spark_kafka_sink.exactly_once.decisions import done
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_kafka_sink.exactly_once.complete import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key
+from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweep import list_open, sweep
-from spark_kafka_sink.exactly_once.values import Entry, EntryState
+from spark_kafka_sink.exactly_once.sweep import OpenTransaction, list_ids, list_matching, list_open, sweep
+from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPartitions, driver_id, listed
+
+_TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
+_BATCH_JOB: Final = "-[0-9a-f]{32}"
+_DRIVER: Final = driver_id("")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundWrite:
+    """A write: its entries in the ledger, and its tasks' open transactions.
+
+    ``prefix``: of the transactional ids that a command is to end. ``entries``: query → its last entry. ``unreadable``:
+    why they cannot be read. ``transactions``: the open ones; of a txnAppId those under every prefix, until ``under``.
+    """
+
+    name: str
+    prefix: str
+    entries: Mapping[str, Entry]
+    transactions: tuple[OpenTransaction, ...]
+    unreadable: str | None = None
+
+    @property
+    def kind(self) -> str:
+        if _application(self.name) is not None:
+            return "txnAppId"
+        return "batch job" if re.fullmatch(".+" + _BATCH_JOB, self.name) else "stream"
+
+    @property
+    def intents(self) -> list[Entry]:
+        return _intents(self.entries)
+
+    @property
+    def undecided(self) -> list[OpenTransaction]:
+        """Open transactions that no intent names."""
+        return [each for each in self.transactions if self.intent_of(each) is None]
+
+    def intent_of(self, transaction: OpenTransaction) -> Entry | None:
+        """The intent that names the transaction."""
+        identity = transaction[:3]
+        for entry in self.intents:
+            if any((p.transactional_id, p.producer_id, p.epoch) == identity for p in entry.prepared.values()):
+                return entry
+        return None
+
+    def under(self, prefix: str) -> FoundWrite | None:
+        """Limited to ``prefix``, which is its name or a transactionalIdPrefix; None if it has nothing under it.
+
+        Of a txnAppId the ids must begin with exactly that: an id that only ends in its name may be another write's.
+        """
+        own = self.name
+        if self.name != prefix and not re.fullmatch(re.escape(prefix) + _BATCH_JOB, self.name):
+            own = f"{prefix}-{_application(self.name)}"
+            if _owner(own, (self.name,)) is None or own not in self._prefixes:
+                return None
+        transactions = tuple(each for each in self.transactions if _prefix(each.transactional_id) == own)
+        return replace(self, prefix=own, transactions=transactions)
+
+    @property
+    def _prefixes(self) -> set[str | None]:
+        decided = [each.transactional_id for entry in self.intents for each in entry.prepared.values()]
+        return {_prefix(each) for each in (*decided, *(each.transactional_id for each in self.transactions))}
+
+
+class AllNames(LedgerView):
+    """A view for each name with a record in one partition of the ledger."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.views: dict[str, LedgerView] = {}
+        self._names: dict[int, set[str]] = {}
+
+    def apply(self, batches: Iterable[RawBatch]) -> None:
+        for batch in batches:
+            if batch.is_control:
+                names = self._names.pop(batch.producer_id, set())
+            elif not batch.is_transactional:
+                super().apply([batch])
+                continue
+            else:
+                keys = [read_key(record.key) for record in self.records(batch)]
+                self.foreign += sum(key is None for key in keys)
+                names = {key.name for key in keys if key is not None}
+                self._names.setdefault(batch.producer_id, set()).update(names)
+            for name in names:
+                self.views.setdefault(name, LedgerView(name)).apply([batch])
+
+
+def discover(session: Session, deadline: float) -> list[FoundWrite]:
+    """Every write with an entry in the ledger or an open transaction, by name; the session's own name is ignored."""
+    ledger, unreadable = _read_ledger(session, deadline)
+    drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
+    names = drivers | ledger.keys() | unreadable.keys()
+    transactions: dict[str, list[OpenTransaction]] = {}
+    for each in list_matching(session.cluster, _TASK, deadline):
+        if (name := _owner(_prefix(each.transactional_id), names)) is not None:
+            transactions.setdefault(name, []).append(each)
+    return [
+        FoundWrite(name, name, ledger.get(name, {}), tuple(sorted(transactions.get(name, ()))), unreadable.get(name))
+        for name in sorted(names)
+        if ledger.get(name) or name in transactions or name in unreadable
+    ]
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
-    """Carries out every intent that stands; a query that runs under the name is fenced. Raises ``LostRowsError`` in
-    the end when transactions of some are gone: then only their replay can bring the rows back."""
+    """Completes every intent of the name and fences its running query. Returns the completed entries; raises
+    ``LostRowsError`` at the end if some have lost rows, which only a replay can write again."""
     driver = session.init_driver(deadline)
-    finished: list[Entry] = []
-    torn: list[tuple[Entry, frozenset[int]]] = []
-    for entry in list(session.read_ledger(driver, deadline).entries.values()):
-        if entry.state is EntryState.DONE:
-            continue
-        lost = finish(session, entry, deadline)
-        if lost:
-            torn.append((entry, lost))
-        else:
-            driver = session.record(driver, done(entry), deadline)
-            finished.append(entry)
-    if torn:
-        raise LostRowsError(_gone(session, torn, finished))
-    return finished
+    entries = dict(session.read_ledger(driver, deadline).entries)
+    lost = complete_intents(session, driver, entries, deadline).lost
+    completed = [entry for entry in _intents(entries) if entry.query not in lost]
+    if lost:
+        tasks = "; ".join(f"{entries[query]}: tasks {listed(missing)}" for query, missing in lost.items())
+        committed = f" Committed: {' and '.join(map(str, completed))}." if completed else ""
+        raise LostRowsError(
+            f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. Start "
+            "the query with its checkpoint, or rerun the job with its txnVersion: it writes the missing rows again. "
+            f"`transactions abort --force` gives them up.{committed}"
+        )
+    return completed
 
 
 def abort_undecided(session: Session, force: bool, deadline: float) -> int:
-    """Aborts every open transaction of the name that no intent names; says how many. A running query is fenced.
+    """Aborts every open transaction of the name that no intent names, and fences its running query. Returns how many.
 
-    While an intent stands it is refused, unless forced: then what is left of the decided batch is committed, and rows
-    of it that are gone are given up: the ledger says done, and a replay skips them.
+    An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
+    even if rows are lost, and a replay skips them.
     """
     listing = list_open(session, deadline)
     driver = session.init_driver(deadline)
-    entries = session.read_ledger(driver, deadline).entries
-    standing = [entry for entry in entries.values() if entry.state is EntryState.INTENT]
+    entries = dict(session.read_ledger(driver, deadline).entries)
     if not force:
-        refuse_decided(session.settings.name, standing)
-    for entry in standing:
-        finish(session, entry, deadline)
-        driver = session.record(driver, done(entry), deadline)
+        refuse_decided(session.settings.name, _intents(entries))
+    driver = complete_intents(session, driver, entries, deadline, accept_loss=True).driver
     return sweep(session, listing, driver, deadline)
 
 
-def refuse_decided(name: str, standing: list[Entry]) -> None:
-    """Raises ``ExactlyOnceError`` when an intent stands."""
-    if standing:
+def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
+    """Raises ``ExactlyOnceError`` if there are intents."""
+    if intents:
         raise ExactlyOnceError(
-            f"Under the name {name} {_named(standing)} is decided and not carried out: commit it. "
+            f"Under the name {name} {' and '.join(map(str, intents))} is decided and not carried out: commit it. "
             "--force commits what is left of it and gives up the rows that are gone."
         )
 
 
-def _named(entries: list[Entry]) -> str:
-    return " and ".join(f"batch {entry.number} of {entry.query}" for entry in entries)
+def _intents(entries: Mapping[str, Entry]) -> list[Entry]:
+    return [entry for entry in entries.values() if entry.state is EntryState.INTENT]
 
 
-def _gone(session: Session, torn: list[tuple[Entry, frozenset[int]]], finished: list[Entry]) -> str:
-    tasks = "; ".join(f"{_named([entry])}: tasks {', '.join(map(str, sorted(lost)))}" for entry, lost in torn)
-    told = f" Committed: {_named(finished)}." if finished else ""
-    return (
-        f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. Start "
-        "the query with its checkpoint, or rerun the job with its txnVersion: it writes the missing rows again. "
-        f"`transactions abort --force` gives them up.{told}"
-    )
+def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[str, Entry]], dict[str, str]]:
+    """Name → its entries, and name → why they are unreadable."""
+    entries: dict[str, Mapping[str, Entry]] = {}
+    unreadable: dict[str, str] = {}
+    for partition in range(PARTITIONS):
+        partitions = LedgerPartitions(session.settings.topic, partition, partition)
+        all_names = Ledger(session.cluster, "", partitions, AllNames).read(deadline)
+        assert isinstance(all_names, AllNames)
+        for name, view in all_names.views.items():
+            try:
+                entries[name] = view.entries
+            except ExactlyOnceError as error:
+                unreadable[name] = str(error)
+    return entries, unreadable
+
+
+def _prefix(transactional_id: str) -> str | None:
+    """None for an id that is not a task's."""
+    match = _TASK.fullmatch(transactional_id)
+    return match["prefix"] if match is not None and transactional_id.isprintable() else None
+
+
+def _owner(prefix: str | None, names: Collection[str]) -> str | None:
+    """The name whose tasks have ids with ``prefix``; None for other applications' ids."""
+    if prefix is None or prefix in names:
+        return prefix
+    applications = ((name, _application(name)) for name in names)
+    owners = [name for name, application in applications if application and prefix.endswith(f"-{application}")]
+    return max(owners, key=len, default=None)
+
+
+def _application(name: str) -> str | None:
+    return name.removeprefix(APPLICATION) if name.startswith(APPLICATION) else None

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
-from spark_kafka_sink.exactly_once.raw_batch import RawBatch, raw_batches
+from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
 
@@ -105,7 +105,7 @@ class PartitionLog:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")
         return offset
 
-    def patience(self, deadline: float) -> ProgressDeadline:
+    def progress_deadline(self, deadline: float) -> ProgressDeadline:
         return ProgressDeadline(self._cluster, self.partition, deadline)
 
 

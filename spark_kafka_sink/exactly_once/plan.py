@@ -1,5 +1,5 @@
-"""The first kind of process: before the tasks start, with the fence in hand, it reads the ledger and finishes what
-stands half done."""
+"""Planning, the first of four processes: before the tasks start it fences earlier drivers, reads the ledger, completes
+decided batches and aborts what earlier runs left open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.values import STRICT, Entry, EntryState, Ledg
 
 @dataclass(frozen=True, slots=True)
 class PlanningRequest:
-    """``write_id`` None: the tasks know it. ``ledger_start``: ledgerStart."""
+    """``write_id`` None: only the tasks know it."""
 
     settings: CommitSettings
     write_id: WriteId | None = None
@@ -27,7 +27,7 @@ class PlanningRequest:
 
 
 def plan_write(request: PlanningRequest) -> WritePlan:
-    """Fence, ledger, and nothing left half done; within max.block.ms. Raises ``PlanningError``."""
+    """Within max.block.ms. Raises ``PlanningError``."""
     try:
         with session_for(request.settings) as session:
             return _plan(session, request, session.deadline(request.settings.producer.max_block_ms))
@@ -43,42 +43,41 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
-    listed = None if session.swept else list_open(session, deadline)
-    standing = _take_stock(session, deadline)
+    listing = None if session.swept else list_open(session, deadline)
+    state = _complete(session, deadline)
     if request.write_id is not None:
-        check_target(request.write_id, standing.entries.get(request.write_id.query))
-    if listed is None and not _moved_on(session.planned, standing.entries):
-        listed = list_open(session, deadline)
-        standing = _take_stock(session, deadline)
-    # Without an entry this may be the wrong ledger, and what is open may be decided in another one.
-    if listed is not None and standing.entries:
-        sweep(session, listed, standing.driver, deadline)
+        check_target(request.write_id, state.entries.get(request.write_id.query))
+    if listing is None and not _was_committed(session.planned, state.entries):
+        listing = list_open(session, deadline)
+        state = _complete(session, deadline)
+    # Without an entry this may be the wrong ledger: the open transactions may be decided in another one.
+    if listing is not None and state.entries:
+        sweep(session, listing, state.driver, deadline)
         session.swept = True
-    session.planned, session.handed = standing.entries, standing.driver
+    session.planned, session.planned_driver = state.entries, state.driver
     steps.reach("planned")
     return WritePlan(
         name=session.settings.name,
         prefix=session.settings.prefix,
         ledger=session.ledger.partitions,
-        driver=standing.driver,
-        entries=standing.entries,
-        lost=standing.lost,
+        driver=state.driver,
+        entries=state.entries,
+        lost=state.lost,
         write_id=request.write_id,
         ledger_start=request.ledger_start,
     )
 
 
-def _take_stock(session: Session, deadline: float) -> Completed:
-    """A new fence, what the ledger says under it, and nothing of that half done any more."""
+def _complete(session: Session, deadline: float) -> Completed:
     driver = session.init_driver(deadline)
     steps.reach("driver initialised")
     if session.settings.per_attempt:
-        return Completed(driver, {}, {})  # its name is fresh: the ledger has nothing under it
+        return Completed(driver, {}, {})  # the name is fresh: the ledger has no entry under it
     return complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
 
 
-def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:
-    """Whether the batch that this process planned last has been committed since: then nothing of it is open."""
+def _was_committed(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:
+    """Whether the batch planned last in this process has been committed since: then it left no transaction open."""
     if before is None:
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]
@@ -86,20 +85,20 @@ def _moved_on(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) 
 
 
 def _check_timeout(session: Session, deadline: float) -> None:
-    asked = session.settings.producer.transaction_timeout_ms
-    margin = decision_margin_ms(asked)
-    if asked <= margin:
+    timeout_ms = session.settings.producer.transaction_timeout_ms
+    margin = decision_margin_ms(timeout_ms)
+    if timeout_ms <= margin:
         raise ConfigError(
             [
-                f"kafka.transaction.timeout.ms is {asked}, and a decision may take {margin}: set it to more than "
+                f"kafka.transaction.timeout.ms is {timeout_ms}, a decision may take {margin}: set it to more than "
                 f"{margin}."
             ]
         )
     limit = broker_limit_ms(session.cluster, deadline)
-    if limit is not None and asked > limit:
+    if limit is not None and timeout_ms > limit:
         raise ConfigError(
             [
-                f"kafka.transaction.timeout.ms is {asked}, the brokers allow up to {limit} (their "
+                f"kafka.transaction.timeout.ms is {timeout_ms}, the brokers allow up to {limit} (their "
                 f"transaction.max.timeout.ms): set it to {limit} or less."
             ]
         )

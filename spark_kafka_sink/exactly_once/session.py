@@ -1,7 +1,7 @@
-"""What a process of the driver needs of the cluster, kept from one micro-batch to the next.
+"""A driver process's connections and what it has read of the ledger, kept from one micro-batch to the next.
 
-Nothing depends on its being kept: Spark ends idle processes after a minute, and whatever is remembered here is read
-anew. One thread at a time; a fork starts without.
+Keeping it only saves time: Spark ends idle processes after a minute, and a new one reads everything again. One thread
+at a time; a forked child starts without sessions.
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ from typing import Final
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, ProducerFencedError
+from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.ledger import Ledger, record_decision
-from spark_kafka_sink.exactly_once.ledger_format import entry_write
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, NotDecidedError
+from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
-from spark_kafka_sink.model import NO_IDENTITY
-from spark_kafka_sink.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.transactions.values import PreparedTransaction
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
+from spark_kafka_sink.transactions.committer import Committer, EndVerdict, FenceOutcome
+from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction
+
+_MAX_SESSIONS: Final = 8
+"""Per process. The streams of one application are a few; each batch job has a name of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """``producer`` as for the rows; ``topic`` is the ledger's.
+    """``producer``: as for the rows. ``topic``: the ledger's.
 
-    ``name``: what ledger entry, ledger partition and driver id derive from; the same in every run, and of no other
-    write. ``prefix``: what the tasks' transactional ids begin with. ``per_attempt``: each attempt of a task has an id
-    of its own, as in a batch job that nobody replays.
+    ``name``: ledger entry, ledger partition and driver id derive from it; stable across restarts, unique per write.
+    ``prefix``: of the tasks' transactional ids. ``per_attempt``: each attempt of a task has its own id, as in a batch
+    job that is never replayed.
     """
 
     producer: ProducerConfig
@@ -42,12 +47,12 @@ class CommitSettings:
     per_attempt: bool = False
 
     @property
-    def successor(self) -> str:
-        """Who tidies up besides an operator: a batch job that nobody replays has no next run."""
+    def next_run(self) -> str:
+        """The alternative to an operator's command, for error messages; a batch job without txnAppId has none."""
         return "" if self.per_attempt else "The next run under this name, or "
 
     def command(self, action: str) -> str:
-        """What an operator types to do by hand what a driver could not."""
+        """The operator's command that does by hand what a driver could not."""
         servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
         return (
             f"spark-kafka-sink transactions {action} --bootstrap-server {servers} --prefix {self.name} "
@@ -56,7 +61,7 @@ class CommitSettings:
 
 
 class Session:
-    """``planned``: the entries of the last planning in this process, ``handed``: the driver's identity that it gave to
+    """``planned``: entries of the last planning in this process, ``planned_driver``: the identity that it passed to
     commit; None before the first. ``swept``: what earlier processes left open has been aborted."""
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
@@ -68,7 +73,7 @@ class Session:
         )
         self.ledger = Ledger(self.cluster, settings.name, ledger_partitions(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
-        self.handed: DriverIdentity | None = None
+        self.planned_driver: DriverIdentity | None = None
         self.swept = False
         self._verified = False
 
@@ -87,69 +92,106 @@ class Session:
             self._verified = True
 
     def catch_up(self, deadline: float) -> float:
-        """Reads the ledger while the fence is still another's; gives the deadline of what follows, later by the time
-        that this took: a log may be long, and nothing of what was read is lost by it."""
+        """Reads the ledger before the driver id is initialised. Returns ``deadline`` extended by the time it took: a
+        long log is read once."""
         began = self.clock.now()
         self.ledger.read(deadline)
         return deadline + self.clock.now() - began
 
     def read_ledger(self, driver: DriverIdentity, deadline: float) -> LedgerView:
-        """Under the new fence, without missing anything that was acknowledged before. As a rule a kept session finds
-        the batch it planned last done and nobody in between, which takes one Fetch."""
-        if self.handed is not None and self.ledger.read(deadline).continues(self.handed, driver.identity):
-            return self.ledger.view
+        """Everything acknowledged before ``driver`` was initialised. One Fetch if the batch planned last in this
+        process is done and no other driver came between."""
+        if self.planned_driver is not None:
+            view = self.ledger.read(deadline)
+            if view.continues(self.planned_driver, driver.identity):
+                return view
         return self.ledger.read_acknowledged(self.clock.epoch_ms(), deadline)
 
     def init_driver(self, deadline: float) -> DriverIdentity:
-        """From here on no other driver of this name can decide anything."""
+        """InitProducerId of the driver id: fences every earlier driver of this name, which can decide nothing more."""
         name = driver_id(self.settings.name)
-        (outcome,) = self.committer.take_fences({name: NO_IDENTITY}, deadline - self.clock.now())
+        outcome = self._init_producer_id(name, NO_IDENTITY, deadline)
         if outcome.fence is None:
-            raise outcome.error or KafkaError(f"No fence on {name}")
+            raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
         return DriverIdentity(outcome.fence)
 
     def bump_driver_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
-        """A newer epoch of this very fence, after which its run can decide nothing more; None when another driver has
-        taken it since (KIP-360).
+        """Fences the run that has ``driver``, and only that (KIP-360); None if another driver has fenced it already.
 
-        EndTxn first: while a transaction is open InitProducerId fences it and then refuses, whoever it was. Twice:
-        after an EndTxn of transactions version 2 the first only repeats the epoch that this gave to the run itself.
+        EndTxn first: while a transaction is open InitProducerId aborts it and is then refused. InitProducerId twice:
+        after an EndTxn of transactions v2, which bumped the epoch, the first returns the run's own epoch once more.
         """
-        name, fence = driver.identity.transactional_id, driver.identity
-        left = PreparedTransaction(name, *fence.identity, fence.end_txn_version)
-        (ended,) = self.committer.end([(left, False)], deadline - self.clock.now())
+        name, identity = driver.identity.transactional_id, driver.identity
+        open_one = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
+        (ended,) = self.committer.end([(open_one, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
-            raise ended.error or KafkaError(f"{ended.verdict.value}: {left}")
-        fence = ended.fence or fence
+            raise ended.error or KafkaError(f"{ended.verdict.value}: {open_one}")
+        identity = ended.fence or identity
         for _ in range(2):
-            (taken,) = self.committer.take_fences({name: fence.identity}, deadline - self.clock.now())
-            if taken.fence is None:
-                if isinstance(taken.error, ProducerFencedError):
+            outcome = self._init_producer_id(name, identity.identity, deadline)
+            if outcome.fence is None:
+                if isinstance(outcome.error, ProducerFencedError):
                     return None
-                raise taken.error or KafkaError(f"No fence on {name}")
-            fence = taken.fence
-        return DriverIdentity(fence)
+                raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
+            identity = outcome.fence
+        return DriverIdentity(identity)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
-        write = entry_write(self.settings.name, entry)
-        return record_decision(self.ledger, self.committer, driver, write, self.clock, deadline)
+        return self.record_write(driver, entry_write(self.settings.name, entry), deadline)
+
+    def record_write(self, driver: DriverIdentity, write: LedgerWrite, deadline: float) -> DriverIdentity:
+        """Commits ``write`` in a transaction of the driver, which proves that the driver is not fenced. Returns the
+        identity of its next transaction.
+
+        Raises ``ExactlyOnceError`` if another driver has fenced this one. After any other error the write may be
+        committed or not; only a reader with a newer driver identity can tell.
+        """
+        identity = driver.identity
+        try:
+            if identity.end_txn_version < END_TXN_V2:
+                partitions = self.ledger.partitions_of(driver, write)
+                self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
+            self.ledger.append(driver, write, self.clock.epoch_ms(), deadline)
+            steps.reach("intent in the log")
+            prepared = PreparedTransaction(identity.transactional_id, *identity.identity, identity.end_txn_version)
+            if self.clock.now() >= deadline:
+                raise NotDecidedError(f"the time was up before EndTxn of {identity.transactional_id} was sent")
+            (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now())
+        except ProducerFencedError as error:
+            raise _fenced(identity.transactional_id, error) from error
+        if outcome.verdict is EndVerdict.GONE:
+            raise _fenced(identity.transactional_id, outcome.error) from outcome.error
+        if outcome.fence is None:
+            raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
+        after = replace(identity, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch)
+        return DriverIdentity(after) if after != identity else self.ledger.after(driver, write)
+
+    def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> FenceOutcome:
+        (outcome,) = self.committer.take_fences({name: identity}, deadline - self.clock.now())
+        return outcome
 
 
-_MOST_KEPT: Final = 8
-"""Sessions a process keeps. The streams of one application are a few; each batch job has a name of its own."""
+def _fenced(transactional_id: str, error: KafkaError | None) -> ExactlyOnceError:
+    return ExactlyOnceError(
+        f"Another driver has fenced {transactional_id}: a restarted run of this query, or a second query under the "
+        f"same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits nothing "
+        f"more. Give each query a prefix of its own; stop the run that is not wanted. ({error})"
+    )
+
 
 _sessions: dict[tuple[int, CommitSettings], Session] = {}
 
 
 def close_sessions() -> None:
-    """Closes what this process has kept: what follows goes on as in another one."""
+    """Closes this process's sessions: the next one starts as in a new process."""
     for key in [key for key in _sessions if key[0] == os.getpid()]:
         _sessions.pop(key).close()
 
 
 @contextmanager
 def session_for(settings: CommitSettings) -> Iterator[Session]:
-    """This process's session; one that failed is closed and not used again. Those used longest ago are closed."""
+    """This process's session for ``settings``. It is closed if the block raises; beyond a limit the least recently used
+    ones are closed."""
     key = os.getpid(), settings
     session = _sessions.pop(key, None) or Session(settings, SystemClock())
     try:
@@ -158,5 +200,5 @@ def session_for(settings: CommitSettings) -> Iterator[Session]:
         session.close()
         raise
     _sessions[key] = session
-    for other in [other for other in _sessions if other[0] == key[0]][:-_MOST_KEPT]:
+    for other in [other for other in _sessions if other[0] == key[0]][:-_MAX_SESSIONS]:
         _sessions.pop(other).close()

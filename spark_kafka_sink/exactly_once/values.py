@@ -1,8 +1,8 @@
-"""What crosses processes: plain frozen values, picklable."""
+"""Values that cross processes: frozen and picklable."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, Self
@@ -11,19 +11,18 @@ from uuid import UUID
 from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
 DRIVER_TIMEOUT_MS: Final = 10_000
-"""Transaction timeout of the driver's id: its transactions hold one record and are ended at once."""
-
+"""Transaction timeout of the driver's id, whose transactions hold a few records and are ended at once."""
 
 APPLICATION: Final = "txn-"
-"""What the name of a txnAppId begins with (``SinkOptions.parse`` puts it there)."""
+"""Prefix of the name of a txnAppId (``SinkOptions.parse`` adds it)."""
 
 
 class WriteKind(Enum):
-    """What a number means to whoever replays it."""
+    """How a write is numbered, and whether it is replayed."""
 
-    MICRO_BATCH = "a micro-batch: its query has run every number before it"
+    MICRO_BATCH = "a micro-batch: its query has run every smaller number"
     VERSION = "txnVersion of txnAppId: numbers grow, with gaps; an older one was committed and is skipped"
-    ONCE = "a batch job that nobody replays"
+    ONCE = "a batch job that is never replayed"
 
 
 class TaskAction(Enum):
@@ -31,12 +30,12 @@ class TaskAction(Enum):
 
     WRITE = "write them and prepare"
     SKIP = "consume them: the batch is committed"
-    VERIFY = "consume them, and prove that they are the rows that were committed"
-    REWRITE = "write them again, and prove that they are the rows that were lost"
+    VERIFY = "consume them, and prove that they are the committed rows"
+    REWRITE = "write them again, and prove that they are the lost rows"
 
 
 class RecoveryMode(Enum):
-    """Which of two is believed when they do not agree."""
+    """Which one is right when checkpoint and ledger disagree."""
 
     NEITHER = "strict"
     CHECKPOINT = "trust-checkpoint"
@@ -44,14 +43,14 @@ class RecoveryMode(Enum):
 
 
 class LedgerStart(NamedTuple):
-    """The option ``ledgerStart``: it holds for batch (or txnVersion) ``number`` alone."""
+    """The option ``ledgerStart``, which applies to batch (or txnVersion) ``number`` only."""
 
     source: RecoveryMode = RecoveryMode.NEITHER
     number: int = -1
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of ``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
+        """``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
         source, _, number = text.partition(":")
         return cls(RecoveryMode(source), int(number or -1))
 
@@ -60,7 +59,7 @@ STRICT: Final = LedgerStart()
 
 
 class Target(NamedTuple):
-    """Where the rows of a write go: the option ``topic``, None when each row names its own."""
+    """The option ``topic``; None when each row names its topic."""
 
     topic: str | None
 
@@ -69,9 +68,9 @@ class Target(NamedTuple):
 
 
 class WriteId(NamedTuple):
-    """What is committed as a whole: micro-batch ``number`` of the query, version of the application, or one job.
+    """A write that is committed as a whole: a micro-batch of a query, a version of an application, or a batch job.
 
-    ``target``: of a txnAppId, which writes to one alone; else None.
+    ``target``: of a txnAppId, which writes to one target only; else None.
     """
 
     query: str
@@ -89,7 +88,7 @@ class WriteId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSum:
-    """How many rows, and their order-independent checksum (mod 2^64)."""
+    """Number of rows, and their order-independent checksum (mod 2^64)."""
 
     count: int = 0
     checksum: int = 0
@@ -97,13 +96,16 @@ class RowSum:
     def __add__(self, other: RowSum) -> RowSum:
         return RowSum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
 
+    def __str__(self) -> str:
+        return f"{self.count} rows (checksum {self.checksum:016x})"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskShare:
-    """One task's part of a batch: its rows, and the transaction that holds them.
+    """One task's rows, and the transaction that holds them.
 
-    ``prepared`` None: there is nothing to end, because the task had no rows or they are committed already. ``marker``:
-    the offset of the transaction's marker; None where version 1 of the ledger's format had none.
+    ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker;
+    None in version 1 of the ledger's format.
     """
 
     rows: RowSum
@@ -118,11 +120,11 @@ class EntryState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the ledger says of a query: the last batch that was decided, and whether all of it is known to be ended.
+    """The ledger's entry of a query: its last decided batch. DONE: all its transactions are known to be committed.
 
-    ``target`` None: not recorded, as for a stream. ``marker_partition``: where the tasks' markers are (None in version
-    1: in the entry's). ``markers_before``: how many tasks may have left one in batches before. ``once``: of a plain
-    batch job, which leaves nothing in the ledger once it is done.
+    ``target`` None: not recorded (streams). ``marker_partition``: partition of the tasks' markers; None in version 1,
+    where they are in the entry's. ``markers_before``: number of tasks that may have left a marker in earlier batches.
+    ``once``: of a batch job without txnAppId, whose entry is removed when it is done.
     """
 
     query: str
@@ -135,15 +137,23 @@ class Entry:
     markers_before: int = field(default=0, compare=False)
     once: bool = False
 
+    def __str__(self) -> str:
+        return f"batch {self.number} of {self.query}"
+
     @property
     def total(self) -> RowSum:
-        """Of all tasks: the same however the rows are cut into tasks."""
+        """Of all tasks; does not depend on how the rows are cut into tasks."""
         return sum((share.rows for share in self.tasks), RowSum())
+
+    @property
+    def prepared(self) -> dict[int, PreparedTransaction]:
+        """Task → its transaction."""
+        return {task: share.prepared for task, share in enumerate(self.tasks) if share.prepared is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A record in a task's own transaction: visible exactly when the task's rows are."""
+    """A record in a task's transaction: committed exactly when the task's rows are."""
 
     query: str
     number: int
@@ -153,17 +163,20 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPartitions:
-    """Where the ledger of a name is: a topic, its partition with the entries, and the one with the markers."""
+    """The ledger's topic, and the partitions in it that hold a name's entries and markers."""
 
     topic: str
     partition: int
     marker_partition: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """``<name>-driver`` as initialised, and the sequence numbers of its next batches, in the partition of the entries
-    and in that of the markers."""
+    """``<name>-driver`` as InitProducerId returned it, with its next sequence numbers in the partitions of the entries
+    and of the markers."""
 
     identity: TransactionalIdentity
     sequence: int = 0
@@ -172,11 +185,10 @@ class DriverIdentity:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What planning hands to the tasks, and through their messages to commit.
+    """The result of planning; tasks get it, and pass on to commit what it needs.
 
-    ``entries``: query → its last entry under this name. ``lost``: query → the tasks of that entry whose transactions
-    are gone. ``write_id`` is None where only the tasks know it (streaming). ``driver`` is passed on to
-    commit. ``prefix``: of the tasks' transactional ids.
+    ``prefix``: of the tasks' transactional ids. ``entries``: query → its last entry under this name. ``lost``: query →
+    the tasks of that entry whose rows are lost. ``write_id`` None: only the tasks know it (streaming).
     """
 
     name: str
@@ -191,12 +203,12 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task of an exactly-once write did: ``action`` as decided for its batch, ``share`` what came of it.
+    """One task's result.
 
-    ``began_at`` (epoch ms, the executor's clock) is when its transaction was about to be opened. ``tasks_before``: of a
-    batch that is being repaired, how many tasks it had when it was decided; else 0. ``decided``: of a batch that is
-    skipped, all rows it had then, which its replay must have too; None where nobody asks. ``markers_before``: as in
-    ``Entry``. ``topics``: what rows were written to, and its id.
+    ``began_at``: epoch ms on the executor's clock, before its transaction began. ``tasks_before``: number of tasks of
+    the batch when it was decided, if it is being repaired; else 0. ``decided``: all rows of the committed batch, which
+    a skipped replay must have too; None: not compared. ``markers_before``: as in ``Entry``. ``topics``: names and ids
+    of the topics that rows were written to.
     """
 
     name: str
@@ -211,9 +223,14 @@ class TaskReport:
     markers_before: int = 0
     topics: tuple[tuple[str, UUID], ...] = ()
 
+    @property
+    def write(self) -> str:
+        """The write, for error messages."""
+        return f"{self.write_id} (name {self.name})"
+
 
 class TaskAttempt(NamedTuple):
-    """``task``: Spark's partition id; ``attempt``: a number that no other attempt of the application has."""
+    """``task``: Spark's partition id; ``attempt``: unique within the Spark application."""
 
     write_id: WriteId
     task: int
@@ -225,9 +242,14 @@ def driver_id(name: str) -> str:
 
 
 def task_id(prefix: str, task: int, attempt: int | None = None) -> str:
-    """The transactional id of a task; ``task`` is Spark's partition id.
+    """Transactional id of a task.
 
-    With ``attempt``, of one attempt alone: where nobody replays, an attempt that wakes late must not take the id of
-    another whose rows are decided.
+    ``attempt``: in a write that is never replayed each attempt has its own id, so that an attempt that wakes up late
+    cannot fence another one whose rows are decided.
     """
     return f"{prefix}-{task}" if attempt is None else f"{prefix}-{task}.{attempt}"
+
+
+def listed(tasks: Iterable[int]) -> str:
+    """Tasks, for error messages."""
+    return ", ".join(map(str, sorted(tasks)))

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
-from spark_kafka_sink.exactly_once.commit import commit_batch, only_reports
+from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
@@ -122,7 +122,7 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
 def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
     """All of the batch becomes visible; says so. Raises ``ExactlyOnceError``."""
     settings = _settings(options)
-    reports = only_reports(settings, _reports(messages))
+    reports = all_reports(settings, _reports(messages))
     outcome = commit_batch(settings, reports)
     if outcome.cleanup_failure:
         announce(outcome.cleanup_failure, logging.WARNING)
@@ -147,7 +147,7 @@ def abort_exactly_once(
         keep_receipts(messages, options)
     if outcome.skipped:
         return Told(
-            f"write given up, and nothing of it touched: {outcome.skipped}. {settings.successor}"
+            f"write given up, and nothing of it touched: {outcome.skipped}. {settings.next_run}"
             f"`{settings.command('abort')}` aborts what its tasks may have left open, or kafka.transaction.timeout.ms.",
             logging.WARNING,
         )

@@ -10,8 +10,7 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.ledger import _batch
-from spark_kafka_sink.exactly_once.ledger_format import barrier_record, read_key
+from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
@@ -77,7 +76,7 @@ def roll(kafka):
     with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
         for partition in range(20):
             now = CLOCK.epoch_ms()
-            batch = _batch(BatchHeader(0, 1, now, now), [barrier_record("roll")])
+            batch = encode_batch(BatchHeader(0, 1, now, now), [barrier_record("roll")])
             PartitionLog(cluster, TopicPartition(LEDGER, partition)).append(batch, None, deadline)
 
 

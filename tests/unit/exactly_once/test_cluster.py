@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import BrokerGoneError, Cluster, CodeAt, Question
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweep import list_transactions
+from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -98,7 +98,7 @@ def test_transactions_are_listed_anew_when_a_broker_leaves_meanwhile(brokers):
     with closing(Session(query(brokers).settings, CLOCK)) as session:
         session.cluster.node_ids(soon())
         brokers.kill(3)
-        list_transactions(session, (), soon())
+        list_open(session, soon())
 
 
 def test_the_deadline_rules_whatever_the_request_timeout_is(brokers):

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.ledger import _batch
-from spark_kafka_sink.exactly_once.ledger_format import entry_write
+from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
 from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
@@ -73,4 +72,4 @@ def records(tasks):
     ]
     entry = Entry("q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, None, 13, tasks)
     header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *DRIVER, 0)
-    return [_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]
+    return [encode_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]

@@ -14,12 +14,12 @@ from spark_kafka_sink.exactly_once.ledger_format import (
     entry_record,
     entry_write,
     marker_record,
+    raw_batches,
     read_entry,
     read_key,
     read_marker,
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
-from spark_kafka_sink.exactly_once.raw_batch import raw_batches
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Marker, RowSum, Target, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity

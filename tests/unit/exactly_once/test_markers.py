@@ -11,9 +11,9 @@ import pytest
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import commit, ledger_topic
+from spark_kafka_sink.exactly_once.complete import lost_tasks
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
-from spark_kafka_sink.exactly_once.markers import lost_tasks
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing import TestBroker

@@ -15,7 +15,6 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_format
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import LostRowsError
-from spark_kafka_sink.exactly_once.ledger import record_decision
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
@@ -82,9 +81,7 @@ def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command
     with closing(Session(evil.settings, SystemClock())) as session:
         deadline = session.deadline(5_000)
         write = LedgerWrite((LedgerRecord(key.encode(), json.dumps(value).encode()),))
-        record_decision(
-            session.ledger, session.committer, session.init_driver(deadline), write, session.clock, deadline
-        )
+        session.record_write(session.init_driver(deadline), write, deadline)
     code, said = transactions("list")
     assert (code, "q1: batch 0, done" in said) == (0, True)
     assert said.replace("\n", "").isprintable()

@@ -61,7 +61,7 @@ def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(
         raise KafkaTimeoutError("Metadata has no answer")
 
     reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr(commit, "_remade", silent)
+    monkeypatch.setattr(commit, "_recreated_topics", silent)
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: .*no answer"):
         query.commit(reports)
     assert committed(broker) == {}
