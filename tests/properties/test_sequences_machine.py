@@ -1,6 +1,6 @@
 """Whatever answers come, get lost or come late: no row is written twice, and order holds but for rows reported failed.
 
-A whole sender under a manual clock, against a plain model of what a broker checks of sequences.
+A whole sender under a manual clock, against the TestBroker's checks of sequences.
 """
 
 from __future__ import annotations
@@ -131,23 +131,23 @@ class SequencesMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.cluster.parts.accumulator.has_incomplete and not self.cluster.stalled)
     @rule(partition=partitions)
     def the_broker_forgets_its_producers(self, partition: int) -> None:
-        self.cluster.models[partition].producers.clear()
-        self.cluster.models[partition].refuses_unknown = True
+        self.cluster.logs[partition].forget_producers()
 
     def settled(self, partition: int, rows: range, batch: ProducerBatch, share: RecordRange) -> None:
         assert not (self.delivered[partition] | self.failed[partition]).intersection(rows), "settled twice"
         (self.delivered if batch.error is None else self.failed)[partition].update(rows)
         if batch.error is None and batch.base_offset != UNKNOWN_OFFSET:
             offset = batch.base_offset + share.first
-            assert self.cluster.models[partition].rows[offset : offset + share.rows] == list(rows)
+            assert self.cluster.rows(partition)[offset : offset + share.rows] == list(rows)
 
     @invariant()
     def nothing_is_lost_or_doubled_or_overtaken(self) -> None:
-        for model, delivered in zip(self.cluster.models, self.delivered, strict=True):
-            assert delivered <= set(model.rows)
+        for partition, delivered in enumerate(self.delivered):
+            rows = self.cluster.rows(partition)
+            assert delivered <= set(rows)
             if self.idempotent:
-                assert not [row for row, times in Counter(model.rows).items() if times > 1]
-            in_order = [row for row in dict.fromkeys(model.rows) if row in delivered]
+                assert not [row for row, times in Counter(rows).items() if times > 1]
+            in_order = [row for row in dict.fromkeys(rows) if row in delivered]
             assert in_order == sorted(in_order)
 
     def teardown(self) -> None:

@@ -1,8 +1,8 @@
-"""A whole producer turned by hand: manual clock, scripted transport, and a plain model of the brokers' logs."""
+"""A whole producer whose loop the test runs: manual clock, scripted transport, and the TestBroker's partitions."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -16,7 +16,12 @@ from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.records.decode import batch_headers, decode_batches
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS
+from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.state.producers import last_sequence
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
@@ -24,39 +29,42 @@ RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 TOPIC = "t"
 
 
-@dataclass
 class Log:
-    """One partition as a broker keeps it: values in order, and the sequences of each producer (KIP-98)."""
+    """A partition of the TestBroker's state, and the values in it by offset."""
 
-    values: list[bytes] = field(default_factory=list)
-    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    identities: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.rows: dict[int, bytes] = {}
+        self.identities: list[tuple[int, int]] = []
+        """Producer id and epoch of each batch, in order."""
+
+    @property
+    def values(self) -> list[bytes]:
+        return list(self.rows.values())
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
+        """The error and base offset of a Produce response."""
         (batch,) = decode_batches(data)
-        header = batch.header
-        identity = (header.producer_id, header.producer_epoch)
-        key = (*identity, header.base_sequence)
-        if header.producer_id >= 0:
-            if key in self.recent:
-                return ErrorCode.none, self.recent[key]
-            epoch, expected = self.producers.get(header.producer_id, (header.producer_epoch, 0))
-            if header.producer_epoch < epoch:
-                return ErrorCode.invalid_producer_epoch, -1
-            if header.base_sequence != (0 if header.producer_epoch > epoch else expected):
-                return ErrorCode.out_of_order_sequence_number, -1
-            self.producers[header.producer_id] = (header.producer_epoch, header.base_sequence + header.record_count)
-        offset = self.recent[key] = len(self.values)
-        self.identities.append(identity)
-        self.values.extend(record.value for record in batch.records)
+        end = self.partition.log.end_offset
+        try:
+            offset = self.partition.append(data, batch.header, acks=1).base_offset
+        except ApiError as refused:
+            return refused.error, -1
+        if offset == end:
+            self.identities.append((batch.header.producer_id, batch.header.producer_epoch))
+            self.rows.update(enumerate((record.value or b"" for record in batch.records), offset))
         return ErrorCode.none, offset
 
-    def forget_producers(self) -> None:
-        """What an unclean leader election does to sequences."""
-        self.producers.clear()
-        self.recent.clear()
-        self.producers[-2] = (0, 0)
+    def has(self, data: bytes) -> bool:
+        """Whether this batch was appended before, and is remembered."""
+        (header,) = batch_headers(data)
+        last = last_sequence(header.base_sequence, header.record_count)
+        batch = (header.producer_id, header.producer_epoch, header.base_sequence, last)
+        return self.partition.producers.duplicate(*batch) is not None
+
+    def forget_producers(self, *, refuses_unknown: bool = True) -> None:
+        """As an unclean leader election does."""
+        self.partition.producers.drop(refuses_unknown=refuses_unknown)
 
 
 @dataclass
@@ -81,7 +89,8 @@ class Engine:
         self.parts = assemble(self.config, self.transport, self.clock, Random(1))
         self.leaders = {p: p % nodes for p in range(partitions)}
         self.nodes = nodes
-        self.logs: dict[int, Log] = defaultdict(Log)
+        self.cluster = Cluster([BrokerNode(node, f"n{node}", 9092) for node in range(nodes)], BROKER_DEFAULTS)
+        self.create_topic(partitions)
         self.steps: deque[Step] = deque()
         self.requests: list[list[int]] = []
         self.held: list[tuple[SentRequest, Any]] = []
@@ -90,6 +99,12 @@ class Engine:
         self.max_message_bytes = 1 << 20
         self.receipt = SendReceipt()
         self.wake_at = 0.0
+
+    def create_topic(self, partitions: int) -> None:
+        """With empty logs, also where the topic was there before."""
+        self.cluster.topics.clear()
+        topic = self.cluster.create_topic(TOPIC, partitions, 1, {})
+        self.logs = {index: Log(partition) for index, partition in enumerate(topic.partitions)}
 
     def connect(self) -> None:
         """Metadata and producer id are there, nothing is sent yet."""

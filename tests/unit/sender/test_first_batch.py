@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import OutOfOrderSequenceError
-from tests.unit.scripted_cluster import PartitionModel, ScriptedCluster
+from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 
 ROWS = [b"%04d" % row for row in range(20)]
 
@@ -23,7 +23,7 @@ def test_a_new_topics_leader_that_refuses_the_first_batch_is_not_offered_the_sec
     made.refusals[0].append(ErrorCode.not_leader_or_follower)
     made.append(ROWS)
     made.settle()
-    assert made.models[0].rows == list(range(20))
+    assert made.rows(0) == list(range(20))
     made.receipt.wait(0)
 
 
@@ -37,7 +37,7 @@ def test_a_new_topics_leader_whose_first_answer_is_late_does_not_get_the_second_
     made.spin()
     made.resume(max(made.stalled))
     made.settle()
-    assert made.models[0].rows == [0, 1, 2, 3]
+    assert made.rows(0) == [0, 1, 2, 3]
 
 
 def test_a_topic_that_was_made_again_does_not_get_a_later_batch_first():
@@ -45,11 +45,11 @@ def test_a_topic_that_was_made_again_does_not_get_a_later_batch_first():
     made = cluster()
     made.append(ROWS[:1])
     made.spin()
-    made.models[0] = PartitionModel()
+    made.create_topic(PARTITIONS)
     made.refusals[0].extend([ErrorCode.unknown_topic_or_partition] * 5 + [ErrorCode.not_leader_or_follower])
     made.append(ROWS[1:])
     made.settle()
-    assert made.models[0].rows == list(range(1, 20))
+    assert made.rows(0) == list(range(1, 20))
     made.receipt.wait(0)
 
 
@@ -70,7 +70,7 @@ def test_partitions_do_not_wait_for_each_others_first_batch():
     made.spin()
     made.append(ROWS, 1)
     made.spin()
-    assert made.models[1].rows == list(range(20))
+    assert made.rows(1) == list(range(20))
 
 
 def test_without_sequences_no_batch_goes_alone():
@@ -86,11 +86,11 @@ def test_a_batch_that_was_overtaken_all_the_same_fails_instead_of_landing_behind
     made = cluster()
     made.append(ROWS[:1])
     made.spin()
-    made.models[0].producers.clear()
+    made.logs[0].forget_producers(refuses_unknown=False)
     made.refusals[0].append(ErrorCode.not_enough_replicas)
     made.append(ROWS[1:8])
     made.settle()
     with pytest.raises(OutOfOrderSequenceError):
         made.receipt.wait(0)
-    assert made.models[0].rows == [0, *range(4, 8)]
+    assert made.rows(0) == [0, *range(4, 8)]
     assert made.memory_is_free()
