@@ -1,287 +1,242 @@
-"""Columns into the accumulator, on the caller's thread: check, partition, reserve, claim, encode, publish."""
+"""``Appender``: rows into batches on the caller's thread. Reserve memory → claim batches → encode → seal → publish.
+
+The one way into the accumulator, for columns and for what ``send`` has buffered (Java: ``KafkaProducer.doSend`` and
+``RecordAccumulator.append``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.accumulator.producer_batch import RecordRange
-from spark_kafka_sink.append.grouping import group_by_partition, order_by_partition, runs_as_given
-from spark_kafka_sink.append.publish import AppendParts, BatchListeners, RowsToPublish, publish, undo
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
+from spark_kafka_sink.append.pending_records import PendingRecords
 from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.append.row_sizes import RowTimes, row_sizes, size_bounds
-from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.append.rows import (
+    ColumnRows,
+    Order,
+    Rows,
+    RowTimes,
+    ValueRows,
+    check_sizes,
+    cumulated_value_bounds,
+    order_by_partition,
+    refuse_partitions,
+)
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import EncodedRecords, encode_records
-from spark_kafka_sink.records.sizes import FieldLengths, cumulated, java_size_estimate
-
-Int64Array = npt.NDArray[np.int64]
-Partitions = npt.NDArray[np.int32]
+from spark_kafka_sink.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.sender.sender_thread import SenderThread
+from spark_kafka_sink.transactions.manager import TransactionManager
 
 _LARGEST_SLICE = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class AppendConfig:
-    """In bytes and ms: max.request.size, buffer.memory, max.block.ms, linger.ms."""
+class AppendCallbacks(Protocol):
+    """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
 
-    max_request_size: int
-    buffer_memory: int
-    max_block_ms: float
-    linger_ms: float
+    def listeners(self, order: Order | None, starts: Sequence[int], rows: int) -> Sequence[BatchListener]:
+        """One listener per claimed range; range ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
 
+        ``order`` None: the ``rows`` rows in the caller's order. Called once a slice, before its batches can complete.
+        """
 
-@dataclass(frozen=True, slots=True)
-class StagedColumns:
-    """Rows of one topic that were checked when they were sent.
-
-    ``created`` is when the first of them was sent (monotonic ms): their batches linger from then on. ``timestamp``: the
-    same in epoch ms, for rows without timestamps.
-    """
-
-    topic: str
-    columns: RecordColumns
-    explicit: Partitions | None
-    snapshot: ClusterSnapshot
-    created: float
-    timestamp: int
+    def fail(self, error: Exception) -> None:
+        """Rows that ``listeners`` was called for will not be sent, and no batch may report them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of one topic and what is known of each: the bytes it may take (``sizes``), the partition it names."""
+@dataclass
+class Appender:
+    """Any thread may call it. No lock is held while rows are encoded and compressed."""
 
-    columns: RecordColumns
-    lengths: FieldLengths
-    sizes: Int64Array
-    explicit: Partitions | None
-    times: RowTimes
+    config: ProducerConfig
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    partitioner: Partitioner
+    sender_thread: SenderThread
+    transactions: TransactionManager | None
+    clock: Clock
 
-    def slice(self, start: int, end: int) -> _Rows:
-        if end - start == len(self.sizes):
-            return self
-        return _Rows(
-            self.columns.slice(start, end - start),
-            self.lengths.slice(start, end),
-            self.sizes[start:end],
-            None if self.explicit is None else self.explicit[start:end],
-            self.times.slice(start, end),
-        )
+    def __post_init__(self) -> None:
+        memory = self.config.buffer_memory
+        self.slice_limit = max(1, min(_LARGEST_SLICE, memory // 4))
+        """The most bytes encoded at once, unless one record is larger."""
+        self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
 
-    def take(self, order: npt.NDArray[np.intp]) -> _Rows:
-        return _Rows(
-            self.columns.take(order),
-            self.lengths.take(order),
-            self.sizes[order],
-            None if self.explicit is None else self.explicit[order],
-            self.times.sorted_by(order),
-        )
+    def append(self, topic: str, columns: RecordColumns, explicit: Int32Array | None, receipt: SendReceipt) -> None:
+        """Append rows of one topic; waits for metadata and memory, together up to max.block.ms.
 
-
-@dataclass(frozen=True, slots=True)
-class _GroupedRows:
-    """Rows with their partitions: ``sizes`` in the order of partitions, ``columns`` and ``lengths`` as they came."""
-
-    topic: str
-    columns: RecordColumns
-    lengths: FieldLengths
-    order: npt.NDArray[np.intp] | None
-    sizes: RowSizes
-
-
-class ColumnarAppender:
-    """Safe to call from several threads; each call holds no lock while it encodes."""
-
-    def __init__(self, config: AppendConfig, parts: AppendParts) -> None:
-        self._config = config
-        self._parts = parts
-        self._slice_limit = max(1, min(_LARGEST_SLICE, config.buffer_memory // 4))
-
-    @property
-    def slice_limit(self) -> int:
-        """The most bytes that are encoded at once, unless one record is larger."""
-        return self._slice_limit
-
-    def append(self, topic: str, columns: RecordColumns, explicit: Partitions | None, receipt: SendReceipt) -> None:
-        """Rows of one topic; blocks for metadata and memory, together up to max.block.ms.
-
-        Each time that memory was waited for and granted, max.block.ms begins anew: one call may have many times the
-        rows that buffer.memory holds.
-        ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What was appended before an
-        error stays appended: ``receipt`` knows.
+        max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
+        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What
+        was appended before an error stays appended: ``receipt`` reports it.
         """
         if not len(columns):
             return
         lengths = FieldLengths.of(columns)
-        self._check_sizes(lengths)
-        clock, max_block = self._parts.clock, self._config.max_block_ms
-        began = clock.now()
+        check_sizes(java_size_estimate(lengths), self.size_limits)
+        began = self.clock.now()
         snapshot = self._await_topic(topic, explicit)
-        remaining = max(0.0, max_block - (clock.now() - began))
-        limit = self._parts.accumulator.batch_limit(topic)
-        rows = self._rows(columns, lengths, explicit, limit, self._parts.clock.epoch_ms())
-        thin = self._slices_are_thin(rows.sizes, len(snapshot.topics[topic].leaders) * limit)
-        for grouped in (self._by_partition if thin else self._as_they_come)(snapshot, topic, rows, limit):
+        remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
+        limit = self.accumulator.batch_limit(topic)
+        rows = ColumnRows.of(columns, explicit, lengths, self._times(columns, self.clock.epoch_ms()), limit)
+        for slice_ in self._slices(snapshot, topic, rows):
             if receipt.error is not None:
                 raise receipt.error
-            if self._append(grouped, receipt, remaining):
-                remaining = max_block
+            if self._append(slice_, receipt, remaining):
+                remaining = self.config.max_block_ms
 
-    def _as_they_come(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
-        # A partitioner that may refuse a row sees all of them first: until then nothing is appended.
-        checked = isinstance(self._parts.partitioner, CustomPartitioner)
-        partitions = self._partitions(snapshot, topic, rows) if checked else None
-        for start, end in _slices(rows.sizes, self._slice_limit):
-            part = rows.slice(start, end)
-            chosen = self._partitions(snapshot, topic, part) if partitions is None else partitions[start:end]
-            yield _grouped(topic, part, *group_by_partition(chosen), limit)
+    def append_pending(self, pending: PendingRecords) -> None:
+        """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
 
-    def _by_partition(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows, limit: int) -> Iterator[_GroupedRows]:
-        partitions = self._partitions(snapshot, topic, rows)
-        order = order_by_partition(partitions)
-        rows, partitions = rows.take(order), partitions[order]
-        for start, end in _slices(rows.sizes, self._slice_limit):
-            yield _grouped(topic, rows.slice(start, end), runs_as_given(partitions[start:end]), None, limit)
-
-    def _slices_are_thin(self, sizes: Int64Array, full: int) -> bool:
-        """Whether slices by partition, instead of as the rows come, make larger batches.
-
-        ``full`` bytes are a batch for each partition: less than that in a slice is spread over all of them.
+        The caller undoes ``pending.claim`` when this fails.
         """
-        return self._slice_limit < full and self._slice_limit < int(sizes.sum())
+        topic, snapshot = pending.topic, pending.snapshot
+        limit = self.accumulator.batch_limit(topic)
+        if pending.only_values and isinstance(self.partitioner, BuiltInPartitioner):
+            values, lengths = pending.values_only()
+            times = RowTimes.of(pending.timestamp, self.config.linger_ms)
+            cumulative = cumulated_value_bounds(lengths, times, limit)
+            count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+            runs = [Run(*run) for run in self.partitioner.runs(topic, cumulative, count, load)]
+            rows: Rows = ValueRows(topic, values, lengths, times.row_sizes(runs, cumulative, limit))
+            lagging: frozenset[int] = frozenset()
+        else:
+            columns, explicit = pending.columns(), pending.explicit_partitions()
+            times = self._times(columns, pending.timestamp)
+            ungrouped = ColumnRows.of(columns, explicit, FieldLengths.of(columns), times, limit)
+            rows = ungrouped.grouped(topic, self._partitions(snapshot, topic, ungrouped))
+            lagging = self.accumulator.lagging(topic, rows.sizes.runs, pending.created)
+        self._publish(pending.claim, rows, pending.result, pending.created, lagging)
 
-    def append_staged(self, stage: StagedColumns, claim: Claim, listeners: BatchListeners) -> None:
-        """Rows that were checked, and their memory reserved, one by one. Never waits: the sender may call it.
+    def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
+        """An append failed, or was interrupted at any line. Unless its rows are published, its memory is free
+        afterwards, its batches are as before or complete, and ``callbacks`` know.
 
-        The claim is the caller's to undo.
+        Called by ``_publish`` and again by the owner of the claim: an interrupt may strike in here too.
         """
-        limit = self._parts.accumulator.batch_limit(stage.topic)
-        rows = self._rows(stage.columns, FieldLengths.of(stage.columns), stage.explicit, limit, stage.timestamp)
-        partitions = self._partitions(stage.snapshot, stage.topic, rows)
-        grouped = _grouped(stage.topic, rows, *group_by_partition(partitions), limit)
-        lagging = self._parts.accumulator.lagging(stage.topic, grouped.sizes.runs, stage.created)
-        self._publish(claim, grouped, listeners, stage.created, lagging)
+        accumulator = self.accumulator
+        if claim.published:
+            self.sender_thread.wakeup_poll()
+            return
+        accumulator.pool.cancel(claim.memory)
+        if claim.undone:
+            return
+        cause = as_exception(error)
+        if self.transactions is not None:
+            self.transactions.records_lost(cause)
+        if not claim.rows_added and accumulator.give_back(claim):
+            return
+        batches = claim.batches()
+        accumulator.retract(claim)
+        accumulator.pool.release(batches)
+        for batch in batches:
+            batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+        if claim.rows_added:
+            callbacks.fail(cause)
+        accumulator.finish(batches)
+        claim.undone = True
 
-    def _append(self, rows: _GroupedRows, receipt: SendReceipt, max_wait_ms: float) -> bool:
-        """One slice; whether it had to wait for memory."""
+    def _slices(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows) -> Iterator[Rows]:
+        """The rows in slices that ``buffer.memory`` has room for.
+
+        Cut by partition where a slice in the caller's order has less than a full batch for each partition.
+        """
+        full_batches = len(snapshot.topics[topic].leaders) * rows.limit
+        if self.slice_limit < full_batches and self.slice_limit < int(rows.sizes.sum()):
+            partitions = self._partitions(snapshot, topic, rows)
+            order = order_by_partition(partitions)
+            rows, partitions = rows.take(order), partitions[order]
+            for cut in rows.slices(self.slice_limit):
+                yield rows[cut].grouped(topic, partitions[cut], sorts=False)
+            return
+        # A partitioner that may refuse a row sees all rows first: nothing is appended before.
+        checked = self._partitions(snapshot, topic, rows) if isinstance(self.partitioner, CustomPartitioner) else None
+        for cut in rows.slices(self.slice_limit):
+            part = rows[cut]
+            yield part.grouped(topic, self._partitions(snapshot, topic, part) if checked is None else checked[cut])
+
+    def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+        """Append one slice; returns whether it had to wait for memory."""
         claim = Claim(Reservation())
         try:
-            now = self._parts.clock.now()
-            lagging = self._parts.accumulator.lagging(rows.topic, rows.sizes.runs, now)
-            size = self._memory_for(rows.sizes, lagging)
-            waited = self._parts.accumulator.pool.reserve(claim.memory, size, max_wait_ms, self._parts.call_sender)
-            self._publish(claim, rows, receipt, self._parts.clock.now(), lagging)
+            lagging = self.accumulator.lagging(rows.topic, rows.sizes.runs, self.clock.now())
+            pool = self.accumulator.pool
+            encoded = rows.sizes.cumulative[-1]
+            size = max(encoded, min(encoded + _bound_of_copies(rows.sizes, lagging), pool.total))
+            waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
+            self._publish(claim, rows, receipt, self.clock.now(), lagging)
             return waited
         except BaseException as error:
-            undo(self._parts, claim, receipt, error)
+            self.undo(claim, receipt, error)
             raise
 
     def _publish(
-        self, claim: Claim, rows: _GroupedRows, listeners: BatchListeners, created: float, lagging: frozenset[int]
+        self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[int]
     ) -> None:
-        publish(
-            self._parts,
-            claim,
-            RowsToPublish(rows.topic, rows.sizes, created, listeners),
-            lambda claim: _encode(rows, claim),
-            lambda claim, encoded: _lay_in(claim, encoded, rows, listeners, lagging),
-        )
+        """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
+        (monotonic ms). ``lagging``: partitions whose batches will wait.
+        """
+        accumulator = self.accumulator
+        try:
+            accumulator.claim(claim, rows.topic, rows.sizes, created)
+            encoded = rows.encode(claim.ranges)
+            claim.rows_added = True
+            _add_to_batches(claim, rows, encoded, callbacks, lagging)
+            accumulator.pool.cancel(claim.memory)
+            for batch in claim.filled:
+                accumulator.seal(batch)
+            if accumulator.publish(claim):
+                self.sender_thread.wakeup_poll()
+        except BaseException as error:
+            self.undo(claim, callbacks, error)
+            raise
 
-    def _memory_for(self, sizes: RowSizes, lagging: frozenset[int]) -> int:
-        """Bytes for the encoded rows and for copies of those that will wait."""
-        encoded = sizes.cumulative[-1]
-        return max(encoded, min(encoded + _bound_of_copies(sizes, lagging), self._parts.accumulator.pool.total))
-
-    def _check_sizes(self, lengths: FieldLengths) -> None:
-        estimates = java_size_estimate(lengths)
-        largest = int(estimates.argmax())
-        size = int(estimates[largest])
-        for option, limit in (
-            ("max.request.size", self._config.max_request_size),
-            ("buffer.memory", self._config.buffer_memory),
-        ):
-            if size > limit:
-                raise RecordTooLargeError(
-                    f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of "
-                    f"the {option} configuration.",
-                    row=int(np.argmax(estimates > limit)),
-                )
-
-    def _await_topic(self, topic: str, explicit: Partitions | None) -> ClusterSnapshot:
-        highest = None
+    def _await_topic(self, topic: str, explicit: Int32Array | None) -> ClusterSnapshot:
+        partition = None
         if explicit is not None:
-            if int(explicit.min()) < NOT_GIVEN:
-                row = int(np.argmax(explicit < NOT_GIVEN))
-                raise InvalidRecordError(
-                    f"Invalid partition: {explicit[row]}. Partition number should always be non-negative or null.", row
-                )
+            refuse_partitions(explicit, explicit < NOT_GIVEN)
             highest = int(explicit.max())
-        partition = None if highest is None or highest == NOT_GIVEN else highest
-        parts = self._parts
-        return parts.metadata.wait_for_topic(
-            topic, partition, self._config.max_block_ms, parts.clock, parts.call_sender
-        )
+            partition = None if highest == NOT_GIVEN else highest
+        max_block = self.config.max_block_ms
+        return self.metadata.wait_for_topic(topic, partition, max_block, self.clock, self.sender_thread.wakeup)
 
-    def _rows(
-        self, columns: RecordColumns, lengths: FieldLengths, explicit: Partitions | None, limit: int, timestamp: int
-    ) -> _Rows:
-        if columns.timestamps is None:
-            times = RowTimes.one_for_all(timestamp, self._config.linger_ms)
-        else:
-            times = RowTimes.one_each(columns.timestamps)
-        return _Rows(columns, lengths, size_bounds(lengths, times.bound_bytes, limit), explicit, times)
+    def _times(self, columns: RecordColumns, default: int) -> RowTimes:
+        return RowTimes.of(default if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
 
-    def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: _Rows) -> Partitions:
-        count, load = len(snapshot.topics[topic].leaders), self._parts.load(snapshot, topic)
-        return self._parts.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, count, load)
+    def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows) -> Int32Array:
+        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+        return self.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, count, load)
 
-
-def _slices(sizes: Int64Array, limit: int) -> Iterator[tuple[int, int]]:
-    """Cuts rows into slices of at most ``limit`` bytes, or one row."""
-    cumulative = np.cumsum(sizes)
-    start, before = 0, 0
-    while start < len(sizes):
-        end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
-        yield start, end
-        start, before = end, int(cumulative[end - 1])
+    def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
+        """The available partitions, and how many batches wait in each."""
+        unavailable = self.accumulator.nodes.unavailable
+        leaders = snapshot.topics[topic].leaders
+        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
+        return PartitionLoad(available, tuple(self.accumulator.queue_lengths(topic, available)))
 
 
-def _grouped(
-    topic: str, rows: _Rows, runs: Sequence[Run], order: npt.NDArray[np.intp] | None, limit: int
-) -> _GroupedRows:
-    sizes = rows.sizes if order is None else rows.sizes[order]
-    in_order = row_sizes(runs, cumulated(sizes), limit, rows.times.sorted_by(order))
-    return _GroupedRows(topic, rows.columns, rows.lengths, order, in_order)
-
-
-def _encode(rows: _GroupedRows, claim: Claim) -> EncodedRecords:
-    """All rows of a claim at once: each record's deltas are against the batch the claim has put it in."""
-    timestamps = rows.sizes.timestamps
-    starts = np.array([each.start for each in claim.ranges])
-    lengths = np.diff(starts, append=len(rows.columns))
-    firsts = np.array([each.first for each in claim.ranges])
-    bases = np.array([each.batch.base_timestamp for each in claim.ranges])
-    offset_deltas = np.arange(len(rows.columns)) - np.repeat(starts - firsts, lengths)
-    if not isinstance(timestamps, int):
-        timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
-    elif (bases == timestamps).all():
-        timestamp_deltas = 0
-    else:
-        timestamp_deltas = np.repeat(timestamps - bases, lengths)
-    return encode_records(rows.columns, offset_deltas, timestamp_deltas, rows.order, rows.lengths)
+def as_exception(error: BaseException) -> Exception:
+    """The error of rows that were not sent because of ``error``, which may be an interrupt."""
+    return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 
 def _bound_of_copies(sizes: RowSizes, lagging: frozenset[int]) -> int:
-    """Bytes of the rows that ``_lay_in`` may copy: a lagging partition's, and of any other those of its open batch,
-    which holds ``limit`` bytes or one larger row.
+    """Bytes of the rows that ``_add_to_batches`` may copy.
+
+    All of a lagging partition; of others those in an open batch, which holds ``limit`` bytes or one larger row.
     """
     copies = 0
     cumulative = sizes.cumulative
@@ -293,30 +248,27 @@ def _bound_of_copies(sizes: RowSizes, lagging: frozenset[int]) -> int:
     return copies
 
 
-def _lay_in(
-    claim: Claim, encoded: EncodedRecords, rows: _GroupedRows, listeners: BatchListeners, lagging: frozenset[int]
+def _add_to_batches(
+    claim: Claim, rows: Rows, encoded: Sequence[bytes | memoryview], callbacks: AppendCallbacks, lagging: frozenset[int]
 ) -> None:
-    """Give each batch its bytes, and the memory that these keep.
+    """Give each batch its records and the memory that these keep.
 
-    A filled batch keeps a slice of the encoded rows. A slice pins all of them while it waits, so what is not about to
-    be sent is copied: open batches, and those of a partition that lags.
+    A batch owns ``bytes``. A memoryview pins the buffer of all encoded rows: filled batches share it; open batches and
+    those of lagging partitions would pin it too long, so they copy.
     """
-    data, starts = encoded
-    shared_buffer = SharedBuffer(len(data))
-    told = listeners.listeners(rows.order, [each.start for each in claim.ranges], len(rows.columns))
-    latest = _latest_timestamps(claim, rows.sizes)
-    for (batch, start, end, first), timestamp, listener in zip(claim.ranges, latest, told, strict=True):
-        records = data[starts[start] : starts[end]]
+    shared_buffer = SharedBuffer(sum(map(len, encoded)))
+    starts = [each.start for each in claim.ranges]
+    timestamps = rows.sizes.timestamps
+    if isinstance(timestamps, int):
+        latest = [timestamps] * len(starts)
+    else:
+        latest = np.maximum.reduceat(np.asarray(timestamps), starts).tolist()
+    listeners = callbacks.listeners(rows.order, starts, len(rows.sizes.cumulative) - 1)
+    for (batch, start, end, first), records, timestamp, listener in zip(
+        claim.ranges, encoded, latest, listeners, strict=True
+    ):
         record_range = RecordRange(listener, first, end - start, len(records))
-        if not batch.filled or batch.partition.partition in lagging:
+        if isinstance(records, bytes) or not batch.filled or batch.partition.partition in lagging:
             batch.add(bytes(records), record_range, timestamp, claim.memory)
         else:
             batch.add(records, record_range, timestamp, claim.memory, shared_buffer)
-
-
-def _latest_timestamps(claim: Claim, rows: RowSizes) -> list[int]:
-    if isinstance(rows.timestamps, int):
-        return [rows.timestamps] * len(claim.ranges)
-    starts = [each.start for each in claim.ranges]
-    latest: list[int] = np.maximum.reduceat(np.asarray(rows.timestamps), starts).tolist()
-    return latest

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_kafka_sink.append.record_future import RecordFuture
+from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
 
 MB = 1 << 20
 SAMPLES = 20_000
@@ -37,11 +37,11 @@ class Report:
         """So many bytes of values more."""
         self._bytes += size
 
-    def watch(self, future: RecordFuture) -> None:
+    def watch(self, future: FutureRecordMetadata) -> None:
         """Measure the record that was just sent."""
         sent_at = time.monotonic()
 
-        def settled(future: RecordFuture) -> None:
+        def settled(future: FutureRecordMetadata) -> None:
             error = future.exception(0)
             if error is None:
                 self._latencies.append(time.monotonic() - sent_at)

@@ -1,4 +1,4 @@
-"""``KafkaProducer``: the public face of the engine."""
+"""``KafkaProducer``: records and columns in, futures and receipts out (Java's class of this name)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from types import TracebackType
 from uuid import UUID
 
 from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append.append import Partitions
-from spark_kafka_sink.append.input_columns import Column, GivenColumns, record_columns
+from spark_kafka_sink.append.append import as_exception
+from spark_kafka_sink.append.future_record_metadata import Callback, FutureRecordMetadata
 from spark_kafka_sink.append.pending import TopicPendingRecords
-from spark_kafka_sink.append.publish import as_exception
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.append.record_future import Callback, RecordFuture
+from spark_kafka_sink.append.rows import Column, InputColumns, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
@@ -25,7 +24,7 @@ from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.transactions import TransactionalProducer
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns
 
 NO_DEADLINE = float("inf")
 
@@ -33,10 +32,10 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 
 
 class KafkaProducer(TransactionalProducer):
-    """A Kafka producer: rows are batched per partition and sent by a thread of its own. Safe to use from many threads.
+    """A Kafka producer: batches rows per partition and sends them on a thread of its own. Any thread may use it.
 
-    ``config`` has Kafka's own dotted names (``bootstrap.servers``, ``linger.ms``, …), values native or text; raises
-    ``ConfigError`` with all faults at once. Nothing is connected before the first row.
+    ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings. Raises
+    ``ConfigError`` with all faults at once. Connects with the first row.
     """
 
     def __init__(
@@ -47,6 +46,7 @@ class KafkaProducer(TransactionalProducer):
         value_serializer: Serializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
+        super().__init__()
         self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
         self._interceptors = InterceptorChain(interceptors)
         self._serializers = (key_serializer, value_serializer)
@@ -56,24 +56,23 @@ class KafkaProducer(TransactionalProducer):
         selector = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
         self._parts = assemble(self.config, selector, SystemClock(), Random())
         self._closed = False
-        self._transactions = self._parts.transactions
-        watched = self._transactions or self._interceptors or key_serializer or value_serializer
-        # Topics that `send` may append to without looking at anything else; none once the producer is closed.
-        self._unwatched: Mapping[str, TopicPendingRecords] = {} if watched else self._parts.staging.topics
+        special = self._parts.transaction_manager or self._interceptors or key_serializer or value_serializer
+        # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
+        self._fast: Mapping[str, TopicPendingRecords] = {} if special else self._parts.pending.topics
         self._parts.sender_thread.start(self._parts.sender)
 
-    def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
+    def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
 
         ``callback(metadata, error)`` runs on the sender thread, never inside this call; one of the two is None. Nothing
-        is sent while it runs, so it must not block. What it raises is logged. Waits for metadata and memory, together
-        up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or what a
-        serializer raises, before the record is taken.
+        is sent while it runs, so it must not block. An exception it raises is logged. Waits for metadata and memory,
+        together up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or a
+        serializer's error; the record is then not sent.
         """
-        stages = self._unwatched.get(record.topic)
-        future = self._send_watched(record) if stages is None else stages.append(record, record.key, record.value)
+        topic = self._fast.get(record.topic)
+        future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)
         if callback is not None:
-            future.when_settled(callback)
+            future.add_callback(callback)
         return future
 
     def send_columns(
@@ -86,15 +85,15 @@ class KafkaProducer(TransactionalProducer):
         timestamp: Column = None,
         partition: Column = None,
     ) -> SendReceipt:
-        """Send rows of one topic as columns, at a fraction of what ``send`` costs; the receipt says where they are.
+        """Send rows of one topic as columns, at a fraction of the cost of ``send``; the receipt has their offsets.
 
-        Columns are Arrow arrays, or what ``pyarrow.array`` takes (numpy arrays, lists), all of one length. ``key`` and
+        Columns are Arrow arrays or arguments of ``pyarrow.array`` (numpy arrays, lists), all of one length. ``key`` and
         ``value``: strings or bytes. ``headers``: lists of (key, value) structs, or maps. ``timestamp``: Arrow
         timestamps or epoch ms; null: now. ``partition``: null where the partitioner chooses. Serializers and
         interceptors are not called. Waits and raises as ``append_columns``.
         """
         columns, partitions = record_columns(
-            GivenColumns(key, value, headers, timestamp, partition), self._parts.clock.epoch_ms()
+            InputColumns(key, value, headers, timestamp, partition), self._parts.clock.epoch_ms()
         )
         receipt = SendReceipt()
         if columns is not None:
@@ -102,36 +101,36 @@ class KafkaProducer(TransactionalProducer):
         return receipt
 
     def append_columns(
-        self, topic: str, columns: RecordColumns, partitions: Partitions | None, receipt: SendReceipt
+        self, topic: str, columns: RecordColumns, partitions: Int32Array | None, receipt: SendReceipt
     ) -> None:
-        """Append rows of one topic; ``receipt`` learns what became of each batch.
+        """Append rows of one topic; ``receipt`` collects the outcome of each batch.
 
-        ``partitions`` (int32) names a partition per row, -1 where the partitioner chooses; None: it chooses all. Waits
+        ``partitions`` (int32): the partition of each row, -1 where the partitioner chooses; None: it chooses all. Waits
         for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that was
         granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError``
-        for a row before anything of these columns is appended, ``KafkaTimeoutError`` when a wait is over, and the
-        receipt's error as soon as an earlier batch of it has failed.
+        for a row before any of the rows is appended, ``KafkaTimeoutError`` when a wait is over, and the receipt's error
+        once an earlier batch of it has failed.
         """
         self._check_may_append()
         try:
             with self._parts.sender_thread.run_inline():
                 self._parts.appender.append(topic, columns, partitions, receipt)
         except BaseException as error:
-            self._records_lost(as_exception(error))
+            self._records_lost(error)
             raise
 
     def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
 
-        The callbacks of these records have run by then. In a callback it raises ``IllegalStateError``.
-        Without a ``timeout_ms`` delivery.timeout.ms is the deadline: every batch completes by then.
+        The callbacks of these records have run by then. Raises ``IllegalStateError`` in a callback. Without
+        ``timeout_ms``, delivery.timeout.ms is the deadline.
         """
         self._check_open()
         if self._parts.sender_thread.is_current:
             raise IllegalStateError("flush() in a callback would wait for itself")
         clock, accumulator, flush = self._parts.clock, self._parts.accumulator, Flush()
         deadline = clock.now() + timeout_ms
-        if not self._parts.staging.flush(timeout_ms):
+        if not self._parts.pending.flush(timeout_ms):
             raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
         try:
             accumulator.begin_flush(flush)
@@ -140,15 +139,15 @@ class KafkaProducer(TransactionalProducer):
         finally:
             accumulator.end_flush(flush)
         if not self._parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
-            raise KafkaTimeoutError(f"The callbacks of what was flushed have not run within {timeout_ms:.0f} ms")
+            raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
 
     def expect(self, topics: Iterable[str]) -> None:
-        """Ask the cluster for all of these topics at once, before rows are sent to one after the other."""
+        """Request the metadata of all these topics at once, before rows are sent to one after the other."""
         self._parts.metadata.expect(topics, self._parts.clock.now())
         self._parts.sender_thread.wakeup()
 
     def partitions_for(self, topic: str) -> int:
-        """Number of partitions of ``topic``, asking the cluster if need be (max.block.ms)."""
+        """Number of partitions of ``topic``; waits up to max.block.ms for its metadata."""
         self._check_open()
         parts = self._parts
         snapshot = parts.metadata.wait_for_topic(
@@ -157,22 +156,23 @@ class KafkaProducer(TransactionalProducer):
         return len(snapshot.topics[topic].leaders)
 
     def topic_id(self, topic: str, after: int = -1) -> UUID | None:
-        """What tells this topic from another one of its name, as last heard; None when it is not known, or nothing was
-        heard since a ``refresh`` gave ``after``."""
+        """The topic's id, which a topic made again under the same name does not share.
+
+        None while it is unknown, or without a metadata response since the ``refresh`` that returned ``after``.
+        """
         metadata = self._parts.metadata
         info = metadata.snapshot.topics.get(topic) if metadata.round > after else None
         return None if info is None else info.topic_id
 
     def refresh(self) -> int:
-        """Ask the cluster again for what is known of it, without waiting for the response; ``topic_id`` tells by the
-        result what was heard since."""
-        heard = self._parts.metadata.round
+        """Request a metadata update, without waiting for it; returns ``after`` for ``topic_id``."""
+        before = self._parts.metadata.round
         self._parts.metadata.request_update()
         self._parts.sender_thread.wakeup()
-        return heard
+        return before
 
     def is_alive(self) -> bool:
-        """Whether this producer still takes rows: not closed, and its sender thread runs."""
+        """Whether this producer still accepts rows: not closed, and its sender thread runs."""
         return not self._closed and self._parts.sender_thread.is_alive()
 
     @property
@@ -183,30 +183,30 @@ class KafkaProducer(TransactionalProducer):
     def metrics(self) -> dict[str, dict[str, float]]:
         """Every metric by Kafka's group and name: ``metrics()["producer-metrics"]["record-send-rate"]``.
 
-        ``producer-topic-metrics.<topic>`` and ``producer-node-metrics.node-<id>`` are there once something was sent to
-        them. Averages and largest values without anything to measure are NaN.
+        ``producer-topic-metrics.<topic>`` and ``producer-node-metrics.node-<id>`` exist once something was sent there.
+        Averages and maxima without a measurement are NaN.
         """
         return self._parts.accumulator.metrics.read(self._parts.clock.now())
 
     def open_metrics(self) -> str:
-        """The same as OpenMetrics text, fit for a Prometheus endpoint."""
+        """The metrics as OpenMetrics text, for a Prometheus endpoint."""
         return self._parts.accumulator.metrics.open_metrics(self._parts.client_id, self._parts.clock.now())
 
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
-        ``close(0)`` fails whatever is incomplete at once; so does any ``close`` in a callback, which does not wait.
-        Every callback has run when the thread has ended. Closing twice is harmless.
+        ``close(0)`` fails what is incomplete at once; so does ``close`` in a callback, which does not wait. Every
+        callback has run when the thread has ended. Closing twice has no effect.
         """
         was_closed = self._closed
         if timeout_ms > 0 and self._parts.sender_thread.is_current:
-            _log.warning("close() in a callback does not wait: it is close(0), which fails what is not delivered yet")
+            _log.warning("close() in a callback does not wait: as close(0) it fails what is not delivered yet")
             timeout_ms = 0
         deadline = self._parts.clock.now() + timeout_ms
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():
-            self._parts.staging.flush(timeout_ms)
+            self._parts.pending.flush(timeout_ms)
         self._closed = True
-        self._unwatched = {}
+        self._fast = {}
         self._parts.accumulator.close()
         self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
         if not was_closed:
@@ -223,12 +223,12 @@ class KafkaProducer(TransactionalProducer):
     ) -> None:
         self.close(self._abort_ms if error is not None else NO_DEADLINE)
 
-    def _send_watched(self, record: ProducerRecord) -> RecordFuture:
-        """The first record of a topic, and every one where more than the record itself is to be looked at."""
+    def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
+        """The first record of a topic, and each with transactions, serializers or interceptors."""
         self._check_may_append()
         return self._send_intercepted(record) if self._interceptors else self._send(record)
 
-    def _send(self, record: ProducerRecord) -> RecordFuture:
+    def _send(self, record: ProducerRecord) -> FutureRecordMetadata:
         key, value, left = record.key, record.value, None
         if self._serialize_key is not None or self._serialize_value is not None:
             if record.topic not in self._parts.metadata.snapshot.topics:
@@ -238,12 +238,12 @@ class KafkaProducer(TransactionalProducer):
             key = key if self._serialize_key is None else self._serialize_key(record.topic, key)
             value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
         try:
-            return self._parts.staging.append(record, key, value, left)
+            return self._parts.pending.append(record, key, value, left)
         except BaseException as error:
-            self._records_lost(as_exception(error))
+            self._records_lost(error)
             raise
 
-    def _send_intercepted(self, record: ProducerRecord) -> RecordFuture:
+    def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
         record = self._interceptors.on_send(record)
         try:
             future = self._send(record)
@@ -257,15 +257,25 @@ class KafkaProducer(TransactionalProducer):
             elif error is not None:
                 self._interceptors.on_send_error(record, error)
 
-        future.when_settled(acknowledged)
+        future.add_callback(acknowledged)
         return future
 
     def _configure_serializers(self) -> None:
-        given = {field.name.replace("_", "."): getattr(self.config, field.name) for field in fields(self.config)}
+        options = {field.name.replace("_", "."): getattr(self.config, field.name) for field in fields(self.config)}
         for is_key, serializer in zip((True, False), self._serializers, strict=True):
             if serializer is not None:
-                serializer.configure(given, is_key)
-        self._interceptors.configure(given)
+                serializer.configure(options, is_key)
+        self._interceptors.configure(options)
+
+    def _check_may_append(self) -> None:
+        self._check_open()
+        if self._parts.transaction_manager is not None:
+            self._parts.transaction_manager.check_in_transaction()
+
+    def _records_lost(self, error: BaseException) -> None:
+        """A transaction must not be committed without these records."""
+        if self._parts.transaction_manager is not None:
+            self._parts.transaction_manager.records_lost(as_exception(error))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
 
+import numpy as np
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET
-from spark_kafka_sink.append.pending_records import java_estimate
+from spark_kafka_sink.append.pending_records import size_estimate
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import (
     FailedToSendError,
@@ -19,7 +21,6 @@ from spark_kafka_sink.errors import (
     KafkaError,
     NetworkError,
     ProducerClosedError,
-    RecordTooLargeError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
@@ -103,7 +104,12 @@ class SyncProducer:
         """
         if self._closed:
             raise ProducerClosedError("The producer is closed. Open a new one.")
+        if not records:
+            return []
         messages = [self._message(place, record) for place, record in enumerate(records)]
+        check_sizes(
+            np.array([each.size for each in messages]), {"max.request.size": self.config.kafka.max_request_size}
+        )
         self._await_topics(messages)
         fates = _Fates()
         for chunk in chunks(messages, self.config.kafka.max_request_size):
@@ -139,14 +145,7 @@ class SyncProducer:
         key = self._key_serializer.serialize(record.topic, record.key)
         value = self._value_serializer.serialize(record.topic, record.value)
         headers = record.headers or ()
-        size = java_estimate(headers, key, value)
-        limit = self.config.kafka.max_request_size
-        if size > limit:
-            raise RecordTooLargeError(
-                f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of the "
-                "max.request.size configuration.",
-                place,
-            )
+        size = int(size_estimate(headers, key, value)[0])
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
         return Message(place, record.topic, key, value, record.partition, timestamp, headers, size)
 

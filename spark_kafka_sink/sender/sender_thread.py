@@ -59,6 +59,10 @@ class SenderThread:
         self._resume.set()
         self._transport.wakeup()
 
+    def wakeup_poll(self) -> None:
+        """Batches are ready: end the poll for network events. An idle thread stays idle."""
+        self._transport.wakeup()
+
     @contextmanager
     def run_inline(self) -> Iterator[None]:
         """Around a caller's work that the loop has to send.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.append.record_future import RecordFuture
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.promises import Log
@@ -23,7 +23,7 @@ class Workload:
         self._producer = producer
         self._topic = topic
         self._setting = setting
-        self._futures: dict[int, RecordFuture] = {}
+        self._futures: dict[int, FutureRecordMetadata] = {}
         self._receipts: dict[range, SendReceipt] = {}
 
     def write(self, portions: int = 4) -> None:

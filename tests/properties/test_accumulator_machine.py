@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_kafka_sink.accumulator.accumulator import DrainMode, Flush, PartitionQueue
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch, RecordRange
-from spark_kafka_sink.append import append as columnar_append
+from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.records.columns import RecordColumns
@@ -111,7 +111,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.flushes: list[tuple[Any, set[int]]] = []
         self.admissions = [DrainMode.OPEN] * PARTITIONS
         self.meanwhile: list[Callable[[], None]] = []
-        encode = columnar_append.encode_records
+        encode = append_rows.encode_records
 
         def interrupted(*arguments: Any) -> Any:
             events, self.meanwhile = self.meanwhile, []
@@ -119,7 +119,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 event()
             return encode(*arguments)
 
-        self.patch = mock.patch.object(columnar_append, "encode_records", interrupted)
+        self.patch = mock.patch.object(append_rows, "encode_records", interrupted)
         self.patch.start()
 
     # What callers do

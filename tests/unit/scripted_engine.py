@@ -137,7 +137,7 @@ class Engine:
     def settle(self, ms: float = 600_000) -> None:
         """Lets time pass from deadline to deadline until everything is complete."""
         end = self.clock.now() + ms
-        self.parts.staging.flush()
+        self.parts.pending.flush()
         self.spin()
         while self.parts.accumulator.has_incomplete and self.clock.now() < end:
             assert self.wake_at < float("inf"), "batches wait, and nothing will wake the sender"

@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator
-from spark_kafka_sink.append import pending, receipt, record_future
+from spark_kafka_sink.append import future_record_metadata, pending, receipt
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
@@ -26,7 +26,7 @@ WAIT_MS = 20.0
 
 
 def future() -> Any:
-    outcome = record_future.StageOutcome("t", 0, callbacks.Callbacks(bool))
+    outcome = future_record_metadata.ProduceRequestResult("t", 0, callbacks.Callbacks(bool))
     return outcome, lambda: outcome.wait(0, WAIT_MS / 1000)
 
 
@@ -49,11 +49,16 @@ def flush() -> Any:
     return made, lambda: made.await_flush(made.begin_flush(accumulator.Flush()), WAIT_MS)
 
 
-def staging_flush() -> Any:
-    parts: Any = SimpleNamespace(clock=SystemClock(), appender=SimpleNamespace(slice_limit=1000), wake_sender=bool)
-    made: Any = pending.TopicPendingRecords("t", SimpleNamespace(max_request_size=1000), parts)
-    made._encoding = "a stage"
-    return made, lambda: made.flush(parts.clock.now() + WAIT_MS)
+def pending_flush() -> Any:
+    appender: Any = SimpleNamespace(
+        clock=SystemClock(),
+        slice_limit=1000,
+        config=SimpleNamespace(max_request_size=1000),
+        sender_thread=SimpleNamespace(wakeup_poll=bool),
+    )
+    made: Any = pending.TopicPendingRecords("t", appender)
+    made._appending = "other records"
+    return made, lambda: made.flush(appender.clock.now() + WAIT_MS)
 
 
 def metadata_wait() -> Any:
@@ -61,7 +66,7 @@ def metadata_wait() -> Any:
     return made, lambda: made.wait_for_topic("t", None, WAIT_MS, SystemClock(), bool)
 
 
-MODULES = [accumulator, callbacks, metadata, receipt, record_future, pending, threading, waiting]
+MODULES = [accumulator, callbacks, metadata, receipt, future_record_metadata, pending, threading, waiting]
 
 
 class Rival:
@@ -91,7 +96,7 @@ class Rival:
         self._thread.join(10)
 
 
-@pytest.mark.parametrize("made", [future, receipt_wait, callbacks_wait, flush, staging_flush, metadata_wait])
+@pytest.mark.parametrize("made", [future, receipt_wait, callbacks_wait, flush, pending_flush, metadata_wait])
 def test_incident_an_interrupted_wait_unlocked_what_another_thread_had_locked(made):
     for number in range(1, 200):
         waited, wait = made()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append import append as columnar_append
+from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.records.columns import RecordColumns
@@ -134,7 +134,7 @@ def test_memory_comes_back_to_the_byte(codec):
 def test_large_arrow_batches_go_in_slices_that_fit_a_small_buffer_memory():
     engine = Engine(buffer_memory=200_000)
     engine.connect()
-    engine.parts.appender._parts.accumulator.pool.reserve = _sending_instead_of_waiting(engine)
+    engine.parts.accumulator.pool.reserve = _sending_instead_of_waiting(engine)
     receipt = append(engine, RecordColumns(value=column(*[b"x" * 1000] * 1000)))
     engine.settle()
     receipt.wait(0)
@@ -163,7 +163,7 @@ def test_rows_that_cannot_be_encoded_leave_nothing_behind(monkeypatch):
     def fail(*_args):
         raise MemoryError
 
-    monkeypatch.setattr(columnar_append, "encode_records", fail)
+    monkeypatch.setattr(append_rows, "encode_records", fail)
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
     monkeypatch.undo()
@@ -221,7 +221,7 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 
 
 @pytest.mark.parametrize(
-    "fails", ["spark_kafka_sink.append.append.encode_records", "spark_kafka_sink.accumulator.accumulator.compress"]
+    "fails", ["spark_kafka_sink.append.rows.encode_records", "spark_kafka_sink.accumulator.accumulator.compress"]
 )
 def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
     """For a batch that was given back for ever; after a retract it slept on for a minute."""
@@ -241,7 +241,7 @@ def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_be
     engine = Engine(linger_ms=1000)
     engine.connect()
     before = append(engine, RecordColumns(value=column(b"before")))
-    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.append.append.encode_records")
+    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.append.rows.encode_records")
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(b"after")))
     thread.join(0.1)

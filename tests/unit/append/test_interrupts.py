@@ -16,7 +16,7 @@ import pytest
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator, buffer_pool, claim, producer_batch
 from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append import append, pending, pending_records, publish, receipt, record_future, values_only
+from spark_kafka_sink.append import append, future_record_metadata, pending, pending_records, receipt, rows
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
@@ -39,12 +39,11 @@ MODULES = [
     append,
     producer,
     producer_batch,
-    publish,
     receipt,
+    rows,
     pending_records,
-    record_future,
+    future_record_metadata,
     pending,
-    values_only,
     waiting,
 ]
 INLINE_MODULES = [
@@ -76,23 +75,20 @@ class Interrupted:
         made.config = engine.config
         made._interceptors = InterceptorChain(())
         made._serializers, made._serialize_key, made._serialize_value = (None, None), None, None
-        made._closed, made._unwatched = False, {}
-        made._transactions = engine.parts.transactions
+        made._closed, made._fast = False, {}
         made._parts = engine.parts
         thread: Any = engine.parts.sender_thread
         thread.is_alive = lambda: True
         thread.run_inline = nullcontext
         turn = self.interrupter.paused(self.turn)
         thread.wakeup = turn
-        for parts in (engine.parts.appender._parts, engine.parts.staging._parts):
-            object.__setattr__(parts, "call_sender", turn)
         self.receipts: list[SendReceipt] = []
         self.futures: list[Any] = []
         self.accepted: list[bytes] = []
         self.tried: list[bytes] = []
 
     def turn(self) -> None:
-        self.engine.parts.staging.publish_due(float("inf"))
+        self.engine.parts.pending.publish_due(float("inf"))
         self.engine.spin(100)
 
     def send_columns(self, values: list[bytes], receipt: SendReceipt | None = None) -> None:
@@ -112,7 +108,7 @@ class Interrupted:
         engine = self.engine
         waiting = [future for future in self.futures if not future.done()]
         try:
-            engine.parts.staging.flush()
+            engine.parts.pending.flush()
             engine.call(Step.COMMIT)
             visible = sorted(engine.visible(0) + engine.visible(1))
             assert visible in (sorted(self.accepted), sorted(self.accepted + self.tried)), "committed without rows"
@@ -134,7 +130,7 @@ class Interrupted:
         self.futures, self.receipts = [], []
         self.send(b"next")
         self.send_columns([b"columns"] * 40)
-        engine.parts.staging.flush()
+        engine.parts.pending.flush()
         engine.call(Step.COMMIT)
         assert sorted(engine.visible(0) + engine.visible(1)) == sorted([*seen, b"next", *[b"columns"] * 40])
         assert all(future.result(0) for future in self.futures)
@@ -276,9 +272,9 @@ def test_an_interrupt_at_each_line_of_flush():
 @pytest.mark.parametrize(
     ("act", "fails", "config"),
     [
-        (columns, "spark_kafka_sink.append.append.encode_records", {}),
+        (columns, "spark_kafka_sink.append.rows.encode_records", {}),
         (columns, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
-        (sends, "spark_kafka_sink.append.values_only.encode_values", {}),
+        (sends, "spark_kafka_sink.append.rows.encode_values", {}),
         (sends_of_all_kinds, "spark_kafka_sink.append.pending_records.bytes_column", {}),
         (sends_of_all_kinds, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
     ],

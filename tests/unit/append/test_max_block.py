@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.append.pending_records import CLOSED_STAGE
+from spark_kafka_sink.append.pending_records import CLOSED
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.producer.serializers import StringSerializer
@@ -54,7 +54,7 @@ def waits(engine, monkeypatch):
 
 def test_send_has_one_deadline_for_metadata_and_memory(engine, waits):
     """Each got max.block.ms whole: 1.5 s were configured, 2.7 s waited."""
-    engine.parts.staging.append(ProducerRecord("t", b"v"), None, b"v")
+    engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
     assert waits.granted == [("wait_for_topic", 1_000), ("reserve", 300)]
 
 
@@ -86,7 +86,7 @@ def test_memory_is_not_waited_for_when_metadata_took_all_of_the_time(engine, mon
     pool = engine.parts.accumulator.pool
     pool.reserve(Reservation(), pool.total, 0, lambda: None)
     with pytest.raises(BufferExhaustedError):
-        engine.parts.staging.append(ProducerRecord("t", b"v"), None, b"v")
+        engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_producer_with_serializers_has_one_deadline_too(config, monkeypatch):
         waits.note(parts.metadata, "wait_for_topic", 2, result=known)
         waits.note(parts.accumulator.pool, "reserve", 2)
         object.__setattr__(parts, "clock", clock)
-        object.__setattr__(parts.staging._parts, "clock", clock)
+        parts.appender.clock = clock
         future = producer.send(ProducerRecord("t", "v"))
         monkeypatch.undo()
         assert future.result(15).offset == 0
@@ -124,7 +124,7 @@ def test_flush_has_one_deadline(config, monkeypatch):
         parts, clock = producer._parts, ManualClock()
         object.__setattr__(parts, "clock", clock)
         waits = Waits(monkeypatch, clock, 400)
-        waits.note(parts.staging, "flush", 0)
+        waits.note(parts.pending, "flush", 0)
         waits.note(parts.accumulator, "await_flush", 1)
         waits.note(parts.sender_thread.callbacks, "wait", 0)
         producer.flush(GRANTED)
@@ -136,7 +136,7 @@ def test_close_has_one_deadline(config, monkeypatch):
     parts, clock = producer._parts, ManualClock()
     object.__setattr__(parts, "clock", clock)
     waits = Waits(monkeypatch, clock, 400)
-    waits.note(parts.staging, "flush", 0)
+    waits.note(parts.pending, "flush", 0)
     waits.note(parts.sender_thread, "close", 0)
     producer.close(GRANTED)
     assert waits.granted == [("flush", 1_000), ("close", 600)]
@@ -147,13 +147,13 @@ def test_flush_and_commit_do_not_wait_for_ever_for_another_threads_encoding(conf
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(ProducerRecord("t", b"v")).result(15)
-        stages = producer._parts.staging.topics["t"]
-        stages._encoding = CLOSED_STAGE
+        topic = producer._parts.pending.topics["t"]
+        topic._appending = CLOSED
         with pytest.raises(KafkaTimeoutError, match="^Failed to flush within 50 ms$"):
             producer.flush(50)
         with pytest.raises(
             KafkaTimeoutError, match=r"^commit_transaction\(\): Failed to flush within 50 ms; call it again$"
         ):
             producer.commit_transaction(50)
-        stages._encoding = None
+        topic._appending = None
         producer.commit_transaction()

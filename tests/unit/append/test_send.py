@@ -22,7 +22,7 @@ from tests.unit.scripted_engine import Engine, Step
 
 
 def send(engine: Engine, value=b"v", key=None, **fields):
-    return engine.parts.staging.append(ProducerRecord("t", value, key, **fields), key, value)
+    return engine.parts.pending.append(ProducerRecord("t", value, key, **fields), key, value)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_callbacks_run_in_order_and_one_that_raises_harms_nothing(engine):
         return call
 
     for number in range(10):
-        send(engine, partition=0).when_settled(callback(number))
+        send(engine, partition=0).add_callback(callback(number))
     engine.settle()
     assert told == list(range(10))
 
@@ -141,7 +141,7 @@ def test_callbacks_run_in_order_and_one_that_raises_harms_nothing(engine):
 def test_a_callback_of_a_failed_record_gets_the_error(engine):
     told = []
     engine.steps.append(Step(before={0: ErrorCode.invalid_record}))
-    send(engine, partition=0).when_settled(lambda metadata, error: told.append((metadata, error.name)))
+    send(engine, partition=0).add_callback(lambda metadata, error: told.append((metadata, error.name)))
     engine.settle()
     assert told == [(None, "INVALID_RECORD")]
 
@@ -171,14 +171,14 @@ def test_an_abort_fails_what_is_staged(engine):
         send(engine)
 
 
-@pytest.mark.parametrize(("key", "encoder"), [(None, "values_only.encode_values"), (b"k", "append.encode_records")])
+@pytest.mark.parametrize(("key", "encoder"), [(None, "encode_values"), (b"k", "encode_records")])
 def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch, key, encoder):
     future = send(engine, key=key)
 
     def fail(*_args):
         raise MemoryError
 
-    monkeypatch.setattr(f"spark_kafka_sink.append.{encoder}", fail)
+    monkeypatch.setattr(f"spark_kafka_sink.append.rows.{encoder}", fail)
     engine.spin(5)
     with pytest.raises(MemoryError):
         future.result(0)
@@ -243,7 +243,7 @@ def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
 @pytest.mark.parametrize("after", [False, True], ids=["before its value is there", "after it"])
 def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once(engine, key, after):
     """The owner of a stage appends without the lock: the sender may close the stage between any two of its steps."""
-    stages = send(engine, b"first", key) and engine.parts.staging.topics["t"]
+    stages = send(engine, b"first", key) and engine.parts.pending.topics["t"]
 
     class ClosesItsStage(list):
         def append(self, value):

@@ -36,7 +36,7 @@ def raises_once(monkeypatch, target, name, error=ArithmeticError):
 
 
 def send(engine, partition=0, value=b"v"):
-    return engine.parts.staging.append(ProducerRecord("t", value, partition=partition), None, value)
+    return engine.parts.pending.append(ProducerRecord("t", value, partition=partition), None, value)
 
 
 def is_as_new(engine):
@@ -155,7 +155,7 @@ def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the
     engine.parts.metadata.request_update()
     engine.spin(200)
     futures = [send(engine, partition) for partition in (0, 1)]
-    engine.parts.staging.flush()
+    engine.parts.pending.flush()
     with pytest.raises(ArithmeticError):
         engine.spin(engine.config.delivery_timeout_ms + 1)
     assert [future.done() for future in futures] == [False, True]
@@ -259,7 +259,7 @@ calls = {
 def test_a_transactional_call_whose_response_cannot_be_taken_in_fails_at_once(
     transactional, monkeypatch, method, caplog
 ):
-    manager = transactional._parts.transactions.manager
+    manager = transactional._parts.transaction_manager
     raises_once(monkeypatch, manager, method)
     if method == "_answered_end":
         transactional.begin_transaction()
@@ -271,7 +271,7 @@ def test_a_transactional_call_whose_response_cannot_be_taken_in_fails_at_once(
 
 
 def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch):
-    raises_once(monkeypatch, transactional._parts.transactions.manager, "_begin")
+    raises_once(monkeypatch, transactional._parts.transaction_manager, "_begin")
     with pytest.raises(KafkaError, match="a bug"):
         transactional.begin_transaction()
     transactional.begin_transaction()

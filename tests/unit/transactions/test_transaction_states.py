@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.producer.transactions import Answer
+from spark_kafka_sink.producer.transactions import TransactionalRequestResult
 from spark_kafka_sink.transactions.states import TRANSITIONS, State, Step
 from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
@@ -58,7 +58,7 @@ class Transactions(RuleBasedStateMachine):
         self.offset = self.committed_offset = -1
         self.number = 0
         self.receipts: list[SendReceipt] = []
-        self.pending: Answer | None = None
+        self.pending: TransactionalRequestResult | None = None
 
     @rule(trouble=st.sampled_from([(api, each) for api, some in TROUBLES.items() for each in some]))
     def plan_trouble(self, trouble: tuple[str, ErrorCode | Trouble]) -> None:

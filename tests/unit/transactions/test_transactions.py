@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.transactions import Answer
+from spark_kafka_sink.producer.transactions import TransactionalRequestResult
 from spark_kafka_sink.transactions.states import State, Step
 from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
@@ -390,7 +390,7 @@ def test_records_that_could_not_be_appended_fail_the_transaction(v2):
         engine.call(Step.COMMIT)
 
 
-def _committing(engine: TransactionalEngine) -> Answer:
+def _committing(engine: TransactionalEngine) -> TransactionalRequestResult:
     """EndTxn is on its way, and its response does not come."""
     engine.append([b"in time"])
     engine.troubles["end_txn"].append(Trouble.SWALLOWED)
@@ -453,7 +453,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
             answers.append(engine.submit(Step.COMMIT))
             return False
 
-    answers: list[Answer] = []
+    answers: list[TransactionalRequestResult] = []
     engine.manager._losses = Losses()
     engine.spin()
     with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):

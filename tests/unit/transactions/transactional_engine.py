@@ -11,7 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.producer.transactions import Answer
+from spark_kafka_sink.producer.transactions import TransactionalRequestResult
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
 from spark_kafka_sink.transactions.commands import Command
@@ -120,15 +120,15 @@ class TransactionalEngine(Engine):
         self.asked: list[tuple[str, int]] = []
         self.added: list[set[int]] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
-        assert self.parts.transactions is not None
-        self.manager = self.parts.transactions.manager
+        assert self.parts.transaction_manager is not None
+        self.manager = self.parts.transaction_manager
 
     @property
     def state(self) -> State:
         return self.manager.state
 
-    def submit(self, step: Step, **details: Any) -> Answer:
-        answer = Answer(step)
+    def submit(self, step: Step, **details: Any) -> TransactionalRequestResult:
+        answer = TransactionalRequestResult(step)
         self.manager.submit(Command(step, answer, **details))
         return answer
 
@@ -136,7 +136,7 @@ class TransactionalEngine(Engine):
         """Submit, let time pass from deadline to deadline until there is an answer, give it or raise it."""
         return self.answer_to(self.submit(step, **details))
 
-    def answer_to(self, answer: Answer, ms: float = 600_000) -> Any:
+    def answer_to(self, answer: TransactionalRequestResult, ms: float = 600_000) -> Any:
         end = self.clock.now() + ms
         self.spin()
         while not answer.done and self.clock.now() < end:

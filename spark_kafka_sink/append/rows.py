@@ -1,0 +1,309 @@
+"""Rows of one topic on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
+
+``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions. ``ValueRows``
+are Python bytes, for records of ``send`` without key, partition, timestamp and headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.accumulator.claim import ClaimedRange, RowSizes, Run
+from spark_kafka_sink.accumulator.producer_batch import Buffer
+from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    RecordColumns,
+    binary_column,
+    null_mask,
+    raw_numbers,
+    timestamp_column,
+)
+from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.encode_values import encode_values
+from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds, varint_size
+
+Column: TypeAlias = Any
+"""An Arrow array, a chunked array, or anything ``pyarrow.array`` takes; None: not given."""
+Order: TypeAlias = npt.NDArray[np.intp]
+
+_SMALLEST_RECORD = 7
+_WIDEST_TIMESTAMP_DELTA = 10
+_FEW_ROWS_PER_RUN = 32
+
+
+class InputColumns(NamedTuple):
+    """The columns of one ``send_columns`` call."""
+
+    key: Column
+    value: Column
+    headers: Column
+    timestamp: Column
+    partition: Column
+
+
+def record_columns(given: InputColumns, now_ms: int) -> tuple[RecordColumns | None, Int32Array | None]:
+    """The columns for the encoder (None without rows) and the partitions (None when not given).
+
+    Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
+    """
+    arrays = {name: _arrow(column) for name, column in given._asdict().items() if column is not None}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidRecordError(f"The columns must be of one length, not {lengths}.")
+    if not any(lengths.values()):
+        return None, None
+    partitions = _partitions(arrays.pop("partition")) if "partition" in arrays else None
+    if not arrays:
+        raise InvalidRecordError("Give at least one of key, value, headers and timestamp.")
+    columns = RecordColumns(
+        key=binary_column(arrays["key"]) if "key" in arrays else None,
+        value=binary_column(arrays["value"]) if "value" in arrays else None,
+        headers=header_column(arrays["headers"]) if "headers" in arrays else None,
+        timestamps=timestamp_column(arrays["timestamp"], now_ms) if "timestamp" in arrays else None,
+    )
+    return columns, partitions
+
+
+def _arrow(column: Column) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+def _partitions(array: pa.Array) -> Int32Array:
+    if not (pt.is_integer(array.type) or pt.is_null(array.type)):
+        raise InvalidRecordError(f"partition must be a column of int, not {array.type}.")
+    numbers = array.cast(pa.int32())
+    partitions = raw_numbers(numbers, np.int32)
+    missing = null_mask(numbers)
+    refuse_partitions(partitions, (partitions < 0) & ~missing)
+    partitions[missing] = NOT_GIVEN
+    return partitions.astype(np.int32)
+
+
+def refuse_partitions(partitions: Int32Array, negative: npt.NDArray[np.bool_]) -> None:
+    """Raises ``InvalidRecordError`` for the first row that is ``negative``."""
+    if negative.any():
+        row = int(np.argmax(negative))
+        raise InvalidRecordError(
+            f"Invalid partition: {partitions[row]}. Partition number should always be non-negative or null.", row
+        )
+
+
+def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
+    """Raises ``RecordTooLargeError``, with the first row over the limit. ``limits``: option → bytes."""
+    size = int(estimates.max())
+    for option, limit in limits.items():
+        if size > limit:
+            raise RecordTooLargeError(
+                f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of the "
+                f"{option} configuration.",
+                row=int(np.argmax(estimates > limit)),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """Record timestamps (epoch ms): one per row, or one for all.
+
+    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta.
+    """
+
+    values: Int64Array | int
+    earliest: int
+    latest: int
+    delta_bytes: int
+
+    @classmethod
+    def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
+        if isinstance(timestamps, int):
+            # Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch.
+            return cls(timestamps, timestamps, timestamps, varint_size(int(2 * linger_ms) + 50))
+        earliest, latest = int(timestamps.min()), int(timestamps.max())
+        return cls(timestamps, earliest, latest, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA))
+
+    def of_rows(self, rows: slice | Order | None) -> RowTimes:
+        if isinstance(self.values, int) or rows is None:
+            return self
+        return replace(self, values=self.values[rows])
+
+    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
+        """For a claim; these times, ``runs`` and ``cumulative`` are in one order."""
+        return RowSizes(
+            runs=runs,
+            cumulative=cumulative,
+            limit=limit,
+            timestamps=self.values if isinstance(self.values, int) else self.values.data,
+            earliest=self.earliest,
+            latest=self.latest,
+            # the largest delta whose zigzag varint takes delta_bytes
+            max_timestamp_delta=(1 << (7 * self.delta_bytes - 1)) - 1,
+        )
+
+
+class Rows(Protocol):
+    """Rows of one topic that were cut into runs by partition, ready for a claim."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def sizes(self) -> RowSizes: ...
+    @property
+    def order(self) -> Order | None:
+        """Row ``i`` of ``sizes`` is row ``order[i]`` of the caller's; None: the caller's order."""
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """The records of each claimed range, with the deltas of its batch.
+
+        ``bytes`` stand alone; a memoryview is a slice of one buffer with all rows.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRows:
+    """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
+
+    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
+    """
+
+    columns: RecordColumns
+    explicit: Int32Array | None
+    lengths: FieldLengths
+    times: RowTimes
+    limit: int
+    sizes: Int64Array
+
+    @classmethod
+    def of(
+        cls, columns: RecordColumns, explicit: Int32Array | None, lengths: FieldLengths, times: RowTimes, limit: int
+    ) -> ColumnRows:
+        return cls(columns, explicit, lengths, times, limit, _size_bounds(lengths, times, limit))
+
+    def __getitem__(self, rows: slice) -> ColumnRows:
+        start, end, _ = rows.indices(len(self.sizes))
+        if end - start == len(self.sizes):
+            return self
+        return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
+
+    def take(self, order: Order) -> ColumnRows:
+        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+
+    def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
+        explicit = None if self.explicit is None else self.explicit[rows]
+        return ColumnRows(columns, explicit, lengths, self.times.of_rows(rows), self.limit, self.sizes[rows])
+
+    def slices(self, limit: int) -> Iterator[slice]:
+        """Slices of at most ``limit`` bytes, or of one row."""
+        cumulative = np.cumsum(self.sizes)
+        start, before = 0, 0
+        while start < len(cumulative):
+            end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
+            yield slice(start, end)
+            start, before = end, int(cumulative[end - 1])
+
+    def grouped(self, topic: str, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
+        """The rows by partition: one run each, sorted stably.
+
+        Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
+        """
+        starts = _run_starts(partitions)
+        few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
+        order, sizes = None, self.sizes
+        if sorts and not few:
+            order = order_by_partition(partitions)
+            partitions, sizes = partitions[order], sizes[order]
+            starts = _run_starts(partitions)
+        bounds = [*starts.tolist(), len(partitions)]
+        runs = [Run(*run) for run in zip(partitions[starts].tolist(), bounds, bounds[1:], strict=False)]
+        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
+        return GroupedRows(topic, self.columns, self.lengths, order, bounded)
+
+
+def order_by_partition(partitions: Int32Array) -> Order:
+    """Stable."""
+    # numpy sorts 16-bit integers by radix, wider ones several times slower
+    narrow = partitions.astype(np.uint16) if int(partitions.max()) < 1 << 16 else partitions
+    return np.argsort(narrow, kind="stable")
+
+
+def _run_starts(partitions: Int32Array) -> Order:
+    return np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """``ColumnRows`` with their partitions: ``sizes`` in the order of the runs, columns and lengths in the caller's."""
+
+    topic: str
+    columns: RecordColumns
+    lengths: FieldLengths
+    order: Order | None
+    sizes: RowSizes
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """All rows at once; each record's deltas are those of its batch."""
+        timestamps = self.sizes.timestamps
+        count = len(self.columns)
+        starts = np.array([each.start for each in ranges])
+        lengths = np.diff(starts, append=count)
+        firsts = np.array([each.first for each in ranges])
+        bases = np.array([each.batch.base_timestamp for each in ranges])
+        offset_deltas = np.arange(count) - np.repeat(starts - firsts, lengths)
+        if not isinstance(timestamps, int):
+            timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
+        elif (bases == timestamps).all():
+            timestamp_deltas = 0
+        else:
+            timestamp_deltas = np.repeat(timestamps - bases, lengths)
+        data, ends = encode_records(self.columns, offset_deltas, timestamp_deltas, self.order, self.lengths)
+        return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRows:
+    """Values of one topic, all with one timestamp; ``lengths`` are theirs."""
+
+    topic: str
+    values: Sequence[bytes]
+    lengths: Sequence[int]
+    sizes: RowSizes
+    order: None = None
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """Each batch by itself: joining bytes objects is faster than making columns of them first."""
+        values, lengths, timestamp = self.values, self.lengths, self.sizes.timestamp(0)
+        return [
+            encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
+            for batch, start, end, first in ranges
+        ]
+
+
+def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:
+    """Upper bounds of values of these lengths as records: of the first 0, 1, … n together."""
+    rows = len(lengths)
+    if lengths.count(lengths[0]) == rows:
+        size = _value_bound(lengths[0], times.delta_bytes, limit)
+        return range(0, (rows + 1) * size, size)
+    return cumulated(_size_bounds(FieldLengths.of_values(np.array(lengths, np.int32)), times, limit))
+
+
+@lru_cache(maxsize=256)
+def _value_bound(length: int, delta_bytes: int, limit: int) -> int:
+    """Of one value: numpy takes longer for one than the rest of an append takes."""
+    times = RowTimes(0, 0, 0, delta_bytes)
+    return int(_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), times, limit)[0])
+
+
+def _size_bounds(lengths: FieldLengths, times: RowTimes, limit: int) -> Int64Array:
+    return record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.delta_bytes)
