@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import combinations
 
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.config.suggest import did_you_mean
+from spark_kafka_sink.config.option import did_you_mean
 from spark_kafka_sink.errors import ConfigError, KafkaError
 
 _BOOLEANS = {"true": True, "false": False}

@@ -1,15 +1,22 @@
-"""What a row of the option tables is."""
+"""``Option``: name, type, default and valid values of one option, and how its value is parsed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
+Value = bool | int | float | str | tuple[str, ...] | None
+
 _LARGEST = {"int": 2**31 - 1, "long": 2**63 - 1, "short": 2**15 - 1}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS = {"true": True, "false": False}
 
 
 class Kind(Enum):
-    """Kafka's own types of options (Java: ``ConfigDef.Type``)."""
+    """Kafka's types of options (Java: ``ConfigDef.Type``)."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -21,19 +28,27 @@ class Kind(Enum):
     CLASS = "class"
     PASSWORD = "password"
 
+    @property
+    def is_integer(self) -> bool:
+        return self.value in _LARGEST
+
 
 class Status(Enum):
-    """What this package does with an option when it is given."""
+    """What this package does with an option."""
 
     SUPPORTED = "supported"
     NO_EFFECT = "accepted, without effect"
-    JVM_ONLY = "refused: only a JVM can honour it"
+    JVM_ONLY = "refused: needs a JVM"
     NOT_YET = "refused: not built yet"
+
+
+class BadValueError(ValueError):
+    """An option does not take a value; the text follows the option's name: ``must be …, but is …``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from ``low`` to ``high`` (None: as far as the type goes), and ``besides`` them one more."""
+    """Integers from ``low`` to ``high`` (None: the largest of the type), and the value ``besides``."""
 
     low: int
     high: int | None = None
@@ -50,13 +65,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of ``values``; with ``ignore_case`` in any case, read as the value is written here."""
+    """One of ``values``. With ``ignore_case``, any case is accepted and the value is spelt as here."""
 
     values: tuple[str, ...]
     ignore_case: bool = False
 
     def find(self, text: str) -> str | None:
-        """The value that ``text`` stands for, None when it stands for none."""
+        """The value that matches ``text``."""
         for value in self.values:
             if text == value or (self.ignore_case and text.lower() == value.lower()):
                 return value
@@ -68,7 +83,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """A text that matches ``pattern``, which ``words`` describe."""
+    """A string that matches ``pattern``; ``words`` describe it to users."""
 
     pattern: str
     words: str
@@ -84,9 +99,9 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of Kafka's producer: name, type, default, importance and valid values as in ``ProducerConfig`` 4.x.
+    """One option; for Kafka's, name, type, default, importance and valid values as in ``ProducerConfig`` 4.x.
 
-    ``doc`` is one line; ``instead`` says what to do when the option is refused.
+    ``doc`` is one line. ``instead`` says what to do when the option is refused.
     """
 
     name: str
@@ -100,19 +115,72 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """The valid values in words, fit to follow "must be"."""
-        if self.kind in (Kind.INT, Kind.LONG, Kind.SHORT):
+        """The valid values in words that can follow "must be"."""
+        if self.kind.is_integer:
             return f"a whole number {self.valid}" if self.valid is not None else "a whole number"
-        if self.valid is not None:
-            return str(self.valid)
-        return _IN_WORDS[self.kind]
+        return str(self.valid) if self.valid is not None else _IN_WORDS[self.kind]
+
+    def parse(self, value: object) -> Value:
+        """The value in the option's type (Java: ``ConfigDef.parseType``). Raises ``BadValueError``.
+
+        Strings are trimmed. Integers and booleans may be native or strings, lists may be lists or strings with commas.
+        """
+        trimmed = value.strip() if isinstance(value, str) else value
+        if self.kind.is_integer:
+            parsed: Value = self._integer(trimmed)
+        elif self.kind is Kind.BOOLEAN:
+            parsed = _boolean(trimmed)
+        elif self.kind is Kind.LIST:
+            parsed = _list(trimmed)
+        else:
+            parsed = self._string(trimmed)
+        if parsed is None:
+            raise BadValueError(f"must be {self.allowed}, but is {value!r}.")
+        return parsed
+
+    def _integer(self, value: object) -> int | None:
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        return value if not isinstance(self.valid, Range) or self.valid.allows(value, self.kind) else None
+
+    def _string(self, value: object) -> str | None:
+        # acks=1 and client.id=7 may be numbers; a bool is refused as a slip.
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            return None
+        text = str(value)
+        if isinstance(self.valid, Matching):
+            return text if re.fullmatch(self.valid.pattern, text) else None
+        return self.valid.find(text) if isinstance(self.valid, OneOf) else text
+
+
+def _boolean(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return _BOOLEANS.get(value.lower()) if isinstance(value, str) else None
+
+
+def _list(value: object) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        value = value.split(",") if value else []
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return tuple(item.strip() for item in value)
+    return None
 
 
 _IN_WORDS = {
     Kind.BOOLEAN: "true or false",
     Kind.DOUBLE: "a number",
-    Kind.STRING: "a text",
+    Kind.STRING: "a string",
     Kind.LIST: "a list separated by commas",
     Kind.CLASS: "the name of a class",
-    Kind.PASSWORD: "a text",
+    Kind.PASSWORD: "a string",
 }
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """``; did you mean <prefix>X?`` for the known name X closest to ``name``, "" if none is close."""
+    plain = {candidate.lower().replace("_", "."): candidate for candidate in known}
+    close = get_close_matches(name.lower().replace("_", "."), plain, n=1, cutoff=0.72)
+    return f"; did you mean {prefix}{plain[close[0]]}?" if close else ""

@@ -6,25 +6,23 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from spark_kafka_sink.config.option import Kind, Option, Status
+from spark_kafka_sink.config.option import BadValueError, Kind, Status, did_you_mean
 from spark_kafka_sink.config.rules import RULES, Draft
-from spark_kafka_sink.config.suggest import did_you_mean
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, PRODUCER_OPTIONS
-from spark_kafka_sink.config.values import BadValueError, convert
 from spark_kafka_sink.errors import ConfigError
 
 
 class ConfigWarning(UserWarning):
-    """Options that work, but otherwise than they read."""
+    """Options that are accepted but behave differently from what they say."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """The options a producer runs by: each field is the option of that name with dots for underscores.
+    """A producer's options: each field is the option of that name, with underscores for dots.
 
-    Times are milliseconds, sizes bytes; defaults are those of ``ProducerConfig`` in Kafka 4.x. ``acks`` is -1 for all,
-    ``enable_idempotence`` and ``delivery_timeout_ms`` are what the options mean together. Hashable: equal
-    configurations may share a producer.
+    Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x. ``acks`` is -1 for all;
+    ``RULES`` adjust ``enable_idempotence``, ``delivery_timeout_ms`` and backoffs. Hashable: equal configurations may
+    share a producer.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -68,13 +66,12 @@ class ProducerConfig:
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
-        """The configuration that ``mapping`` (Kafka's dotted names, values native or text) stands for.
+        """``mapping``: Kafka's dotted names to native values or strings; None = not given.
 
-        An option whose value is None counts as not given. Raises ConfigError with all faults at once; ``prefix`` is
-        put before the names in its sentences (``kafka.`` for Spark's options). What works otherwise than it reads is
-        a ConfigWarning, which Python shows once per process and text.
+        Raises ``ConfigError`` with all faults; ``prefix`` stands before the option names in it (``kafka.`` for
+        Spark's options). Warns with ``ConfigWarning``, which Python shows once per process and text.
         """
-        draft = Draft(prefix, {option.name: _default(option) for option in PRODUCER_OPTIONS})
+        draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
         for name, value in mapping.items():
             if value is not None:
                 _take(draft, name, value)
@@ -94,12 +91,6 @@ class ProducerConfig:
         return level
 
 
-def _default(option: Option) -> object:
-    if option.kind is Kind.LIST:
-        return ()
-    return option.default
-
-
 def _take(draft: Draft, name: str, value: object) -> None:
     option = OPTIONS_BY_NAME.get(name)
     if option is None:
@@ -109,13 +100,13 @@ def _take(draft: Draft, name: str, value: object) -> None:
     if option.status is Status.JVM_ONLY:
         draft.fault(name, f"can only be honoured by a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
-        if option.instead:  # those without are answered together by the rule for security
+        if option.instead:  # the rule ``security`` refuses the others together
             draft.fault(name, f"is refused: {option.instead}.")
     else:
         try:
-            draft.values[name] = convert(option, value)
-        except BadValueError:
-            draft.fault(name, f"must be {option.allowed}, but is {value!r}.")
+            draft.values[name] = option.parse(value)
+        except BadValueError as error:
+            draft.fault(name, str(error))
 
 
 def _unknown(name: str, prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""What options mean together. ``RULES`` is applied in its order to a draft of converted values."""
+"""Rules over several options. ``RULES`` apply in order to a draft of parsed values."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_kafka_sink.config.bootstrap import parse_addresses
 from spark_kafka_sink.config.option import Status
-from spark_kafka_sink.config.security_table import SECURITY_OPTIONS
-from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
+from spark_kafka_sink.config.table import PARTITIONERS, SECURITY_OPTIONS, SMALLEST_RECORD
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _LARGEST_INT = 2**31 - 1
+_LARGEST_PORT = 65535
 _PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+# Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
+_ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 
 
 @dataclass
 class Draft:
-    """A configuration in the making: ``values`` of all options, which of them were ``given``, which are ``faulty``."""
+    """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones."""
 
     prefix: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -32,24 +33,48 @@ class Draft:
         self.faulty.add(name)
         self.faults.append(f"{self.prefix}{name} {sentence}")
 
+    def warn(self, name: str, sentence: str) -> None:
+        self.warnings.append(f"{self.prefix}{name} {sentence}")
+
 
 def servers(draft: Draft) -> None:
-    """Required; every entry is host:port. An entry given twice counts once, as in Java."""
+    """Required; each entry is host:port and counts once (Java: ``ClientUtils.parseAndValidateAddresses``)."""
     name = "bootstrap.servers"
-    entries = draft.values[name]
-    if not entries:
+    if not draft.values[name]:
         draft.fault(name, "is required: host:port of one or more brokers, separated by commas.")
         return
-    draft.values[name], wrong, repeated = parse_addresses(entries)
-    for what in wrong:
-        draft.fault(name, f"{what}.")
-    for entry in repeated:
-        draft.warnings.append(f"{draft.prefix}{name} lists {entry} more than once; it is used once.")
+    addresses: dict[tuple[str, int], None] = {}
+    for entry in draft.values[name]:
+        try:
+            address = parse_address(entry)
+        except ValueError as error:
+            draft.fault(name, f"{error}.")
+            continue
+        if address in addresses:
+            draft.warn(name, f"lists {entry} more than once; it is used once.")
+        addresses[address] = None
+    draft.values[name] = tuple(addresses)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``host:port`` or ``[ipv6]:port`` as (host, port). Raises ValueError with the reason."""
+    if not text:
+        raise ValueError("has an empty entry")
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"entry {text!r} is not host:port (an IPv6 address is written [::1]:9092)")
+    protocol = match["protocol"]
+    if protocol is not None and protocol.upper() != "PLAINTEXT":
+        raise ValueError(f"entry {text!r} asks for {protocol}; this version speaks PLAINTEXT only")
+    port = int(match["port"])
+    if not 1 <= port <= _LARGEST_PORT:
+        raise ValueError(f"entry {text!r} has port {port}; ports go from 1 to {_LARGEST_PORT}")
+    return match["host"], port
 
 
 def security(draft: Draft) -> None:
-    """One sentence for all of TLS and SASL: such options come in bunches, each refused for the same reason."""
-    refused = [draft.prefix + name for name in UNBUILT_SECURITY if name in draft.given]
+    """One sentence for all TLS and SASL options: they come together and are refused for the same reason."""
+    refused = [draft.prefix + name for name in _UNBUILT_SECURITY if name in draft.given]
     protocol = draft.values["security.protocol"]
     if protocol != "PLAINTEXT":
         refused.insert(0, f"{draft.prefix}security.protocol={protocol}")
@@ -60,20 +85,19 @@ def security(draft: Draft) -> None:
 
 
 def partitioner(draft: Draft) -> None:
-    """A name of ours, or a Python class as ``package.module:Class``; it is imported when a producer is made."""
+    """A name of ours, or a Python class as ``package.module:Class``, which the producer imports."""
     name = draft.values["partitioner.class"] or PARTITIONERS[0]
     if name not in PARTITIONERS and not _PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
-            f"is {name!r}; a JVM class cannot be loaded here. Say {', '.join(PARTITIONERS)} or package.module:Class "
-            "of your own in Python (default is Kafka's own choice), or give each row its partition in a column named "
-            "partition.",
+            f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "
+            "Python class as package.module:Class, or give each row its partition in a column named partition.",
         )
     draft.values["partitioner.class"] = name
 
 
 def idempotence(draft: Draft) -> None:
-    """As Java's ``postProcessAndValidateIdempotenceConfigs``, but what it only logs is a warning."""
+    """As Java's ``postProcessAndValidateIdempotenceConfigs``; warns where Java logs."""
     values = draft.values
     values["acks"] = -1 if values["acks"] == "all" else int(values["acks"])
     if not values["enable.idempotence"]:
@@ -85,20 +109,18 @@ def idempotence(draft: Draft) -> None:
             f"must be at most {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer, but is {in_flight}; "
             f"lower it or set {draft.prefix}enable.idempotence=false.",
         )
-    against = {
+    conflicts = {
         "acks": (values["acks"] != -1, f"is {values['acks']}", "all"),
         "retries": (values["retries"] == 0, "is 0", "1 or more"),
     }
-    for name, (at_odds, state, needed) in against.items():
-        if not at_odds:
+    for name, (conflicting, state, needed) in conflicts.items():
+        if not conflicting:
             continue
         if "enable.idempotence" in draft.given:
             draft.fault(name, f"{state}, but {draft.prefix}enable.idempotence=true needs {needed}; change one of them.")
         else:
             values["enable.idempotence"] = False
-            draft.warnings.append(
-                f"{draft.prefix}{name} {state}, so idempotence, on by default, is off: retries may write records twice."
-            )
+            draft.warn(name, f"{state}, so idempotence, on by default, is off: retries may write records twice.")
 
 
 def transactions(draft: Draft) -> None:
@@ -113,22 +135,22 @@ def transactions(draft: Draft) -> None:
 
 
 def delivery_timeout(draft: Draft) -> None:
-    """At least linger.ms + request.timeout.ms: raised unless it was given (Java: ``configureDeliveryTimeout``)."""
-    values = draft.values
+    """At least linger.ms + request.timeout.ms; a default is raised to it (Java: ``configureDeliveryTimeout``)."""
+    values, name = draft.values, "delivery.timeout.ms"
     least = min(values["linger.ms"] + values["request.timeout.ms"], _LARGEST_INT)
-    if values["delivery.timeout.ms"] >= least:
+    if values[name] >= least:
         return
-    if "delivery.timeout.ms" in draft.given:
+    if name in draft.given:
         draft.fault(
-            "delivery.timeout.ms",
-            f"is {values['delivery.timeout.ms']}; it must be at least linger.ms + request.timeout.ms "
+            name,
+            f"is {values[name]}; it must be at least linger.ms + request.timeout.ms "
             f"({values['linger.ms']} + {values['request.timeout.ms']}).",
         )
-    values["delivery.timeout.ms"] = least
+    values[name] = least
 
 
 def memory(draft: Draft) -> None:
-    """Java fails each record when buffer.memory holds no batch; here a default never does."""
+    """A given buffer.memory holds a batch. (Java accepts less and fails each record; the default may be less.)"""
     values, name = draft.values, "buffer.memory"
     least = max(values["batch.size"], SMALLEST_RECORD)
     if name in draft.given and values[name] < least:
@@ -138,20 +160,21 @@ def memory(draft: Draft) -> None:
 
 
 def backoffs(draft: Draft) -> None:
-    """A first wait above the longest one is the longest one, always; a lone reconnect.backoff.ms does not grow."""
+    """A backoff above its maximum is lowered to it; without a maximum, a given reconnect.backoff.ms does not grow."""
     values, given = draft.values, draft.given
     if "reconnect.backoff.ms" in given and "reconnect.backoff.max.ms" not in given:
         values["reconnect.backoff.max.ms"] = values["reconnect.backoff.ms"]
     for first, longest in BACKOFFS.items():
         if values[first] > values[longest]:
-            draft.warnings.append(
-                f"{draft.prefix}{first} ({values[first]}) is above {draft.prefix}{longest} ({values[longest]}), "
-                f"so it is always {values[longest]}."
+            draft.warn(
+                first,
+                f"({values[first]}) is above {draft.prefix}{longest} ({values[longest]}), "
+                f"so it is always {values[longest]}.",
             )
             values[first] = values[longest]
 
 
-UNBUILT_SECURITY = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
+_UNBUILT_SECURITY = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
 
 BACKOFFS: Mapping[str, str] = {
     "retry.backoff.ms": "retry.backoff.max.ms",
@@ -169,4 +192,4 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"buffer.memory", "batch.size"}), memory),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )
-"""Each rule with the options it reads; it is left out when one of these is already at fault."""
+"""Each rule with the options it reads; it is skipped if one of them is already faulty."""

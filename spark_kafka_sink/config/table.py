@@ -1,57 +1,139 @@
-"""Every option of Kafka's producer (``ProducerConfig`` 4.x) apart from TLS and SASL, which ``security_table`` has.
+"""Every option of Kafka's producer (``ProducerConfig`` 4.x).
 
-The code looks options up here and the documentation is generated from here; nowhere else is a default written down.
+The code looks options up here, and the documentation is generated from here. Defaults stand nowhere else.
 """
 
 from __future__ import annotations
 
 from spark_kafka_sink.config.option import AT_LEAST_0, AT_LEAST_1, MINUS_1_OR_MORE, Kind, OneOf, Option, Range, Status
-from spark_kafka_sink.config.security_table import SECURITY_OPTIONS
 
-INT, LONG, BOOLEAN, STRING, LIST, CLASS = Kind.INT, Kind.LONG, Kind.BOOLEAN, Kind.STRING, Kind.LIST, Kind.CLASS
+BOOLEAN, INT, LONG, SHORT, DOUBLE = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.SHORT, Kind.DOUBLE
+STRING, LIST, CLASS, PASSWORD = Kind.STRING, Kind.LIST, Kind.CLASS, Kind.PASSWORD
 NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 
 SMALLEST_RECORD = 85
-"""Bytes that Java's estimate gives a record without key, value and headers: no limit below it lets any record pass."""
+"""Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
 
-_SERIALIZER = "hand over bytes or text columns as they are to be stored; encode them before the write"
+_SERIALIZER = "encode keys and values before the write; columns of bytes or strings are stored as they are"
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer."
+
+# No TLS or SASL option is built. They are listed so that the error says so, instead of "unknown option".
+_SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, str], ...] = (
+    ("ssl.truststore.location", STRING, None, "high", "File with the certificates to trust."),
+    ("ssl.truststore.password", PASSWORD, None, "high", "Password of that file."),
+    ("ssl.truststore.certificates", PASSWORD, None, "high", "The certificates to trust, in PEM."),
+    ("ssl.truststore.type", STRING, "JKS", "medium", "Format of the file: JKS, PKCS12 or PEM."),
+    ("ssl.keystore.location", STRING, None, "high", "File with the client's key and certificate."),
+    ("ssl.keystore.password", PASSWORD, None, "high", "Password of that file."),
+    ("ssl.keystore.key", PASSWORD, None, "high", "The client's private key, in PEM."),
+    ("ssl.keystore.certificate.chain", PASSWORD, None, "high", "The client's certificates, in PEM."),
+    ("ssl.keystore.type", STRING, "JKS", "medium", "Format of the file: JKS, PKCS12 or PEM."),
+    ("ssl.key.password", PASSWORD, None, "high", "Password of the client's private key."),
+    ("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium", "Allowed versions of TLS."),
+    ("ssl.protocol", STRING, "TLSv1.3", "medium", "Version of TLS to prefer."),
+    ("ssl.cipher.suites", LIST, "", "low", "Allowed ciphers."),
+    ("ssl.endpoint.identification.algorithm", STRING, "https", "low", "Check of the broker's name; empty: none."),
+    ("sasl.mechanism", STRING, "GSSAPI", "medium", "Mechanism: PLAIN, SCRAM-SHA-256, OAUTHBEARER, …"),
+    ("sasl.jaas.config", PASSWORD, None, "medium", "Login module with user and password, in JAAS form."),
+    ("sasl.kerberos.service.name", STRING, None, "medium", "Kerberos name of the brokers."),
+    ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "low", "The kinit program."),
+    ("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "Shortest time between two logins."),
+    ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low", "Random part of the renewal time."),
+    ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low", "Share of a ticket's life before renewal."),
+    ("sasl.login.connect.timeout.ms", INT, None, "low", "Time to connect to the identity provider."),
+    ("sasl.login.read.timeout.ms", INT, None, "low", "Time to wait for the identity provider's response."),
+    ("sasl.login.refresh.buffer.seconds", SHORT, 300, "low", "A refresh starts this long before expiry."),
+    ("sasl.login.refresh.min.period.seconds", SHORT, 60, "low", "Shortest time between two refreshes."),
+    ("sasl.login.refresh.window.factor", DOUBLE, 0.8, "low", "Share of a credential's life before refresh."),
+    ("sasl.login.refresh.window.jitter", DOUBLE, 0.05, "low", "Random part of the refresh time."),
+    ("sasl.login.retry.backoff.ms", LONG, 100, "low", "Wait before the next login attempt."),
+    ("sasl.login.retry.backoff.max.ms", LONG, 10000, "low", "Longest wait before the next login attempt."),
+    ("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", "medium", "Signature of the assertion."),
+    ("sasl.oauthbearer.assertion.claim.aud", STRING, None, "medium", "Audience claim of the assertion."),
+    ("sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, "low", "Seconds the assertion is valid."),
+    ("sasl.oauthbearer.assertion.claim.iss", STRING, None, "medium", "Issuer claim of the assertion."),
+    ("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False, "medium", "Give each assertion a unique id."),
+    ("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60, "low", "Seconds the assertion is valid before now."),
+    ("sasl.oauthbearer.assertion.claim.sub", STRING, None, "medium", "Subject claim of the assertion."),
+    ("sasl.oauthbearer.assertion.file", STRING, None, "medium", "File with a finished assertion."),
+    ("sasl.oauthbearer.assertion.private.key.file", STRING, None, "medium", "Key that signs the assertion."),
+    ("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, "medium", "Password of that key."),
+    ("sasl.oauthbearer.assertion.template.file", STRING, None, "medium", "File with fixed headers and claims."),
+    ("sasl.oauthbearer.client.credentials.client.id", STRING, None, "medium", "Client id at the identity provider."),
+    ("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "medium", "Secret of that client id."),
+    ("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low", "Allowed difference of two clocks."),
+    ("sasl.oauthbearer.expected.audience", LIST, "", "high", "Required audience of a token."),
+    ("sasl.oauthbearer.expected.issuer", STRING, None, "high", "Required issuer of a token."),
+    ("sasl.oauthbearer.header.urlencode", BOOLEAN, False, "low", "URL-encode the credentials in the header."),
+    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3600000, "low", "Time between two fetches of the keys."),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "low", "Wait before fetching it again."),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10000, "low", "Longest wait before fetching again."),
+    ("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "medium", "URL of the identity provider's keys."),
+    ("sasl.oauthbearer.scope", STRING, None, "medium", "Requested scope."),
+    ("sasl.oauthbearer.scope.claim.name", STRING, "scope", "low", "Claim that holds the scope."),
+    ("sasl.oauthbearer.sub.claim.name", STRING, "sub", "low", "Claim that holds the subject."),
+    ("sasl.oauthbearer.token.endpoint.url", STRING, None, "medium", "URL that issues tokens."),
+)  # fmt: skip
+
+_SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
+    ("sasl.client.callback.handler.class", CLASS, None, "medium", "Java class that handles SASL callbacks."),
+    ("sasl.login.callback.handler.class", CLASS, None, "medium", "Java class that handles login callbacks."),
+    ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
+    ("sasl.oauthbearer.jwt.retriever.class", CLASS, _OAUTH + "DefaultJwtRetriever", "medium", "Fetches tokens."),
+    ("sasl.oauthbearer.jwt.validator.class", CLASS, _OAUTH + "DefaultJwtValidator", "medium", "Checks tokens."),
+    ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
+    ("ssl.engine.factory.class", CLASS, None, "low", "Java class that creates TLS engines."),
+    ("ssl.keymanager.algorithm", STRING, "SunX509", "low", "The JVM's key manager."),
+    ("ssl.provider", STRING, None, "medium", "The JVM's security provider."),
+    ("ssl.secure.random.implementation", STRING, None, "low", "The JVM's random number generator."),
+    ("ssl.trustmanager.algorithm", STRING, "PKIX", "low", "The JVM's trust manager."),
+)  # fmt: skip
+
+SECURITY_OPTIONS: tuple[Option, ...] = (
+    *(Option(*row, status=NOT_YET) for row in _SECURITY_NOT_YET),
+    *(
+        Option(*row, status=JVM_ONLY, instead="leave it out; this version speaks PLAINTEXT only")
+        for row in _SECURITY_JVM_ONLY
+    ),
+)
 
 PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("bootstrap.servers", LIST, None, "high",
-           "Brokers to ask first, host:port separated by commas; the others are learnt from them. Required."),
+           "Brokers to connect to first, host:port separated by commas; they name the others. Required."),
     Option("acks", STRING, "all", "low",
-           "Who must have a batch before it counts as written: all in-sync replicas, the leader (1), nobody (0).",
+           "Replicas that must have a batch before it is acknowledged: all in-sync replicas, the leader (1), none (0).",
            OneOf(("all", "-1", "0", "1"))),
     Option("enable.idempotence", BOOLEAN, True, "low",
-           "Retries write no record twice and keep the order. Needs acks=all, retries > 0, at most 5 in flight."),
+           "Retries write no record twice and keep the order. Needs acks=all, retries > 0 and at most 5 in flight."),
     Option("retries", INT, 2147483647, "high",
-           "Times a batch is sent again after an error that may pass; delivery.timeout.ms ends it earlier.",
+           "Retries of a batch after a retriable error; delivery.timeout.ms may end them earlier.",
            AT_LEAST_0),
     Option("delivery.timeout.ms", INT, 120000, "medium",
-           "Time a batch has to succeed, retries included; at least linger.ms + request.timeout.ms.",
+           "Time until a batch must be acknowledged, retries included; at least linger.ms + request.timeout.ms.",
            AT_LEAST_0),
     Option("request.timeout.ms", INT, 30000, "medium",
-           "Time a broker has to answer a request before it is sent again or fails.", AT_LEAST_1),
+           "Time to wait for a response before the request is retried or fails.", AT_LEAST_1),
     Option("max.block.ms", LONG, 60000, "medium",
-           "Time one send may wait for a topic's metadata and for room in buffer.memory, together. For columns "
-           "(send_columns, append_columns) it begins anew after each wait for memory that was granted: one call may "
-           "hold many times buffer.memory.", AT_LEAST_0),
+           "Time one send may block on a topic's metadata and on buffer.memory, together. For columns (send_columns, "
+           "append_columns) it restarts whenever memory is granted, since one call may need many times buffer.memory.",
+           AT_LEAST_0),
     Option("max.in.flight.requests.per.connection", INT, 5, "low",
-           "Requests sent to one broker and not answered yet; at most 5 while idempotence is on. Without idempotence "
-           "only 1 keeps the order under retries.", AT_LEAST_1),
+           "Requests to one broker without a response; at most 5 with idempotence. Without it, only 1 keeps the "
+           "order under retries.", AT_LEAST_1),
     Option("retry.backoff.ms", LONG, 100, "low",
-           "Wait before a failed request is sent again; doubles up to retry.backoff.max.ms.", AT_LEAST_0),
+           "Wait before a failed request is retried; doubles up to retry.backoff.max.ms.", AT_LEAST_0),
     Option("retry.backoff.max.ms", LONG, 1000, "low",
-           "Longest wait before a failed request is sent again.", AT_LEAST_0),
+           "Longest wait before a failed request is retried.", AT_LEAST_0),
     Option("batch.size", INT, 16384, "medium",
-           "Bytes one batch of one partition may hold; 0 gives every record a batch of its own.", AT_LEAST_0),
-    Option("linger.ms", LONG, 5, "medium", "Time a batch that is not full waits for more records.", AT_LEAST_0),
+           "Largest batch of one partition, bytes; 0 sends every record in its own batch.", AT_LEAST_0),
+    Option("linger.ms", LONG, 5, "medium", "Time that a batch waits for more records unless it is full.", AT_LEAST_0),
     Option("buffer.memory", LONG, 33554432, "high",
-           "Bytes of records that may wait in this process, at least batch.size; when used up, appends wait for "
+           "Bytes of records that may wait in this process, at least batch.size; when full, appends block for up to "
            "max.block.ms.", AT_LEAST_0),
     Option("max.request.size", INT, 1048576, "medium",
-           "Bytes one request, and so one record before compression, may have.", Range(SMALLEST_RECORD)),
-    Option("compression.type", STRING, "none", "high", "Codec of whole batches.",
+           "Largest request, bytes; hence also the largest record before compression.", Range(SMALLEST_RECORD)),
+    Option("compression.type", STRING, "none", "high", "Compression of whole batches.",
            OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
     Option("compression.gzip.level", INT, -1, "medium", "Level for compression.type=gzip; -1 is zlib's own default.",
            Range(1, 9, besides=-1)),
@@ -60,84 +142,83 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("compression.zstd.level", INT, 3, "medium", "Level for compression.type=zstd; below 0 is faster than 1.",
            Range(-131072, 22)),
     Option("partitioner.class", CLASS, None, "medium",
-           "How a row that names no partition gets one. default (or nothing): murmur2 of the key, else sticky, as in "
-           "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random) and fnv1a (Sarama's hash): the same with "
-           "another key hash. round_robin: in turn, keys ignored. package.module:Class: a Python class of your own, a "
-           "Partitioner over columns or a RecordPartitioner. JVM classes are refused."),
-    Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Spread keyed records like those without a key."),
+           "Chooses the partition of rows that name none. default: murmur2 of the key, sticky without a key, as in "
+           "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): the same with another key "
+           "hash. round_robin: ignores keys. package.module:Class: your own Python class, a Partitioner over columns "
+           "or a RecordPartitioner. JVM classes are refused."),
+    Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Treat keyed records like records without a key."),
     Option("partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
-           "Records without a key go more often to partitions whose broker keeps up."),
+           "Send fewer records without a key to partitions whose broker is slow."),
     Option("partitioner.availability.timeout.ms", LONG, 0, "low",
-           "Records without a key avoid partitions whose broker took nothing for so long; 0 never does.", AT_LEAST_0),
+           "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0),
     Option("client.id", STRING, "", "medium",
-           "Name under which brokers see this client in their logs, metrics and quotas."),
+           "Name of this client in the brokers' logs, metrics and quotas."),
     Option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
-           "Try every address of a name in turn; or the same, with the bootstrap servers' addresses first replaced by "
-           "their canonical names.",
+           "Try all addresses of a host name in turn; or first replace bootstrap servers by their canonical names.",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
-    Option("send.buffer.bytes", INT, 131072, "medium", "SO_SNDBUF of each connection; -1 leaves it to the system.",
+    Option("send.buffer.bytes", INT, 131072, "medium", "SO_SNDBUF of each connection; -1: the system's default.",
            MINUS_1_OR_MORE),
-    Option("receive.buffer.bytes", INT, 32768, "medium", "SO_RCVBUF of each connection; -1 leaves it to the system.",
+    Option("receive.buffer.bytes", INT, 32768, "medium", "SO_RCVBUF of each connection; -1: the system's default.",
            MINUS_1_OR_MORE),
     Option("connections.max.idle.ms", LONG, 540000, "medium",
-           "Close a connection after so long without traffic; -1 never does.", MINUS_1_OR_MORE),
+           "Close a connection after this long without traffic; -1: never.", MINUS_1_OR_MORE),
     Option("reconnect.backoff.ms", LONG, 50, "low",
-           "Wait before connecting again to the same broker; doubles up to reconnect.backoff.max.ms.", AT_LEAST_0),
+           "Wait before reconnecting to the same broker; doubles up to reconnect.backoff.max.ms.", AT_LEAST_0),
     Option("reconnect.backoff.max.ms", LONG, 1000, "low",
-           "Longest wait before connecting again; equals reconnect.backoff.ms when only that one is given.",
+           "Longest wait before reconnecting; equals reconnect.backoff.ms if only that one is given.",
            AT_LEAST_0),
     Option("socket.connection.setup.timeout.ms", LONG, 10000, "medium",
-           "Time a connection has to come up; doubles per failure up to socket.connection.setup.timeout.max.ms.",
+           "Time to establish a connection; doubles per failure up to socket.connection.setup.timeout.max.ms.",
            AT_LEAST_1),
     Option("socket.connection.setup.timeout.max.ms", LONG, 30000, "medium",
-           "Longest time a connection has to come up.", AT_LEAST_1),
+           "Longest time to establish a connection.", AT_LEAST_1),
     Option("metadata.max.age.ms", LONG, 300000, "low",
-           "Metadata older than this is fetched anew even when nothing failed.", AT_LEAST_0),
+           "Refresh metadata at this age even if nothing failed.", AT_LEAST_0),
     Option("metadata.max.idle.ms", LONG, 300000, "low",
-           "A topic not written to for so long is left out of metadata requests.", Range(5000)),
+           "Drop a topic from metadata requests after this long without a write.", Range(5000)),
     Option("metadata.recovery.strategy", STRING, "rebootstrap", "low",
-           "When no known broker answers: start again from bootstrap.servers, or go on trying (none).",
+           "When no known broker is available: start again from bootstrap.servers, or keep trying (none).",
            OneOf(("rebootstrap", "none"), ignore_case=True)),
     Option("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
-           "Time without metadata after which the client starts again from bootstrap.servers.", AT_LEAST_0),
+           "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0),
     Option("security.protocol", STRING, "PLAINTEXT", "medium",
-           "How to speak to brokers. This version speaks PLAINTEXT only.",
+           "Protocol of the connections. This version speaks PLAINTEXT only.",
            OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), ignore_case=True)),
     Option("enable.metrics.push", BOOLEAN, True, "low",
            "Push client metrics to the cluster (KIP-714).", status=NO_EFFECT),
     Option("metrics.num.samples", INT, 2, "low", "Samples a metric is computed from.", AT_LEAST_1, NO_EFFECT),
-    Option("metrics.recording.level", STRING, "INFO", "low", "How much detail metrics record.",
+    Option("metrics.recording.level", STRING, "INFO", "low", "Detail of the recorded metrics.",
            OneOf(("INFO", "DEBUG", "TRACE")), NO_EFFECT),
     Option("metrics.sample.window.ms", LONG, 30000, "low",
-           "Time one sample of a metric covers.", AT_LEAST_0, NO_EFFECT),
+           "Time that one sample of a metric covers.", AT_LEAST_0, NO_EFFECT),
     Option("transaction.timeout.ms", INT, 60000, "low", "Time after which the broker aborts an open transaction.",
            AT_LEAST_1),
     Option("transactional.id", STRING, None, "low",
-           "Name of a transactional producer; whoever takes it fences the one before. Not for the Spark sink, whose "
-           "tasks would fence each other."),
+           "Identity of a transactional producer; a new producer with the same id fences the old one. Refused by the "
+           "Spark sink: its tasks would fence each other."),
     Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low",
-           "Transactions without timeout under an outside coordinator (KIP-939).",
+           "Transactions without a timeout, for an external coordinator (KIP-939).",
            status=NOT_YET, instead="no released broker supports it; leave it out"),
     Option("key.serializer", CLASS, None, "high", "Java class that turns keys into bytes.",
            status=JVM_ONLY, instead=_SERIALIZER),
     Option("value.serializer", CLASS, None, "high", "Java class that turns values into bytes.",
            status=JVM_ONLY, instead=_SERIALIZER),
-    Option("interceptor.classes", LIST, "", "low", "Java classes that see each record.",
+    Option("interceptor.classes", LIST, "", "low", "Java classes that intercept each record.",
            status=JVM_ONLY, instead="change the columns before the write"),
     Option("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", "low",
            "Java classes that receive metrics.",
            status=JVM_ONLY, instead="leave it out; each commit logs counts, bytes and offsets"),
     Option("auto.include.jmx.reporter", BOOLEAN, True, "low", "Report metrics over JMX (removed in Kafka 4.0).",
            status=JVM_ONLY, instead="leave it out; there is no JMX without a JVM"),
-    Option("config.providers", LIST, "", "low", "Java classes that look option values up.",
-           status=JVM_ONLY, instead="read the value in your own code and give it as the option"),
+    Option("config.providers", LIST, "", "low", "Java classes that resolve option values.",
+           status=JVM_ONLY, instead="resolve the value in your own code"),
     *SECURITY_OPTIONS,
 )  # fmt: skip
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
 PARTITIONERS = ("default", "round_robin", "murmur3", "crc32", "fnv1a")
-"""Names that ``partitioner.class`` takes, next to Python classes."""
+"""Values of ``partitioner.class`` besides Python classes."""
 
 CONSUMER_OPTIONS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
@@ -146,4 +227,4 @@ CONSUMER_OPTIONS = frozenset({
     "isolation.level", "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
     "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode", "value.deserializer",
 })  # fmt: skip
-"""Options of Kafka's consumer that its producer lacks: named as such when somebody gives them to a producer."""
+"""Options of Kafka's consumer only: the error for them says so."""

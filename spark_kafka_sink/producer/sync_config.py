@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, Kind, Option
-from spark_kafka_sink.config.values import BadValueError, convert
+from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
 from spark_kafka_sink.errors import ConfigError
 
 SYNC_OPTIONS = (
@@ -46,9 +45,9 @@ class SyncConfig:
         for option in SYNC_OPTIONS:
             given = mapping.get(option.name)
             try:
-                own[option.name] = convert(option, option.default if given is None else given)
-            except BadValueError:
-                faults.append(f"{option.name} must be {option.allowed}, but is {given!r}.")
+                own[option.name] = option.parse(option.default if given is None else given)
+            except BadValueError as error:
+                faults.append(f"{option.name} {error}")
         not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY)
         rest = {name: value for name, value in mapping.items() if name not in not_kafkas}
         try:

@@ -1,39 +1,81 @@
 """Writes the tables of options and metrics into the documentation.
 
-``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` fills what stands between the
-markers of a page: ``<!-- options:sink -->`` (the sink's own), ``<!-- options:kafka -->`` (Kafka's) or
-``<!-- options:metrics -->``, and ``<!-- options:end -->``.
+``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` replaces each block of these
+pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->`` or ``<!-- options:metrics -->`` and ends
+with ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from spark_kafka_sink.config.document import markdown_table, option_rows, producer_options
+from spark_kafka_sink.config.option import Kind, Option, Status
+from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import metric_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
 
-
-def sink_options() -> str:
-    """The sink's own options as a Markdown table."""
-    return markdown_table(*option_rows(SINK_OPTIONS))
-
-
-def metrics() -> str:
-    """The producer's metrics as a Markdown table."""
-    return markdown_table(*metric_rows())
-
-
-_TABLES = {"sink": sink_options, "kafka": producer_options, "metrics": metrics}
+_REFUSED_AND_IGNORED = {
+    Status.NO_EFFECT: "Checked like the others, then ignored.",
+    Status.JVM_ONLY: "Java classes and their settings. The error says what to do instead.",
+    Status.NOT_YET: "This version speaks PLAINTEXT only.",
+}
 
 
 def filled(page: str) -> str:
-    """``page`` with every marked block as the tables say now."""
-    return _BLOCK.sub(lambda block: f"{block['begin']}\n{_TABLES[block['name']]()}\n\n{block['end']}", page)
+    """``page`` with every block replaced by its table."""
+    tables = {"sink": sink_options, "kafka": producer_options, "metrics": metrics}
+    return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
+
+
+def sink_options() -> str:
+    """The sink's own options."""
+    return _option_table(SINK_OPTIONS)
+
+
+def producer_options() -> str:
+    """Kafka's producer options, a section per ``Status``."""
+    sections = [_option_table(option for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED)]
+    for status, text in _REFUSED_AND_IGNORED.items():
+        rows = ((f"`{option.name}`", _refusal(option)) for option in PRODUCER_OPTIONS if option.status is status)
+        title = status.value[0].upper() + status.value[1:]
+        sections += [f"### {title}", text, _markdown(("option", "what it is"), rows)]
+    return "\n\n".join(sections)
+
+
+def metrics() -> str:
+    """The producer's metrics."""
+    return _markdown(*metric_rows())
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; bars inside cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _option_table(options: Iterable[Option]) -> str:
+    head = ("option", "default", "valid values", "what it does")
+    rows = ((f"`{option.name}`", _default(option), _valid(option), option.doc) for option in options)
+    return _markdown(head, rows)
+
+
+def _default(option: Option) -> str:
+    if option.default is None:
+        return ""
+    return f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
+
+
+def _valid(option: Option) -> str:
+    return option.allowed.removeprefix("one of ").removeprefix("a whole number ").removeprefix("of ")
+
+
+def _refusal(option: Option) -> str:
+    return f"{option.doc} Instead: {option.instead}." if option.instead else option.doc
 
 
 if __name__ == "__main__":

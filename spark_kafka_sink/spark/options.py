@@ -11,50 +11,48 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, Range
-from spark_kafka_sink.config.suggest import did_you_mean
+from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME
-from spark_kafka_sink.config.values import BadValueError, Value, convert
 from spark_kafka_sink.errors import ConfigError
 
 KAFKA_PREFIX = "kafka."
 
 SINK_OPTIONS: tuple[Option, ...] = (
     Option("topic", Kind.STRING, None, "high",
-           "Topic of every row; the column topic is then not looked at. Required without that column."),
+           "Topic of every row; a column topic is then ignored. Required without that column."),
     Option("timestampColumn", Kind.STRING, None, "medium",
-           "Column (timestamp, or bigint in epoch ms) with the records' timestamps; null is the time of writing."),
+           "Column with the records' timestamps: timestamp, or bigint in epoch ms; null: the time of writing."),
     Option("includeHeaders", Kind.BOOLEAN, False, "low",
-           "Taken for the sake of Spark's Kafka source; on write a column headers is always sent."),
+           "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
     Option("deliveryGuarantee", Kind.STRING, "at-least-once", "medium",
-           "What a reader may count on: at-least-once, where a task that Spark runs again writes its rows again; or "
-           "exactly-once for readers with isolation.level=read_committed.",
+           "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
+           "isolation.level=read_committed see each row once.",
            OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", Kind.STRING, None, "medium",
-           "Prefix of the tasks' transactional ids. Must be stable across restarts and unique per query. Default: from "
-           "the checkpoint location, else the query's name; in batch from txnAppId, else a fresh one. A batch write "
-           "adds the txnAppId to it, or without one a fresh id, as each such job is its own."),
+           "Prefix of the tasks' transactional ids. Must be stable across restarts and unique per query. Default: "
+           "derived from the checkpoint location, or else the query name. A batch write appends its txnAppId, or a "
+           "new id if it has none."),
     Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
-           "Compacted topic with the decisions of exactly-once writes; created when missing."),
+           "Compacted topic that stores the decisions of exactly-once writes; created if missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
-           "For micro-batch N alone (or txnVersion N), where checkpoint and commitLogTopic do not agree. "
-           "trust-checkpoint:N writes it although the commitLogTopic does not have the batch before it (the query "
-           "wrote at-least-once, or the topic was lost). trust-ledger:N takes it as committed although its replay has "
-           "other rows. The refusal says which to write.",
+           "If checkpoint and commitLogTopic disagree on batch N (or txnVersion N): strict: fail, and name the value "
+           "to set. trust-checkpoint:N: write it even if the commitLogTopic lacks batch N-1 (the query was "
+           "at-least-once, or the topic was lost). trust-ledger:N: accept it as committed even if its replay has "
+           "different rows.",
            Matching(r"strict|trust-(checkpoint|ledger):\d{1,18}",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
-           "With txnVersion: makes a batch write idempotent, also within foreachBatch (Delta Lake's names). One for "
-           "each topic."),
+           "With txnVersion: makes a batch write idempotent, also in foreachBatch (names as in Delta Lake). Use a "
+           "different one per topic."),
     Option("txnVersion", Kind.LONG, None, "medium",
-           "Number of this write among those of txnAppId. The last one committed again writes nothing, a smaller one "
-           "is refused.",
+           "Number of this write for its txnAppId. Repeating the last committed one writes nothing; a smaller one is "
+           "refused.",
            Range(0)),
     Option("receiptsTopic", Kind.STRING, None, "low",
-           "Topic that gets a JSON record per task and partition: query, batch, offsets, count, bytes, times; with "
-           "exactly-once in the same transaction as the rows."),
+           "Topic for receipts, a JSON record per task and partition with query, batch, offsets, count, bytes and "
+           "times; with exactly-once in the same transaction as the rows."),
     Option("receiptsPath", Kind.STRING, None, "low",
-           "Directory (a path, or a URI such as s3://) that gets the same, a file of JSON lines per batch."),
+           "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
 )  # fmt: skip
 """This sink's own options, written without a prefix."""
 
@@ -208,13 +206,13 @@ def _derived_name(options: Mapping[str, str]) -> str | None:
 
 def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     try:
-        converted = convert(option, value)
-    except BadValueError:
-        faults.append(f"{option.name} must be {option.allowed}, but is {value!r}.")
+        parsed = option.parse(value)
+    except BadValueError as error:
+        faults.append(f"{option.name} {error}")
         return None
-    if converted == "":
+    if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
-    return converted
+    return parsed
 
 
 def _text(value: Value) -> str | None:

@@ -101,7 +101,7 @@ def test_values_come_native_or_as_text(option, given, meant):
         ("acks", True, "one of all, -1, 0, 1"),
         ("enable.idempotence", "yes", "true or false"),
         ("enable.metrics.push", 1, "true or false"),
-        ("client.id", b"x", "a text"),
+        ("client.id", b"x", "a string"),
         ("bootstrap.servers", 9092, "a list separated by commas"),
     ],
 )
