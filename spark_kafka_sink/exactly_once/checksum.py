@@ -1,14 +1,13 @@
-"""An order-independent checksum of rows: equal when two tasks had the same rows in any order (a shuffle reorders them).
+"""An order-independent checksum of rows: equal for the same rows in any order, as a shuffle reorders them.
 
-Each row's bytes are multiplied word by word with odd numbers of their own (multilinear hashing mod 2^64), the row's
-hash is mixed, and the rows' hashes are added: 64 bits against accidents, none against an adversary. Timestamps are
-left out, since a null one is the time of writing. Rows of like length are laid out as a matrix by one Arrow kernel:
-about 20 ns for a row of 100 bytes, where hashing each row's bytes object would take 300.
+Each row's words are multiplied with fixed odd numbers and added (multilinear hashing mod 2^64), the row's hash is
+mixed, and the rows' hashes are added: 64 bits against accidents, none against an adversary. Timestamps are left out,
+since a null one becomes the time of writing. Rows of similar length are padded to a matrix by one Arrow kernel: 20 ns
+for a row of 100 bytes; hashing each row's bytes object takes 300.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 from typing import Final
@@ -27,7 +26,7 @@ Int64Array = npt.NDArray[np.int64]
 
 _MASK: Final = (1 << 64) - 1
 _LONGEST_IN_MATRIX: Final = 512
-"""Bytes; a longer slot is hashed by itself, which then costs less than its share of the encoding."""
+"""Bytes; longer slots are hashed one by one, which then costs less than encoding them."""
 
 _CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
 """Slots are padded to the longest of their class."""
@@ -41,17 +40,13 @@ _SHIFT: Final = np.uint64(29)
 
 
 class RowChecksum:
-    """Adds up the rows of one task."""
+    """``rows``: of one task so far."""
 
     def __init__(self) -> None:
-        self._rows = RowSum()
-
-    @property
-    def rows(self) -> RowSum:
-        return self._rows
+        self.rows = RowSum()
 
     def add(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """Rows of one topic; ``partitions`` as the rows name them, None where the producer chooses for all."""
+        """Rows of one topic. ``partitions``: as the rows name them; None: the producer chooses."""
         sums = np.full(len(columns), mmh3.hash64(topic.encode(), signed=False)[0], np.uint64)
         fields = ((columns.key, _BY_KEY), (columns.value, _BY_VALUE), (columns.headers, _BY_HEADERS))
         for column, multiplier in fields:
@@ -59,8 +54,7 @@ class RowChecksum:
                 sums += _mixed(slot_hashes(column) * multiplier)
         if partitions is not None:
             sums += partitions.astype(np.uint64) * _BY_PARTITION
-        total = int(_mixed(sums).sum(dtype=np.uint64))
-        self._rows = RowSum(self._rows.count + len(columns), (self._rows.checksum + total) & _MASK)
+        self.rows += RowSum(len(columns), int(_mixed(sums).sum(dtype=np.uint64)))
 
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
@@ -70,32 +64,24 @@ def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
     if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
         return _of_matrix(column, lengths, longest)
     hashes = np.empty(len(column), np.uint64)
-    for rows in _classes(lengths):
-        slots = column.take(int32_array(rows.astype(np.int32)))
-        longest = int(lengths[rows].max())
-        alike = longest <= _LONGEST_IN_MATRIX
-        hashes[rows] = _of_matrix(slots, lengths[rows], longest) if alike else _of_long(slots)
-    return hashes
-
-
-def _classes(lengths: Int64Array) -> Iterator[npt.NDArray[np.intp]]:
     classes = np.searchsorted(_CLASSES, lengths)
-    for each in range(len(_CLASSES) + 1):
-        rows = np.flatnonzero(classes == each)
+    for number in range(len(_CLASSES) + 1):
+        rows = np.flatnonzero(classes == number)
         if len(rows):
-            yield rows
+            slots = column.take(int32_array(rows.astype(np.int32)))
+            in_matrix = number < len(_CLASSES)
+            hashes[rows] = _of_matrix(slots, lengths[rows], int(lengths[rows].max())) if in_matrix else _of_long(slots)
+    return hashes
 
 
 def _of_matrix(column: pa.BinaryArray, lengths: Int64Array, longest: int) -> UInt64Array:
     words = max(-(-longest // 8), 1)
-    _, offsets, data = column.buffers()
     if column.null_count:
-        # What stands under a null may be anything.
-        column = pc.fill_null(column, b"")
-        _, offsets, data = column.buffers()
-    # The kernel pads text; it does not look at what the bytes mean.
-    text = pa.StringArray.from_buffers(len(column), offsets, data, None, 0, column.offset)
-    padded = pc.ascii_rpad(text, words * 8, "\0")
+        column = pc.fill_null(column, b"")  # the bytes under a null are undefined
+    _, offsets, data = column.buffers()
+    # The kernel pads strings; it does not look at what the bytes mean.
+    strings = pa.StringArray.from_buffers(len(column), offsets, data, None, 0, column.offset)
+    padded = pc.ascii_rpad(strings, words * 8, "\0")
     matrix = np.frombuffer(padded.buffers()[2], "<u8", len(column) * words).reshape(len(column), words)
     hashes: UInt64Array = matrix @ _MULTIPLIERS[:words]
     hashes += lengths.astype(np.uint64) * _BY_LENGTH

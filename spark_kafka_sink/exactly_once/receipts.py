@@ -1,6 +1,6 @@
-"""Receipts: what a task wrote to which partition, as records of a topic or lines of a file (users asked Spark for
-them in SPARK-24647). Unlike the ledger they are a history: one JSON object per task and partition, kept as long as one
-likes.
+"""Receipts: how many rows a task wrote to each partition, as records of a topic or lines of a file (SPARK-24647).
+
+Unlike the ledger they are a history: one JSON object per task and partition, kept as long as the user keeps them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from spark_kafka_sink.model import TopicPartition
@@ -16,9 +16,17 @@ from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
 
+class TaskName(NamedTuple):
+    """The task that receipts are of."""
+
+    query: str
+    batch: int
+    task: int
+
+
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
-    """``count`` rows of ``bytes`` bytes before compression, between two offsets of a partition (-1: not known).
+    """``count`` rows of ``bytes`` bytes before compression, between two offsets of a partition (-1: unknown).
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
@@ -42,7 +50,7 @@ class WriteReceipt:
 
     @classmethod
     def parse(cls, line: str) -> WriteReceipt:
-        """Fields that a later release has added are left out. Raises ``ValueError`` for what is no receipt."""
+        """Ignores the fields of later releases. Raises ``ValueError`` for anything but a receipt."""
         fields = json.loads(line)
         try:
             return cls(**{name: fields[name] for name in cls.__slots__})
@@ -50,38 +58,17 @@ class WriteReceipt:
             raise ValueError(f"{line!r} is no receipt: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class TaskName:
-    """Whose receipts they are."""
-
-    query: str
-    batch: int
-    task: int
-
-
 def receipts_of(
     name: TaskName, deliveries: Mapping[TopicPartition, Delivery], began_at: int, ended_at: int
 ) -> tuple[WriteReceipt, ...]:
     return tuple(
-        WriteReceipt(
-            query=name.query,
-            batch=name.batch,
-            task=name.task,
-            topic=place.topic,
-            partition=place.partition,
-            first_offset=sent.first_offset,
-            last_offset=sent.last_offset,
-            count=sent.count,
-            bytes=sent.size,
-            began_at=began_at,
-            ended_at=ended_at,
-        )
-        for place, sent in sorted(deliveries.items())
+        WriteReceipt(*name, *partition, sent.first_offset, sent.last_offset, sent.count, sent.size, began_at, ended_at)
+        for partition, sent in sorted(deliveries.items())
     )
 
 
 def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
-    """Records for a receipts topic; by their key those of one query are in order in one partition."""
+    """Records of a receipts topic, keyed by query: one query's are in one partition, in order."""
     return RecordColumns(
         key=bytes_column([each.query.encode() for each in receipts]),
         value=bytes_column([each.line().encode() for each in receipts]),
@@ -89,24 +76,23 @@ def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
 
 
 def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
-    """One file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``; the same batch again replaces it.
+    """One file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``; a batch written again replaces its file.
 
     ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``).
     """
-    by_batch: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     for each in receipts:
-        by_batch.setdefault(_file_name(each.query, each.batch), []).append(each.line() + "\n")
-    if not by_batch:
+        files.setdefault(_file_name(each.query, each.batch), []).append(each.line() + "\n")
+    if not files:
         return
     system, path = _file_system(folder)
     system.create_dir(path, recursive=True)
-    for name, lines in by_batch.items():
+    for name, lines in files.items():
         with system.open_output_stream(f"{path}/{name}") as file:
             file.write("".join(lines).encode())
 
 
 def has_lines(folder: str, query: str, batch: int) -> bool:
-    """Whether there is a file of this batch."""
     from pyarrow import fs
 
     system, path = _file_system(folder)
@@ -114,7 +100,7 @@ def has_lines(folder: str, query: str, batch: int) -> bool:
 
 
 def probe(folder: str) -> None:
-    """Writes a file into the folder and removes it; raises what a batch's receipts would."""
+    """Writes a file into the folder and removes it; raises what ``write_lines`` would."""
     system, path = _file_system(folder)
     system.create_dir(path, recursive=True)
     name = f"{path}/.probe-{uuid4().hex}"

@@ -1,7 +1,7 @@
-"""The exactly-once protocol as Spark's processes turn it: planning, a task's write, commit, abort.
+"""Exactly-once writes in Spark's processes: planning, a task's write, commit, abort.
 
-``spark_kafka_sink.exactly_once`` decides what to do; here is what only Spark knows: which batch a task is of, and
-what its messages carry.
+``spark_kafka_sink.exactly_once`` has the protocol; here is what only Spark knows: which batch a task belongs to, and
+what commit messages carry.
 """
 
 from __future__ import annotations
@@ -51,38 +51,39 @@ _SPECULATION = "spark.speculation"
 
 
 def named(options: SinkOptions) -> SinkOptions:
-    """The options of a batch write: without a txnAppId its name is its own, whatever prefix was given."""
-    asked = _asked(options)
-    if asked.version is not None:
+    """The options of a batch job; without txnAppId it gets a fresh name, and the prefix is only its beginning."""
+    exactly_once = _exactly_once(options)
+    if exactly_once.version is not None:
         return options
-    name = f"{asked.prefix or 'batch'}-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(asked, name=name, prefix=name, nobody_replays=True))
+    name = f"{exactly_once.prefix or 'batch'}-{uuid.uuid4().hex}"
+    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name, nobody_replays=True))
 
 
 def plan_batch(options: SinkOptions) -> WritePlan:
-    """In the process that pickles a batch writer for its tasks. Raises ``PlanningError``."""
-    asked = _asked(options)
+    """Runs when Spark pickles a batch writer for its tasks. Raises ``PlanningError``."""
+    exactly_once = _exactly_once(options)
     settings = _settings(options)
-    if asked.version is None:
+    if exactly_once.version is None:
         write_id = WriteId(settings.name, 0, WriteKind.ONCE)
         announce(
             f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
             f"`{settings.command('list')}` shows it"
         )
     else:
-        write_id = WriteId(*asked.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(settings, write_id, LedgerStart.parse(asked.ledger_start)))
+        write_id = WriteId(*exactly_once.version, WriteKind.VERSION, Target(options.topic))
+    return plan_write(PlanningRequest(settings, write_id, LedgerStart.parse(exactly_once.ledger_start)))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
-    """In the process that pickles a micro-batch's writer; which micro-batch it is, only the tasks know."""
-    return plan_write(PlanningRequest(_settings(options), ledger_start=LedgerStart.parse(_asked(options).ledger_start)))
+    """Runs when Spark pickles a micro-batch's writer; only the tasks know the micro-batch's number."""
+    start = LedgerStart.parse(_exactly_once(options).ledger_start)
+    return plan_write(PlanningRequest(_settings(options), ledger_start=start))
 
 
 def write_exactly_once(
     batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, plan: WritePlan
 ) -> KafkaCommitMessage:
-    """One task: its rows are in Kafka, and visible to nobody, when this returns."""
+    """One task: its rows are in Kafka when this returns, not yet visible to read_committed readers."""
     context = TaskContext.get()
     assert context is not None
     clock = SystemClock()
@@ -90,10 +91,10 @@ def write_exactly_once(
     _refuse_settings(context, write_id)
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
-        worth = AppendSize(options.producer)
-        for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
+        append_size = AppendSize(options.producer)
+        for rows in task_rows(gathered(batches, append_size), layout, options.topic, clock):
             send(task.append, rows)
-            worth.meet(rows.topics, task)
+            append_size.meet(rows.topics, task)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
             receipts = task.receipts()
@@ -104,7 +105,7 @@ def write_exactly_once(
 
 
 def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
-    """Before the first row: what Spark only tells its tasks."""
+    """Refuses, before the first row, settings that Spark tells only its tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
             f"{_SPECULATION}=true: a speculative twin of a task would take its transaction over. Set it to false for "
@@ -120,7 +121,7 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
 
 
 def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
-    """All of the batch becomes visible; says so. Raises ``ExactlyOnceError``."""
+    """Makes the batch visible. Returns the line for the driver's log; raises ``ExactlyOnceError``."""
     settings = _settings(options)
     reports = all_reports(settings, _reports(messages))
     outcome = commit_batch(settings, reports)
@@ -140,7 +141,7 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
 def abort_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
 ) -> Told:
-    """Nothing of the batch becomes visible, unless it was decided before; says which. ``plan``: of a batch writer."""
+    """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     settings = _settings(options)
     outcome = abort_batch(settings, _reports(messages), plan)
     if outcome.committed and None not in messages:
@@ -170,13 +171,13 @@ def _micro_batch(context: TaskContext) -> WriteId:
 
 
 def _settings(options: SinkOptions) -> CommitSettings:
-    asked = _asked(options)
-    assert asked.name is not None
-    assert asked.prefix is not None
-    return CommitSettings(options.producer, asked.name, asked.prefix, asked.ledger_topic, asked.nobody_replays)
+    chosen = _exactly_once(options)
+    assert chosen.name is not None
+    assert chosen.prefix is not None
+    return CommitSettings(options.producer, chosen.name, chosen.prefix, chosen.ledger_topic, chosen.nobody_replays)
 
 
-def _asked(options: SinkOptions) -> ExactlyOnce:
+def _exactly_once(options: SinkOptions) -> ExactlyOnce:
     assert options.exactly_once is not None
     return options.exactly_once
 

@@ -130,7 +130,7 @@ def fail(stream, plan, task):
 
     name = TaskAttempt(stream.write_id(1), task, 99)
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
-        write._open()
+        write._begun()
         raise RuntimeError
 
 
