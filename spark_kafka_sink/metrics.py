@@ -60,7 +60,7 @@ class NodeCounters:
     requests: int = 0
     request_records: int = 0
     ended: int = 0
-    answers: int = 0
+    responses: int = 0
     latency_ms: float = 0.0
     throttle_ms: float = 0.0
     longest_latency_ms: float = 0.0
@@ -108,14 +108,14 @@ METRICS = tuple(Metric(*row) for row in (
     ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
      "Longest time in ms from a batch's creation to its being sent."),
     ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records of a request."),
-    ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "answers",
+    ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "responses",
      "Ms from a request's being sent to its answer."),
-    ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "answers",
+    ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "responses",
      "Longest time in ms from a request's being sent to its answer."),
     ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests sent and not answered yet."),
-    ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "answers",
+    ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "responses",
      "Ms that a broker asked not to be sent to, with each answer."),
-    ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "answers",
+    ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "responses",
      "Longest time in ms that a broker asked not to be sent to."),
     ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATE, "waited_s", "",
      "Time that callers waited for buffer.memory, as a fraction; several can wait at once."),
@@ -203,12 +203,12 @@ class ProducerMetrics:
         counters.request_records += records
 
     def request_ended(self, node_id: int) -> None:
-        """However it ended; if by an answer, ``answered`` counts that too."""
+        """However it ended; if by an answer, ``response_received`` counts that too."""
         self._node(node_id).ended += 1
 
-    def answered(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
+    def response_received(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
         counters = self._node(node_id)
-        counters.answers += 1
+        counters.responses += 1
         counters.latency_ms += latency_ms
         counters.throttle_ms += throttle_ms
         counters.longest_latency_ms = max(counters.longest_latency_ms, latency_ms)

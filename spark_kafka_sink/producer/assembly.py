@@ -13,20 +13,13 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.sender.produce_request import ProduceSettings
-from spark_kafka_sink.sender.produce_response_handler import (
-    DeliveryPolicy,
-    ProduceResponseHandler,
-    ResponseHandlerParts,
-)
 from spark_kafka_sink.sender.sender import Sender, SenderParts
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.transactions.calls import SOON_MS, CoordinatorCalls
 from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.producer_id import ProducerIdRequester
 from spark_kafka_sink.transactions.sequences import Sequences
 
 _numbers = itertools.count(1)
@@ -57,28 +50,10 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     if config.transactional_id is not None:
         soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         calls = CoordinatorCalls(client, metadata.candidates, retry_backoff, soon)
-        timeout = config.transaction_timeout_ms
-        manager = TransactionManager(config.transactional_id, timeout, accumulator, sequences, client, calls)
+        manager = TransactionManager(config, accumulator, sequences, client, calls)
     sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
     partitioner = load_partitioner(config, random)
     appender = Appender(config, accumulator, metadata, partitioner, sender_thread, manager, clock)
     pending = PendingTopics(appender)
-    one_at_a_time = config.max_in_flight_requests_per_connection == 1
-    policy = DeliveryPolicy(config.delivery_timeout_ms, config.retries, one_at_a_time)
-    handler_parts = ResponseHandlerParts(accumulator, sequences, metadata, retry_backoff, manager)
-    sender = Sender(
-        SenderParts(
-            policy=policy,
-            produce=ProduceSettings(config.acks, config.request_timeout_ms),
-            accumulator=accumulator,
-            client=client,
-            metadata=metadata,
-            metadata_updater=MetadataUpdater(metadata, accumulator),
-            sequences=sequences,
-            producer_id=ProducerIdRequester(client, retry_backoff),
-            answers=ProduceResponseHandler(policy, handler_parts),
-            staged=pending,
-            transactions=manager,
-        )
-    )
+    sender = Sender(config, SenderParts(accumulator, metadata, client, retry_backoff, sequences, pending, manager))
     return ProducerParts(client_id, accumulator, appender, pending, metadata, sender, sender_thread, clock, manager)

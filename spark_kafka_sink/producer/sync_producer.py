@@ -35,8 +35,7 @@ from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunks
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
 from spark_kafka_sink.producer.sync_config import SyncConfig
-from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
-from spark_kafka_sink.sender.produce_response import PartitionResponse, ProduceResponse
+from spark_kafka_sink.sender.produce_api import PartitionResponse, ProduceResponse, produce_request
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -198,8 +197,7 @@ class SyncProducer:
         kafka = self.config.kafka
         level = kafka.compression_level
         batches = [batch_of(partition, group, kafka.compression_type, level) for partition, group in groups.items()]
-        settings = ProduceSettings(kafka.acks, kafka.request_timeout_ms)
-        return lambda on_complete: produce_request(batches, settings, on_complete)
+        return lambda on_complete: produce_request(batches, kafka, on_complete)
 
 
 def _judge(

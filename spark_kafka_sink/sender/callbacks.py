@@ -1,4 +1,4 @@
-"""User code that is told what became of records: callbacks, acknowledgements, done-callbacks."""
+"""``Callbacks``: the queue of user callbacks, which only the sender thread runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Call: TypeAlias = Callable[[Any], object]
 
 
 class Callbacks:
-    """A queue: any thread adds calls as it completes batches, the sender thread runs them in that order.
+    """Any thread adds calls when it completes batches; the sender thread runs them in that order.
 
-    So no callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes. The
-    sender thread holds the loop's lock meanwhile: callbacks that block stop the sending, as in Java, and what is sent
-    then waits in buffer.memory, not in this queue.
+    No callback runs inside ``send`` or ``append_columns``, whose caller may hold a lock that the callback takes. The
+    sender thread runs them with the loop's lock: callbacks that block stop the sending, as in Java, and records wait in
+    buffer.memory instead of this queue.
     """
 
-    def __init__(self, wake_sender: Callable[[], None]) -> None:
-        self._wake_sender = wake_sender
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
         self._queue: deque[tuple[Sequence[Call], object]] = deque()
         self._lock = threading.Lock()
         self._changed = Waiters()
@@ -43,19 +43,19 @@ class Callbacks:
         """Whether the calling thread is in ``run`` or ``run_here``."""
         return get_ident() in self._threads
 
-    def add(self, calls: Sequence[Call], fate: object) -> None:
-        """Have ``calls`` told ``fate``: on the sender thread, once that has ended on a thread of their own."""
+    def add(self, calls: Sequence[Call], argument: object) -> None:
+        """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
         with self._lock:
-            self._queue.append((calls, fate))
+            self._queue.append((calls, argument))
             self._added += 1
             late = self._ended
         if late:
             threading.Thread(target=self.run, name="pykafka-late-callbacks", daemon=True).start()
         else:
-            self._wake_sender()
+            self._wakeup()
 
     def run(self) -> None:
-        """Run what was added until now. What a call raises is logged; ``sys.exit`` does not end the sender."""
+        """Run the calls added so far. Exceptions are logged; ``sys.exit`` does not end the sender."""
         with self._runs:
             self._run()
 
@@ -64,10 +64,10 @@ class Callbacks:
         self._threads.add(thread)
         try:
             for _ in range(len(self._queue)):
-                calls, fate = self._queue.popleft()
+                calls, argument = self._queue.popleft()
                 for call in calls:
                     try:
-                        call(fate)
+                        call(argument)
                     except BaseException:
                         _log.exception("A callback of a sent record raised")
                 with self._lock:
@@ -76,13 +76,13 @@ class Callbacks:
         finally:
             self._threads.discard(thread)
 
-    def run_here(self, call: Call, fate: object) -> None:
-        """Run a call on the calling thread, at once."""
+    def run_here(self, call: Call, argument: object) -> None:
+        """Run one call on the calling thread, at once."""
         thread = get_ident()
         nested = thread in self._threads
         self._threads.add(thread)
         try:
-            call(fate)
+            call(argument)
         except Exception:
             _log.exception("A callback of a sent record raised")
         finally:
@@ -90,14 +90,14 @@ class Callbacks:
                 self._threads.discard(thread)
 
     def wait(self, timeout_ms: float) -> bool:
-        """Until the calls added before this one have run; False when the time is up."""
+        """Until the calls added so far have run; False after ``timeout_ms``."""
         if self._ran == self._added:
             return True
         last = self._added
         return self._changed.wait_for(self._lock, lambda: self._ran >= last, timeout_ms)
 
     def end(self) -> None:
-        """The sender thread runs them for the last time; no other one runs any before it is through."""
+        """The sender thread runs the queue for the last time, before any other thread may run it."""
         with self._runs:
             with self._lock:
                 self._ended = True

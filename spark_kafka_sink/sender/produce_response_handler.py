@@ -1,25 +1,24 @@
-"""What comes back for a Produce request: verdicts on its batches, and what each of them sets in motion.
-
-Owned by the sender thread.
+"""``ProduceResponseHandler``: completes, retries, splits or fails the batches of a request (Java:
+``Sender.handleProduceResponse``, ``completeBatch``, ``failBatch``, ``reenqueueBatch``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.sender.produce_response import NO_ERROR, PartitionResponse, ProduceResponse
+from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.transactions.calls import SOON_MS
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import PartitionSequence, Sequences
@@ -27,226 +26,216 @@ from spark_kafka_sink.transactions.sequences import PartitionSequence, Sequences
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryPolicy:
-    """``delivery_timeout_ms`` and ``retries`` as configured; ``one_at_a_time``: max.in.flight is 1, so a partition is
-    muted while it has a batch in flight.
+class ProduceResponseHandler:
+    """Owned by the sender thread. A batch completes once; later responses for it are dropped.
+
+    ``completed``: number of completed batches, delivered or failed. ``transactions``: None without transactional.id.
     """
 
-    delivery_timeout_ms: float
-    retries: int
-    one_at_a_time: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseHandlerParts:
-    """What an answer may set in motion; ``transactions`` None: the producer is not transactional."""
-
-    accumulator: RecordAccumulator
-    sequences: Sequences
-    metadata: Metadata
-    backoff: ExponentialBackoff
-    transactions: TransactionManager | None
-
-
-class ProduceResponseHandler:
-    """Completes, reenqueues or fails batches. A batch completes once, whatever comes back for it later."""
-
-    def __init__(self, policy: DeliveryPolicy, parts: ResponseHandlerParts) -> None:
-        self._policy = policy
-        self._accumulator = parts.accumulator
-        self._sequences = parts.sequences
-        self._metadata = parts.metadata
-        self._backoff = parts.backoff
-        self._transactions = parts.transactions
-        self._metrics = parts.accumulator.metrics
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        sequences: Sequences,
+        metadata: Metadata,
+        backoff: ExponentialBackoff,
+        transactions: TransactionManager | None,
+    ) -> None:
         self.completed = 0
+        self._config = config
+        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._metadata = metadata
+        self._backoff = backoff
+        self._transactions = transactions
+        self._metrics = accumulator.metrics
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
 
-    def answered(self, batches: Sequence[ProducerBatch], response: Response) -> None:
-        """All that one request brought back. Without a body it failed as a whole, or was sent with acks=0.
-
-        If it cannot be taken in, the request's batches fail and nothing else does.
+    def handle(self, batches: Sequence[ProducerBatch], response: Response) -> None:
+        """Without a body the request failed as a whole, or acks is 0. After an unexpected exception the request's
+        batches fail, and no other batch.
         """
         states: list[PartitionSequence] = []
         try:
-            states.extend(map(self._sequences.answered, batches))
+            states.extend(map(self._sequences.remove_in_flight, batches))
             self._metrics.request_ended(response.node_id)
-            self._take_in(batches, response)
-            self._settle_all(batches, states, response.completed_at)
+            self._handle_response(batches, response)
+            self._resolve_all(batches, states, response.completed_at)
         except Exception as error:
-            _log.exception("A Produce response could not be taken in: its records fail")
+            _log.exception("A Produce response could not be handled: its records fail")
             for batch in batches:
                 if not batch.parts:
-                    self._fail(batch, unexpected(error))
-            states.extend(map(self._sequences.answered, batches[len(states) :]))
-            self._settle_all(batches, states, response.completed_at)
+                    self._fail_unless_done(batch, unexpected(error))
+            states.extend(map(self._sequences.remove_in_flight, batches[len(states) :]))
+            self._resolve_all(batches, states, response.completed_at)
         finally:
-            self.flush_finished()
+            self.release_finished()
 
-    def _settle_all(self, batches: Sequence[ProducerBatch], states: Sequence[PartitionSequence], now: float) -> None:
-        for batch, state in zip(batches, states, strict=True):
-            self._settle(batch.partition, state, now)
-
-    def _take_in(self, batches: Sequence[ProducerBatch], response: Response) -> None:
-        if response.error is not None:
-            self._failed_request(batches, response.error, response.completed_at)
-        elif isinstance(response.body, ProduceResponse):
-            self._metrics.answered(response.node_id, response.latency_ms, throttle_time_ms(response.body))
-            self._judge(batches, response.body, response)
-        else:
-            for batch in batches:
-                self._succeed(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-
-    def give_up(self, batch: ProducerBatch, error: Exception) -> None:
-        """Fail a batch that will not be sent (again). ``flush_finished`` must follow."""
+    def fail(self, batch: ProducerBatch, error: Exception) -> None:
+        """Fail a batch that will not be sent (again). ``release_finished`` must follow."""
         if batch.header is not None:
-            self._sequences.gave_up(batch)
+            self._sequences.fail(batch)
         if self._transactions is not None:
             self._transactions.batch_failed(error)
-        self._lose(batch, error)
+        self._complete_with_error(batch, error)
 
-    def abandon(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
-        """Fail batches of a producer that is at its end, whatever stage they are in."""
+    def abort(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
+        """Fail batches in any state: the producer ends."""
         for batch in batches:
             if not batch.has_result:
-                self._lose(batch, error)
-            else:  # an interrupt struck while its listeners were told: who has not heard does not know
+                self._complete_with_error(batch, error)
+            else:  # an interrupt struck between two listeners: the rest of them get the error
                 batch.error = batch.error or error
                 batch.notify_listeners()
                 self._finished.append(batch)
-        self.flush_finished()
+        self.release_finished()
 
-    def settle(self, partition: TopicPartition, now: float) -> None:
-        """Bring a partition that is out of step back, once nothing of it is in flight."""
-        self._settle(partition, self._sequences.partition(partition), now)
-
-    def _settle(self, partition: TopicPartition, state: PartitionSequence, now: float) -> None:
-        if state.in_step and not self._policy.one_at_a_time:
-            return
-        if state.in_flight:
-            self._accumulator.set_drain_mode(partition, DrainMode.MUTED)
-            return
-        again = self._sequences.settle(partition)
-        moved = partition in self._moved
-        self._moved.discard(partition)
-        if again:
-            delay = 0.0 if moved else self._retry_delay(again)
-            self._accumulator.reenqueue(again, now + delay)
-        admission = DrainMode.MUTED if state.resequence else DrainMode.RETRIES_ONLY if state.gap else DrainMode.OPEN
-        self._accumulator.set_drain_mode(partition, admission)
-
-    def _retry_delay(self, again: Sequence[ProducerBatch]) -> float:
-        if any(_waits_for_an_end(batch.last_error) for batch in again):
-            return SOON_MS
-        return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in again)))
-
-    def flush_finished(self) -> None:
-        """Free the memory of all completed batches and tell the accumulator of them, at once."""
+    def release_finished(self) -> None:
+        """Release the memory of all completed batches and remove them from the accumulator, together."""
         if self._finished:
             self._accumulator.pool.release(self._finished)
             self._accumulator.finish(self._finished)
             self.completed += len(self._finished)
             self._finished = []
 
-    def _judge(self, batches: Sequence[ProducerBatch], answer: ProduceResponse, response: Response) -> None:
-        answers = [answer.partitions.get(batch.partition) for batch in batches]
-        if len(answer.partitions) != len(batches) or None in answers:
+    def resolve_sequences(self, partition: TopicPartition, now: float) -> None:
+        """Reenqueue retries or bump the epoch, once the partition has no batch in flight (Java:
+        ``maybeResolveSequences``).
+        """
+        self._resolve(partition, self._sequences.partition(partition), now)
+
+    def _resolve_all(self, batches: Sequence[ProducerBatch], states: Sequence[PartitionSequence], now: float) -> None:
+        for batch, state in zip(batches, states, strict=True):
+            self._resolve(batch.partition, state, now)
+
+    def _resolve(self, partition: TopicPartition, state: PartitionSequence, now: float) -> None:
+        if state.resolved and not self._one_in_flight:
+            return
+        if state.in_flight:
+            self._accumulator.set_drain_mode(partition, DrainMode.MUTED)
+            return
+        retries = self._sequences.resolve(partition)
+        moved = partition in self._moved
+        self._moved.discard(partition)
+        if retries:
+            delay = 0.0 if moved else self._retry_delay(retries)
+            self._accumulator.reenqueue(retries, now + delay)
+        mode = DrainMode.MUTED if state.bump_epoch else DrainMode.RETRIES_ONLY if state.unresolved else DrainMode.OPEN
+        self._accumulator.set_drain_mode(partition, mode)
+
+    def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
+        if any(_previous_transaction_is_ending(batch.last_error) for batch in retries):
+            return SOON_MS
+        return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
+
+    def _handle_response(self, batches: Sequence[ProducerBatch], response: Response) -> None:
+        if response.error is not None:
+            self._handle_failed_request(batches, response.error, response.completed_at)
+        elif isinstance(response.body, ProduceResponse):
+            self._metrics.response_received(response.node_id, response.latency_ms, throttle_time_ms(response.body))
+            self._handle_partitions(batches, response.body, response)
+        else:
+            for batch in batches:
+                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+
+    def _handle_partitions(self, batches: Sequence[ProducerBatch], body: ProduceResponse, response: Response) -> None:
+        partitions = [body.partitions.get(batch.partition) for batch in batches]
+        if len(body.partitions) != len(batches) or None in partitions:
             asked = ", ".join(str(batch.partition) for batch in batches)
             error = NetworkError(
                 f"node {response.node_id} answered for other partitions than it was asked for: {asked}"
             )
-            self._failed_request(batches, error, response.completed_at)
+            self._handle_failed_request(batches, error, response.completed_at)
             return
-        for batch, of_batch in zip(batches, answers, strict=True):
-            assert of_batch is not None
-            if of_batch.error_code is NO_ERROR:
-                self._succeed(batch, of_batch.base_offset, of_batch.log_append_time)
+        for batch, partition in zip(batches, partitions, strict=True):
+            assert partition is not None
+            if partition.error_code is NO_ERROR:
+                self._complete(batch, partition.base_offset, partition.log_append_time)
             else:
-                self._failed(batch, of_batch, response)
+                self._handle_error(batch, partition, response)
 
-    def _failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
+    def _handle_failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         self._metadata.request_update()
         for batch in batches:
             if isinstance(error, UnsupportedVersionError):
-                self._fail(batch, error)
+                self._fail_unless_done(batch, error)
             else:
                 self._retry(batch, error, False, now)
 
-    def _failed(self, batch: ProducerBatch, answer: PartitionResponse, response: Response) -> None:
-        code = answer.error_code
-        if answer.leader is not None:
-            self._metadata.update_leader(batch.partition, answer.leader, answer.leader_epoch)
-            # The retry goes to another broker at once (KIP-951). A hint that is out of date changes no leader.
+    def _handle_error(self, batch: ProducerBatch, partition: PartitionResponse, response: Response) -> None:
+        code = partition.error_code
+        if partition.leader is not None:
+            self._metadata.update_leader(batch.partition, partition.leader, partition.leader_epoch)
+            # The retry goes to the new leader without backoff (KIP-951). An outdated hint changes no leader.
             if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
                 self._moved.add(batch.partition)
         what = action(TRANSACTIONAL_PRODUCE if self._sequences.transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
             self._metadata.request_update()
         if what is Action.SUCCEED:
-            self._succeed(batch, answer.base_offset, NO_TIMESTAMP)
+            self._complete(batch, partition.base_offset, NO_TIMESTAMP)
             return
-        error = broker_error(code, str(batch.partition), answer.error_message)
+        error = broker_error(code, str(batch.partition), partition.error_message)
         if code is ErrorCode.unknown_topic_or_partition:
-            self._sequences.forgotten(batch)
-        if what is Action.BUMP_EPOCH and self._cannot_resequence(batch):
+            self._sequences.forget_producer(batch)
+        if what is Action.BUMP_EPOCH and not self._can_retry_sequence(batch):
             what = Action.FAIL
         if what < Action.SPLIT or what is Action.BUMP_EPOCH:
             self._retry(batch, error, what is Action.BUMP_EPOCH, response.completed_at)
         elif what is Action.SPLIT and batch.count > 1:
             self._split(batch)
         else:
-            self._fail(batch, error)
+            self._fail_unless_done(batch, error)
 
-    def _cannot_resequence(self, batch: ProducerBatch) -> bool:
-        """A transaction has but one epoch; and under a new one the batch would end up behind later ones."""
+    def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
+        """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""
         if self._sequences.transactional:
-            return self._sequences.is_first(batch)
-        return self._sequences.is_overtaken(batch)
+            return not self._sequences.is_first(batch)
+        return not self._sequences.is_overtaken(batch)
 
-    def _retry(self, batch: ProducerBatch, error: Exception, misses_earlier: bool, now: float) -> None:
+    def _retry(self, batch: ProducerBatch, error: Exception, bump_epoch: bool, now: float) -> None:
         if batch.done:
             return
         batch.last_error = error
-        if now >= batch.created + self._policy.delivery_timeout_ms:
-            self._fail(batch, expiry_error(batch, now))
-        elif batch.attempts > self._policy.retries:
-            self._fail(batch, error)
+        if now >= batch.created + self._config.delivery_timeout_ms:
+            self._fail_unless_done(batch, expiry_error(batch, now))
+        elif batch.attempts > self._config.retries:
+            self._fail_unless_done(batch, error)
         else:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
             self._metrics.topic(batch.partition.topic).retries += batch.count
-            self._sequences.returned(batch, misses_earlier)
+            self._sequences.retry(batch, bump_epoch)
 
     def _split(self, batch: ProducerBatch) -> None:
         if not batch.done:
-            _log.info("%s found a batch of %d records too large: it is split", batch.partition, batch.count)
+            _log.info("%s: splitting a batch of %d records that is too large", batch.partition, batch.count)
             self._metrics.topic(batch.partition.topic).splits += 1
             self._sequences.split(batch, self._accumulator.split(batch))
 
-    def _fail(self, batch: ProducerBatch, error: Exception) -> None:
+    def _fail_unless_done(self, batch: ProducerBatch, error: Exception) -> None:
         if not batch.done:
-            self.give_up(batch, error)
+            self.fail(batch, error)
 
-    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         if not batch.done:
-            self._sequences.succeeded(batch)
+            self._sequences.complete(batch)
             batch.complete(base_offset, log_append_time, None)
             self._finished.append(batch)
 
-    def _lose(self, batch: ProducerBatch, error: Exception) -> None:
+    def _complete_with_error(self, batch: ProducerBatch, error: Exception) -> None:
         self._metrics.topic(batch.partition.topic).errors += batch.count
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self._finished.append(batch)
 
 
-def _waits_for_an_end(error: Exception | None) -> bool:
-    """The transaction before is just being ended: a matter of milliseconds."""
+def _previous_transaction_is_ending(error: Exception | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
 def expiry_error(batch: ProducerBatch, now: float) -> KafkaTimeoutError:
-    """Kafka's text, and what kept the records from being delivered, where that is known."""
+    """Kafka's text, and the last error of the batch if it has one."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
     if batch.last_error is not None:

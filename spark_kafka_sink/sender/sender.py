@@ -1,6 +1,6 @@
-"""One turn of the sender: a function of the time and of what the network brought (Kafka: ``Sender.runOnce``).
+"""``Sender``: one iteration of the loop is a function of the time and of network events (Java: ``Sender.runOnce``).
 
-No thread, clock or socket here: ``thread.py`` turns it, tests turn it by hand.
+No thread, clock or socket here: ``sender_thread.py`` runs it, tests run it by hand.
 """
 
 from __future__ import annotations
@@ -13,54 +13,59 @@ from typing import Protocol
 from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Response
+from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.sender.produce_request import ProduceSettings, produce_request
-from spark_kafka_sink.sender.produce_response_handler import DeliveryPolicy, ProduceResponseHandler, expiry_error
+from spark_kafka_sink.sender.produce_api import produce_request
+from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.producer_id import Phase, ProducerIdRequester
+from spark_kafka_sink.transactions.producer_id import ProducerIdRequester
 from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import State
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 
-class StagedRecords(Protocol):
-    """Records that wait above the accumulator until they are due (``producer.staging``)."""
+class PendingRecords(Protocol):
+    """Records of ``send`` that are not in the accumulator yet (``append.pending``)."""
 
     def publish_due(self, now: float) -> float:
-        """Put into the accumulator what has waited long enough; says when the next come due (monotonic ms)."""
+        """Append those whose linger.ms is over; returns when the next are due (monotonic ms)."""
 
     def abort(self, error: KafkaError) -> None:
-        """Fail them all."""
+        """Fail all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SenderParts:
-    """What one producer's sender works with; ``producer.assembly`` puts it together."""
+    """The objects a sender works on. ``transactions``: None without transactional.id."""
 
-    policy: DeliveryPolicy
-    produce: ProduceSettings
     accumulator: RecordAccumulator
-    client: NetworkClient
     metadata: Metadata
-    metadata_updater: MetadataUpdater
+    client: NetworkClient
+    backoff: ExponentialBackoff
     sequences: Sequences
-    producer_id: ProducerIdRequester
-    answers: ProduceResponseHandler
-    staged: StagedRecords
+    pending: PendingRecords
     transactions: TransactionManager | None = None
 
 
 class Sender:
-    """Takes what is ready to the leaders. Owned by the sender thread."""
+    """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
-    def __init__(self, parts: SenderParts) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
+        self.response_handler = ProduceResponseHandler(
+            config, parts.accumulator, parts.sequences, parts.metadata, parts.backoff, parts.transactions
+        )
+        self._config = config
         self._parts = parts
+        self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
+        self._producer_id = ProducerIdRequester(parts.client, parts.backoff)
+        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
 
@@ -71,45 +76,42 @@ class Sender:
 
     @property
     def completed(self) -> int:
-        """Batches that were completed so far, well or not."""
-        return self._parts.answers.completed
+        """Number of completed batches, delivered or failed."""
+        return self.response_handler.completed
 
     def begin_close(self, now: float) -> float:
-        """The producer closes as soon as there is no work, and a transaction left open is aborted.
-
-        Says when to stop waiting for that (monotonic ms): batches expire by themselves, the end of a transaction not.
-        """
+        """Abort an open transaction. Returns a deadline for its end (monotonic ms); batches expire by themselves."""
         if self._parts.transactions is None:
             return NEVER
         self._parts.transactions.close()
-        return now + self._parts.policy.delivery_timeout_ms
+        return now + self._config.delivery_timeout_ms
 
     def run_once(self, now: float, events: Sequence[Event]) -> float:
-        """Take in ``events``, send what is ready, and say when to come back at the latest (monotonic ms)."""
+        """Handle ``events``, send ready batches, return the time of the next call at the latest (monotonic ms)."""
         parts = self._parts
+        transactions = parts.transactions
         parts.client.handle(events, now)
         parts.client.expire(now)
         self._expire(now)
-        wake_at = parts.staged.publish_due(now)
-        if parts.transactions is not None:
-            wake_at = min(wake_at, self._transact(parts.transactions, now))
+        wake_at = parts.pending.publish_due(now)
+        if transactions is not None:
+            wake_at = min(wake_at, self._run_transactions(transactions, now))
         snapshot = parts.metadata.snapshot
-        readiness = parts.accumulator.ready(snapshot, now)
-        if readiness.unknown_leaders:
+        ready = parts.accumulator.ready(snapshot, now)
+        if ready.unknown_leaders:
             parts.metadata.request_update()
-        # Before Produce requests fill the connections, or a due update would find no room for as long as there is load.
-        wake_at = min(wake_at, readiness.next_check, parts.metadata_updater.maybe_update(parts.client, now))
-        if parts.transactions is None:
-            wake_at = min(wake_at, self._identify(snapshot, readiness.nodes, now))
-        if not parts.sequences.needs_identity and (parts.transactions is None or parts.transactions.may_send):
-            wake_at = min(wake_at, self._send(snapshot, readiness.nodes, now))
-        wake_at = min(wake_at, parts.client.next_deadline(now))
-        return min(wake_at, parts.accumulator.next_expiry)
+        # Before Produce requests: under load they fill every connection, and an update would never find room.
+        wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(parts.client, now))
+        if transactions is None:
+            wake_at = min(wake_at, self._request_producer_id(snapshot, ready.nodes, now))
+        if not parts.sequences.needs_identity and (transactions is None or transactions.may_send):
+            wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
+        return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
 
     def abort(self, error: KafkaError) -> None:
-        """Fail every batch that is queued or in flight, and refuse new ones."""
-        self._parts.answers.abandon(self._parts.accumulator.abort(error), error)
-        self._parts.staged.abort(error)
+        """Fail every batch, queued or in flight, and refuse new rows."""
+        self.response_handler.abort(self._parts.accumulator.abort(error), error)
+        self._parts.pending.abort(error)
         self._in_flight.clear()
         self._parts.metadata.fail_waiters(error)
         if self._parts.transactions is not None:
@@ -120,43 +122,43 @@ class Sender:
         """Close every connection."""
         self._parts.client.close()
 
-    def _transact(self, transactions: TransactionManager, now: float) -> float:
-        """Take commands and go on with them (Kafka: ``maybeSendAndPollTransactionalRequest``)."""
-        self._reject_queued(transactions, now)
+    def _run_transactions(self, transactions: TransactionManager, now: float) -> float:
+        """Java: ``maybeSendAndPollTransactionalRequest``."""
+        self._fail_rejected(transactions, now)
         transactions.take_commands()
-        self._reject_queued(transactions, now)
+        self._fail_rejected(transactions, now)
         wake_at = transactions.advance(now)
         if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
             self.abort(transactions.error)
         return wake_at
 
-    def _reject_queued(self, transactions: TransactionManager, now: float) -> None:
-        """Outside of a transaction, and in one that has failed, nothing is sent."""
+    def _fail_rejected(self, transactions: TransactionManager, now: float) -> None:
+        """Outside a transaction, and in a failed one, queued batches fail."""
         if not transactions.may_send and self._parts.accumulator.has_incomplete:
-            queued = self._parts.accumulator.drain_all()
-            if queued:
+            batches = self._parts.accumulator.drain_all()
+            if batches:
                 error = transactions.rejection()
-                self._give_up([(batch, error) for batch in queued], now)
+                self._fail_all([(batch, error) for batch in batches], now)
 
-    def _identify(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
-        """Get a producer id as soon as there is something to send that needs one; says when to try again."""
-        sequences, requester = self._parts.sequences, self._parts.producer_id
-        if not sequences.needs_identity or not (nodes or sequences.epochs_ran_out):
+    def _request_producer_id(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
+        """Get a producer id once a batch needs it; returns when to try again."""
+        sequences, requester = self._parts.sequences, self._producer_id
+        if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
-        requester.ask(snapshot.nodes.values(), now)
+        retry_at = requester.request(snapshot.nodes.values(), now)
         if requester.error is not None:
             self.abort(requester.error)
         granted = requester.take()
         if granted is not None:
             sequences.identity = granted
-            for partition in sequences.out_of_step():
-                self._parts.answers.settle(partition, now)
-        if requester.phase is Phase.NEEDED:
-            return now + min(self._parts.client.ready_delay(node, now) for node in snapshot.nodes.values())
-        return requester.retry_at if requester.phase is Phase.BACKING_OFF else NEVER
+            for partition in sequences.to_resolve():
+                self.response_handler.resolve_sequences(partition, now)
+        return retry_at
 
-    def _send(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
-        """Produce requests to each node, as many as it may have in flight; says when a full one may take another."""
+    def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
+        """Fill each ready node's connection with Produce requests (Java: ``sendProducerData``); returns when a full
+        connection may have room.
+        """
         parts = self._parts
         wake_at = NEVER
         for node_id in nodes:
@@ -167,48 +169,39 @@ class Sender:
                 if not batches:
                     break
                 if parts.transactions is not None:
-                    drained, batches = batches, parts.transactions.set_drain_mode(batches)
+                    drained, batches = batches, parts.transactions.sendable(batches)
                     if len(batches) < len(drained):
-                        wake_at = now  # the next turn asks for the partitions of those that were put back
+                        wake_at = now  # the next iteration adds the partitions of the other batches
                     if not batches:
                         continue
-                self._request(node_id, batches, now)
+                self._send_produce_request(node_id, batches, now)
             else:
                 wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
         return wake_at
 
-    def _request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
-        """One request. If it cannot be made, its batches fail and nothing else does."""
+    def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
+        """After an unexpected exception the request's batches fail, and no other batch."""
         sent = False
 
-        def answered(response: Response) -> None:
+        def on_complete(response: Response) -> None:
             if sent:
                 for batch in batches:
                     self._in_flight.pop(batch, None)
-                self._parts.answers.answered(batches, response)
+                self.response_handler.handle(batches, response)
 
         try:
             for batch in batches:
                 self._stamp(batch)
-            self._count(node_id, batches, now)
+            self._update_metrics(node_id, batches, now)
             transactions = self._parts.transactions
-            if transactions is None:
-                request = produce_request(batches, self._parts.produce, answered)
-            else:
-                versions, subject = transactions.produce_versions, transactions.transactional_id
-                request = produce_request(batches, self._parts.produce, answered, versions, subject)
+            versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
+            transactional_id = None if transactions is None else transactions.transactional_id
+            request = produce_request(batches, self._config, on_complete, versions, transactional_id)
             self._parts.client.send(node_id, request, now)
             sent = True
         except Exception as error:
             _log.exception("A Produce request could not be made: its records fail")
             self._fail_unsent(batches, unexpected(error), now)
-
-    def _fail_unsent(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
-        for batch in batches:
-            if batch in self._in_flight:
-                del self._in_flight[batch]
-                self._parts.sequences.answered(batch)
-        self._give_up([(batch, error) for batch in batches], now)
 
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts
@@ -216,35 +209,42 @@ class Sender:
             parts.accumulator.seal(batch)
         alone = parts.sequences.send(batch)
         self._in_flight[batch] = None
-        if alone or parts.policy.one_at_a_time:
+        if alone or self._one_in_flight:
             parts.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
 
-    def _count(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
+    def _update_metrics(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         metrics = self._parts.accumulator.metrics
         metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
         for batch in batches:
             metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, now - batch.created)
 
     def _expire(self, now: float) -> None:
-        """Give up what is older than delivery.timeout.ms: what is in flight first, in its order."""
+        """Fail batches older than delivery.timeout.ms, those in flight first, in their order."""
         overdue = dict.fromkeys(self._parts.accumulator.expire(now))
         if overdue:
             in_flight = [batch for batch in self._in_flight if batch in overdue]
             for batch in in_flight:
                 del self._in_flight[batch]
             expired = dict.fromkeys(in_flight) | overdue
-            self._give_up([(batch, expiry_error(batch, now)) for batch in expired], now)
+            self._fail_all([(batch, expiry_error(batch, now)) for batch in expired], now)
 
-    def _give_up(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
-        """A batch that cannot be given up keeps no other one from it; delivery.timeout.ms reaches it again."""
-        answers, stray = self._parts.answers, None
+    def _fail_unsent(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
+        for batch in batches:
+            if batch in self._in_flight:
+                del self._in_flight[batch]
+                self._parts.sequences.remove_in_flight(batch)
+        self._fail_all([(batch, error) for batch in batches], now)
+
+    def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
+        """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""
+        handler, unexpected_error = self.response_handler, None
         for batch, error in batches:
             try:
-                answers.give_up(batch, error)
+                handler.fail(batch, error)
                 if batch.header is not None:
-                    answers.settle(batch.partition, now)
+                    handler.resolve_sequences(batch.partition, now)
             except Exception as raised:
-                stray = raised
-        answers.flush_finished()
-        if stray is not None:
-            raise stray
+                unexpected_error = raised
+        handler.release_finished()
+        if unexpected_error is not None:
+            raise unexpected_error

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -55,8 +56,7 @@ class TransactionManager:
 
     def __init__(
         self,
-        transactional_id: str,
-        timeout_ms: int,
+        config: ProducerConfig,
         accumulator: RecordAccumulator,
         sequences: Sequences,
         client: NetworkClient,
@@ -64,8 +64,9 @@ class TransactionManager:
     ) -> None:
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
-        self._subject = Subject(transactional_id)
-        self._timeout_ms = timeout_ms
+        assert config.transactional_id is not None
+        self._subject = Subject(config.transactional_id)
+        self._timeout_ms = config.transaction_timeout_ms
         self._accumulator = accumulator
         self._sequences = sequences
         self._client = client
@@ -148,12 +149,12 @@ class TransactionManager:
             self._flushed()
         return self._calls.advance(now) if self._calls.busy else NEVER
 
-    def set_drain_mode(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+    def sendable(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches that may go now: with the second protocol all, Produce adds their partitions."""
         if self._v2:
             self._started = True
             return list(batches)
-        return self._partitions.set_drain_mode(batches)
+        return self._partitions.sendable(batches)
 
     def batch_failed(self, error: Exception) -> None:
         """A batch was given up: its transaction must not be committed."""
@@ -319,7 +320,7 @@ class TransactionManager:
             self._judge(end)
 
     def _ended(self, identity: ProducerIdentity) -> None:
-        lost_sequences = bool(self._sequences.out_of_step())
+        lost_sequences = bool(self._sequences.to_resolve())
         if identity != self._identity:
             self._restart(identity)
         elif self.state is State.ABORTING and lost_sequences:
@@ -369,7 +370,7 @@ class TransactionManager:
     def _readmit(self) -> None:
         """What was muted for this transaction's sake may go in the next."""
         self._partitions.clear()
-        for partition in self._sequences.out_of_step():
+        for partition in self._sequences.to_resolve():
             self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
     def _fail(self, error: Exception, step: Step = Step.FAIL) -> None:

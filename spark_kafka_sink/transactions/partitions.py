@@ -21,7 +21,7 @@ class TransactionPartitions:
         self._waiting: dict[TopicPartition, None] = {}
         self._asking = False
 
-    def set_drain_mode(self, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
+    def sendable(self, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
         """Those of the drained batches whose partitions are in the transaction; the others go back to their queues."""
         admitted = []
         for batch in batches:

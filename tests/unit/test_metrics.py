@@ -11,7 +11,7 @@ def one_request(metrics: ProducerMetrics, now: float, *, records: int = 10, size
     metrics.request_sent(1, records, now)
     metrics.batch_sent(topic, records, size, 1000, 5.0)
     metrics.request_ended(1)
-    metrics.answered(1, 8.0, 0.0)
+    metrics.response_received(1, 8.0, 0.0)
 
 
 def test_totals_and_averages_of_what_was_sent():
@@ -37,7 +37,7 @@ def test_each_topic_and_each_node_has_its_own_and_the_producer_the_sum():
     metrics.request_sent(2, 4, 0)
     metrics.batch_sent("b", 4, 500, 100, 9)
     metrics.request_ended(2)
-    metrics.answered(2, 30, 0)
+    metrics.response_received(2, 30, 0)
     metrics.topic("a").retries += 2
     metrics.topic("b").errors += 3
     found = metrics.read(0)

@@ -25,7 +25,7 @@ from spark_kafka_sink.producer import producer
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.sender import produce_request, produce_response_handler, sender, sender_thread
+from spark_kafka_sink.sender import produce_api, produce_response_handler, sender, sender_thread
 from spark_kafka_sink.transactions import calls, manager, sequences
 from spark_kafka_sink.transactions.states import Step
 from tests.unit.interrupts import Interrupter
@@ -53,7 +53,7 @@ INLINE_MODULES = [
     client,
     sender,
     manager,
-    produce_request,
+    produce_api,
     sequences,
     sender_thread,
 ]
@@ -147,7 +147,7 @@ class InterruptedInline(Interrupted):
         thread: Any = self.engine.parts.sender_thread
         del thread.run_inline
         thread._sender = self.engine.parts.sender
-        thread._swing_until = float("inf")
+        thread._busy_until = float("inf")
 
     def check(self) -> None:
         """An interrupt in the sender's loop closes the producer; elsewhere it goes on."""

@@ -13,8 +13,8 @@ from kio.serial import entity_writer
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import schema
-from spark_kafka_sink.sender import produce_response
-from spark_kafka_sink.sender.produce_response import PartitionResponse, read_response
+from spark_kafka_sink.sender import produce_api
+from spark_kafka_sink.sender.produce_api import PartitionResponse, read_response
 
 VERSIONS = (9, 10, 11, 12)
 
@@ -42,8 +42,8 @@ def test_successes_read_by_hand_are_what_kio_reads(version, monkeypatch):
         "a": [partition(version, index) for index in range(300)],
         "ü" * 200: [partition(version, 7, log_append_time=at)],
     }, throttle_ms=30)  # fmt: skip
-    by_kio = produce_response._read_entity(version, data)
-    monkeypatch.setattr(produce_response, "_read_entity", None)
+    by_kio = produce_api._read_entity(version, data)
+    monkeypatch.setattr(produce_api, "_read_entity", None)
     by_hand = read_response(version, data)
     assert by_hand == by_kio
     assert by_hand.partitions["ü" * 200, 7] == PartitionResponse(1007, 1_700_000_000_000)
@@ -70,7 +70,7 @@ def test_a_broker_that_leads_no_more_says_who_does():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_incident_an_answer_that_names_a_partition_twice_passed_for_one(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 0)]})
-    with pytest.raises(NetworkError, match="answered twice"):
+    with pytest.raises(NetworkError, match="one partition twice"):
         read_response(version, data)
 
 

@@ -22,19 +22,19 @@ class Loop:
     def __init__(self):
         self.turned_by = []
         self.in_turn = lambda: None
-        self.turning = threading.Lock()
+        self.running = threading.Lock()
         self.aborted_with = None
         self.has_work = False
         self.completed = 0
         self.comes_due = 60_000
 
     def run_once(self, now, events):
-        assert self.turning.acquire(blocking=False), "two threads in the loop"
+        assert self.running.acquire(blocking=False), "two threads in the loop"
         try:
             self.turned_by.append(threading.current_thread().name)
             self.in_turn()
         finally:
-            self.turning.release()
+            self.running.release()
         return now + self.comes_due
 
     def begin_close(self, now):
@@ -92,7 +92,7 @@ def test_a_single_piece_of_work_is_the_threads(thread, loop):
 
 
 def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)  # a busy machine takes its time
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)  # a busy machine takes its time
     swing(thread, loop)
     for _ in range(20):
         with thread.run_inline():
@@ -120,7 +120,7 @@ def test_what_comes_due_after_a_callers_last_turn_is_the_threads(thread, loop):
 
 
 def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
     swing(thread, loop)
     with thread.run_inline():
         pass
@@ -147,7 +147,7 @@ def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
 
 
 def test_callbacks_of_a_callers_turn_run_on_the_thread_before_its_rest_is_over(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._REST_MS", 60_000.0)
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
     swing(thread, loop)
     with thread.run_inline():
         pass  # the thread has ended the turn that it was in
@@ -293,7 +293,7 @@ def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, mo
         assert thread.is_alive()
         loop.in_turn = lambda: 1 / 0
         eventually(lambda: thread.wakeup() or not thread.is_alive())
-    assert "gave up after 20 failed turns in a row: ZeroDivisionError" in str(loop.aborted_with)
+    assert "gave up after 20 failed iterations in a row: ZeroDivisionError" in str(loop.aborted_with)
 
 
 def test_work_that_fails_is_not_sent(thread, loop):

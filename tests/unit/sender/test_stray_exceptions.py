@@ -57,9 +57,9 @@ def test_only_the_records_it_concerned_fail(engine, monkeypatch, caplog, method)
         case "seal":
             raises_once(monkeypatch, parts.accumulator, "seal", MemoryError)
         case "succeed":
-            raises_once(monkeypatch, parts.sequences, "succeeded")
+            raises_once(monkeypatch, parts.sequences, "complete")
         case "settle":
-            raises_once(monkeypatch, parts.answers, "_settle")
+            raises_once(monkeypatch, engine.parts.sender.response_handler, "_resolve")
     waiting = send(engine)
     engine.settle()
     if method != "settle":  # then they are in the log already, and known to be
@@ -120,12 +120,12 @@ def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
 
 
-@pytest.mark.parametrize("method", ["set_drain_mode", "answered", "give_up"])
+@pytest.mark.parametrize("method", ["sendable", "remove_in_flight", "fail"])
 def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_timeout(
     broker, config, monkeypatch, method
 ):
     short = {"delivery.timeout.ms": 1_500, "request.timeout.ms": 1_000}
-    transaction = {"transactional.id": "tx"} if method == "set_drain_mode" else {}
+    transaction = {"transactional.id": "tx"} if method == "sendable" else {}
     producer = KafkaProducer({**config, **short, **transaction})
     parts = producer._parts.sender._parts
     if transaction:
@@ -133,12 +133,12 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
         producer.begin_transaction()
     producer.partitions_for("t")
     match method:
-        case "set_drain_mode":
-            raises_once(monkeypatch, parts.transactions, "set_drain_mode")
-        case "answered":
-            raises_once(monkeypatch, parts.sequences, "answered")
-        case "give_up":
-            raises_once(monkeypatch, parts.answers, "give_up")
+        case "sendable":
+            raises_once(monkeypatch, parts.transactions, "sendable")
+        case "remove_in_flight":
+            raises_once(monkeypatch, parts.sequences, "remove_in_flight")
+        case "fail":
+            raises_once(monkeypatch, producer._parts.sender.response_handler, "fail")
             broker.faults.lose_answer("Produce", times=1_000)
     future = producer.send(ProducerRecord("t", b"v"))
     producer.flush(DEADLINE_S * 1_000)
@@ -150,7 +150,7 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
 
 
 def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the_same(engine, monkeypatch):
-    raises_once(monkeypatch, engine.parts.sender._parts.answers, "give_up")
+    raises_once(monkeypatch, engine.parts.sender.response_handler, "fail")
     engine.leaders = dict.fromkeys(engine.leaders, -1)
     engine.parts.metadata.request_update()
     engine.spin(200)
@@ -200,7 +200,7 @@ def test_turns_that_only_fail_end_the_producer_and_say_so(config, monkeypatch, c
         monkeypatch.setattr(producer._parts.sender, "run_once", lambda *_: 1 / 0)
         future = producer.send(ProducerRecord("t", b"v"))
         with pytest.raises(
-            ProducerClosedError, match=r"gave up after \d+ failed turns .* ZeroDivisionError.* Open a new"
+            ProducerClosedError, match=r"gave up after \d+ failed iterations .* ZeroDivisionError.* Open a new"
         ):
             future.result(DEADLINE_S)
         with pytest.raises(ProducerClosedError):
@@ -238,7 +238,7 @@ def transactional(config):
 
 def test_a_transaction_that_lost_records_to_a_stray_exception_cannot_be_committed(broker, transactional, monkeypatch):
     transactional.begin_transaction()
-    raises_once(monkeypatch, transactional._parts.sender._parts.sequences, "succeeded")
+    raises_once(monkeypatch, transactional._parts.sender._parts.sequences, "complete")
     transactional.send(ProducerRecord("t", b"lost"))
     with pytest.raises(KafkaError, match="abort it"):
         transactional.commit_transaction()
