@@ -1,21 +1,29 @@
-"""``SyncProducer``: sends and waits, without a thread or batches over time (Kafka 0.8: ``producer.type=sync``)."""
+"""``SyncProducer``: sends and waits on its caller's thread (Kafka 0.8: ``producer.type=sync``).
+
+It shares partitioners, size checks, batch encoding, Produce requests and the network client with ``KafkaProducer``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET
-from spark_kafka_sink.append.pending_records import size_estimate
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.append.pending_records import encode_headers, size_estimate
+from spark_kafka_sink.append.record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
 from spark_kafka_sink.errors import (
+    ConfigError,
     FailedToSendError,
     InvalidRecordError,
     KafkaError,
@@ -23,7 +31,7 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import Response
 from spark_kafka_sink.network.error_table import Action, action, broker_error
@@ -32,44 +40,113 @@ from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.producer.collate import Collator, Message, batch_of, chunks
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
-from spark_kafka_sink.producer.sync_config import SyncConfig
-from spark_kafka_sink.sender.produce_api import PartitionResponse, ProduceResponse, produce_request
+from spark_kafka_sink.records.batch import NO_SEQUENCE
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.sender.produce_api import ProduceResponse, produce_request
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
+SYNC_OPTIONS = (
+    Option("message.send.max.retries", Kind.INT, 3, "high",
+           "Times a record is sent again after an error that may pass.", AT_LEAST_0),
+    Option("topic.metadata.refresh.interval.ms", Kind.LONG, 600_000, "low",
+           "Metadata older than this is fetched anew before a send. -1: only after an error; 0: each time, slow.",
+           MINUS_1_OR_MORE),
+)  # fmt: skip
+"""As in Kafka 0.8's ``ProducerConfig``."""
 
-class _Fates:
-    """What became of the messages of one call, by their places."""
+_ASYNC_ONLY = {
+    "enable.idempotence": (None, "false", False),
+    "transactional.id": (None,),
+}
+"""Options that need sequence numbers, and the values that turn these off."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncConfig:
+    """The options of ``SyncProducer``; ``kafka``: those of both producers. Times in ms."""
+
+    kafka: ProducerConfig
+    message_send_max_retries: int
+    topic_metadata_refresh_interval_ms: int
+
+    @classmethod
+    def parse(cls, mapping: Mapping[str, object]) -> SyncConfig:
+        """Raises ``ConfigError`` with all faults at once."""
+        faults = [
+            f"{name} needs the asynchronous producer: leave it out."
+            for name, harmless in _ASYNC_ONLY.items()
+            if mapping.get(name) not in harmless
+        ]
+        own = {}
+        for option in SYNC_OPTIONS:
+            given = mapping.get(option.name)
+            try:
+                own[option.name] = option.parse(option.default if given is None else given)
+            except BadValueError as error:
+                faults.append(f"{option.name} {error}")
+        not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY)
+        rest = {name: value for name, value in mapping.items() if name not in not_kafkas}
+        try:
+            kafka = ProducerConfig.parse({**rest, "enable.idempotence": False})
+        except ConfigError as error:
+            faults += error.faults
+        if faults:
+            raise ConfigError(faults)
+        return cls(kafka, **{name.replace(".", "_"): value for name, value in own.items()})  # type: ignore[arg-type]
+
+
+class _Message(NamedTuple):
+    """A serialized record. ``row``: its position in the call; ``size``: Java's estimate in bytes."""
+
+    row: int
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    partition: int | None
+    timestamp: int
+    headers: Headers
+    size: int
+
+
+_Group = Sequence[_Message]
+"""Messages of one partition, in their order."""
+
+
+class _Results:
+    """The outcomes of the messages of one call, by row."""
 
     def __init__(self) -> None:
         self.delivered: dict[int, RecordMetadata] = {}
         self.errors: dict[int, Exception] = {}
 
-    def deliver(self, group: Sequence[Message], partition: int, base_offset: int, log_append_time: int) -> None:
-        for index, message in enumerate(group):
-            self.errors.pop(message.place, None)
-            self.delivered[message.place] = RecordMetadata(
+    def deliver(self, group: _Group, partition: int, base_offset: int, log_append_time: int) -> None:
+        for position, message in enumerate(group):
+            self.errors.pop(message.row, None)
+            self.delivered[message.row] = RecordMetadata(
                 message.topic,
                 partition,
-                UNKNOWN_OFFSET if base_offset == UNKNOWN_OFFSET else base_offset + index,
+                UNKNOWN_OFFSET if base_offset == UNKNOWN_OFFSET else base_offset + position,
                 message.timestamp if log_append_time == NO_TIMESTAMP else log_append_time,
                 -1 if message.key is None else len(message.key),
                 -1 if message.value is None else len(message.value),
             )
 
-    def fail(self, group: Sequence[Message], error: Exception) -> None:
-        self.errors.update((message.place, error) for message in group)
+    def fail(self, group: _Group, error: Exception, retriable: bool) -> _Group:
+        """Returns the messages to send again."""
+        self.errors.update((message.row, error) for message in group)
+        return group if retriable else ()
 
 
 class SyncProducer:
     """Each ``send`` groups its records by leader and partition, sends them, and returns when they are in the log.
 
-    At least once: what failed is sent again, up to ``message.send.max.retries`` (3) times, ``retry.backoff.ms`` (100)
-    apart and after the metadata was fetched anew; a lost answer makes that a second time. Unkeyed records of a topic
-    all go to one random partition until then, and at most for ``topic.metadata.refresh.interval.ms`` (10 min).
-    ``config`` has these and Kafka's own options. Not to be shared by threads.
+    At least once: a record that failed is sent again, up to ``message.send.max.retries`` (3) times,
+    ``retry.backoff.ms`` (100) apart and after a metadata update; if only the response was lost, it is in the log twice.
+    All unkeyed records of a topic go to one random partition until the next metadata update, at most for
+    ``topic.metadata.refresh.interval.ms`` (10 min). ``config``: these options and Kafka's. For one thread at a time.
     """
 
     def __init__(
@@ -86,7 +163,9 @@ class SyncProducer:
         self._value_serializer.configure(config, False)
         kafka, random = self.config.kafka, Random()
         self._clock: Clock = SystemClock()
-        self._collator = Collator(load_partitioner(kafka, random), kafka.partitioner_ignore_keys, random)
+        self._random = random
+        self._partitioner = load_partitioner(kafka, random)
+        self._unkeyed: dict[str, int] = {}
         transport: Transport = Selector(kafka.send_buffer_bytes, kafka.receive_buffer_bytes)
         client = NetworkClient(kafka, transport, random)
         metadata = Metadata(kafka, random)
@@ -95,35 +174,34 @@ class SyncProducer:
         self._closed = False
 
     def send(self, *records: ProducerRecord) -> list[RecordMetadata]:
-        """Send these records together; gives where each is, in their order. Offsets are -1 with acks=0.
+        """Send these records together; returns their metadata, in their order. Offsets are -1 with acks=0.
 
         Raises before anything is sent: ``KafkaTimeoutError`` for a topic not known within max.block.ms,
-        ``RecordTooLargeError``, ``InvalidRecordError`` or what a serializer raises. Raises ``FailedToSendError`` for
+        ``RecordTooLargeError``, ``InvalidRecordError`` or a serializer's error. Raises ``FailedToSendError`` for
         records that could not be sent. More than max.request.size bytes go in several requests, one after the other.
         """
         if self._closed:
             raise ProducerClosedError("The producer is closed. Open a new one.")
         if not records:
             return []
-        messages = [self._message(place, record) for place, record in enumerate(records)]
-        check_sizes(
-            np.array([each.size for each in messages]), {"max.request.size": self.config.kafka.max_request_size}
-        )
+        messages = [self._message(index, record) for index, record in enumerate(records)]
+        limit = self.config.kafka.max_request_size
+        check_sizes(np.array([message.size for message in messages]), {"max.request.size": limit})
         self._await_topics(messages)
-        fates = _Fates()
-        for chunk in chunks(messages, self.config.kafka.max_request_size):
-            self._handle(chunk, fates)
-            if fates.errors:
-                error = fates.errors[min(fates.errors)]
+        results = _Results()
+        for chunk in _chunks(messages, limit):
+            self._handle(chunk, results)
+            if results.errors:
+                error = results.errors[min(results.errors)]
                 raise FailedToSendError(
-                    f"Failed to send {len(fates.errors)} of {len(records)} records, the first because of: {error}",
-                    fates.errors,
-                    fates.delivered,
+                    f"Failed to send {len(results.errors)} of {len(records)} records, the first because of: {error}",
+                    results.errors,
+                    results.delivered,
                 ) from error
-        return [fates.delivered[place] for place in range(len(records))]
+        return [results.delivered[index] for index in range(len(records))]
 
     def close(self) -> None:
-        """End the connections. Closing twice is harmless."""
+        """End the connections. Closing twice has no effect."""
         if not self._closed:
             self._closed = True
             self._network.close()
@@ -138,17 +216,17 @@ class SyncProducer:
     ) -> None:
         self.close()
 
-    def _message(self, place: int, record: ProducerRecord) -> Message:
+    def _message(self, index: int, record: ProducerRecord) -> _Message:
         if not isinstance(record, ProducerRecord):
-            raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", place)
+            raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)
         key = self._key_serializer.serialize(record.topic, record.key)
         value = self._value_serializer.serialize(record.topic, record.value)
         headers = record.headers or ()
         size = int(size_estimate(headers, key, value)[0])
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
-        return Message(place, record.topic, key, value, record.partition, timestamp, headers, size)
+        return _Message(index, record.topic, key, value, record.partition, timestamp, headers, size)
 
-    def _await_topics(self, messages: Sequence[Message]) -> None:
+    def _await_topics(self, messages: _Group) -> None:
         highest: dict[str, int | None] = {}
         for message in messages:
             known = highest.setdefault(message.topic, message.partition)
@@ -158,79 +236,129 @@ class SyncProducer:
         for topic, partition in highest.items():
             self._network.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
 
-    def _handle(self, messages: Sequence[Message], fates: _Fates) -> None:
-        """Send, and send again what failed and may yet succeed."""
+    def _handle(self, messages: _Group, results: _Results) -> None:
+        """Send, and retry what failed with a retriable error."""
         interval = self.config.topic_metadata_refresh_interval_ms
         if 0 <= interval <= self._clock.now() - self._refreshed_at:
             self._refresh()
         backoff = self.config.kafka.retry_backoff_ms
-        outstanding = self._dispatch(messages, fates)
+        outstanding = self._dispatch(messages, results)
         for remaining in reversed(range(self.config.message_send_max_retries)):
             if not outstanding:
                 return
             _log.info(
                 "Back off for %d ms before sending %d records again (%d retries remain): %s",
-                backoff, len(outstanding), remaining, fates.errors[outstanding[0].place],
+                backoff, len(outstanding), remaining, results.errors[outstanding[0].row],
             )  # fmt: skip
             self._network.pause(backoff)
             self._refresh()
-            outstanding = self._dispatch(outstanding, fates)
+            outstanding = self._dispatch(outstanding, results)
 
     def _refresh(self) -> None:
         self._network.refresh()
-        self._collator.forget()
+        self._unkeyed.clear()
         self._refreshed_at = self._clock.now()
 
-    def _dispatch(self, messages: Sequence[Message], fates: _Fates) -> list[Message]:
-        """One request to each leader; gives the messages that failed and may be sent again."""
-        collated = self._collator.by_leader(messages, self._network.snapshot)
-        again: list[Message] = []
+    def _dispatch(self, messages: _Group, results: _Results) -> list[_Message]:
+        """One request to each leader; returns the messages to send again."""
+        collated = self._collate(messages)
+        again: list[_Message] = []
         for partition, group in collated.pop(NO_LEADER, {}).items():
-            fates.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)))
-            again += group
+            again += results.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)), True)
         requests = {node: self._request(groups) for node, groups in collated.items()}
-        for node, ended in self._network.exchange(requests).items():
-            again += _judge(collated[node], ended, fates)
-        return sorted(again, key=lambda message: message.place)
+        for node, response in self._network.exchange(requests).items():
+            again += _handle_response(collated[node], response, results)
+        return sorted(again)
 
-    def _request(self, groups: Mapping[TopicPartition, Sequence[Message]]) -> MakeRequest:
+    def _collate(self, messages: _Group) -> dict[int, dict[TopicPartition, list[_Message]]]:
+        """Leader (or ``NO_LEADER``) → partition → its messages (Kafka 0.8: ``partitionAndCollate``)."""
+        snapshot = self._network.snapshot
+        topics: dict[str, list[_Message]] = {}
+        for message in messages:
+            topics.setdefault(message.topic, []).append(message)
+        collated: dict[int, dict[TopicPartition, list[_Message]]] = {}
+        for topic, group in topics.items():
+            count = snapshot.partition_counts.get(topic)
+            partitions = [0] * len(group) if count is None else self._partitions(topic, group, count)
+            for message, partition in zip(group, partitions, strict=True):
+                name = TopicPartition(topic, partition)
+                collated.setdefault(snapshot.leader(name), {}).setdefault(name, []).append(message)
+        return collated
+
+    def _partitions(self, topic: str, group: _Group, count: int) -> list[int]:
+        """Of messages of one topic: their own, by the partitioner for keyed ones, the topic's random one for others."""
+        snapshot, ignore_keys = self._network.snapshot, self.config.kafka.partitioner_ignore_keys
+        available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
+        explicit = np.full(len(group), NOT_GIVEN, np.int32)
+        for row, message in enumerate(group):
+            if message.partition is not None:
+                explicit[row] = message.partition
+            elif message.key is None or ignore_keys:
+                if topic not in self._unkeyed:
+                    self._unkeyed[topic] = self._random.choice(available or range(count))
+                explicit[row] = self._unkeyed[topic]
+        columns = RecordColumns(
+            bytes_column([message.key for message in group]), bytes_column([message.value for message in group])
+        )
+        sizes = np.array([message.size for message in group], np.int64)
+        load = PartitionLoad(available, (0,) * len(available))
+        partitions: list[int] = self._partitioner.partition(topic, columns, explicit, sizes, count, load).tolist()
+        return partitions
+
+    def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
         kafka = self.config.kafka
-        level = kafka.compression_level
-        batches = [batch_of(partition, group, kafka.compression_type, level) for partition, group in groups.items()]
+        batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
         return lambda on_complete: produce_request(batches, kafka, on_complete)
 
 
-def _judge(
-    groups: Mapping[TopicPartition, Sequence[Message]], ended: Response | KafkaError, fates: _Fates
-) -> list[Message]:
-    """What one request came to; gives the messages that may be sent again."""
-    error = ended if isinstance(ended, KafkaError) else ended.error
-    body = None if isinstance(ended, KafkaError) else ended.body
-    answers: Mapping[tuple[str, int], PartitionResponse] = {}
-    if isinstance(body, ProduceResponse):
-        answers = body.partitions
-        if answers.keys() != groups.keys():
-            error = NetworkError(
-                f"Incomplete response: asked for {', '.join(map(str, groups))}, answered for "
-                f"{', '.join(f'{topic}-{index}' for topic, index in answers) or 'none'}"
-            )
-    again: list[Message] = []
+def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> ProducerBatch:
+    """One batch without producer id."""
+    timestamps = np.array([message.timestamp for message in group], np.int64)
+    columns = RecordColumns(
+        bytes_column([message.key for message in group]),
+        bytes_column([message.value for message in group]),
+        bytes_column([encode_headers(message.headers) for message in group]),
+    )
+    codec, level = kafka.compression_type, kafka.compression_level
+    batch = ProducerBatch.of_columns(partition, 0.0, columns, timestamps, codec, level)
+    batch.stamp(NO_IDENTITY, NO_SEQUENCE)
+    return batch
+
+
+def _chunks(messages: _Group, limit: int) -> Iterator[_Group]:
+    """Slices of at most ``limit`` bytes, or of one message."""
+    start = size = 0
+    for index, message in enumerate(messages):
+        if index > start and size + message.size > limit:
+            yield messages[start:index]
+            start, size = index, 0
+        size += message.size
+    yield messages[start:]
+
+
+def _handle_response(
+    groups: Mapping[TopicPartition, _Group], response: Response | KafkaError, results: _Results
+) -> list[_Message]:
+    """Note the outcome of one request; returns the messages to send again."""
+    error = response if isinstance(response, KafkaError) else response.error
+    body = None if isinstance(response, KafkaError) else response.body
+    if isinstance(body, ProduceResponse) and body.partitions.keys() != groups.keys():
+        error = NetworkError(
+            f"Incomplete response: asked for {', '.join(map(str, groups))}, answered for "
+            f"{', '.join(f'{topic}-{index}' for topic, index in body.partitions) or 'none'}"
+        )
+    again: list[_Message] = []
     for partition, group in groups.items():
         if error is not None:
-            fates.fail(group, error)
-            again += [] if isinstance(error, UnsupportedVersionError) else group
-        elif body is None:
-            fates.deliver(group, partition.partition, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        elif _failed(partition, group, answers[partition], fates):
-            again += group
+            again += results.fail(group, error, not isinstance(error, UnsupportedVersionError))
+        elif not isinstance(body, ProduceResponse):
+            results.deliver(group, partition.partition, UNKNOWN_OFFSET, NO_TIMESTAMP)  # acks=0
+        else:
+            each = body.partitions[partition]
+            verdict = action("produce", each.error_code)
+            if verdict is Action.SUCCEED:
+                results.deliver(group, partition.partition, each.base_offset, each.log_append_time)
+            else:
+                failure = broker_error(each.error_code, str(partition), each.error_message)
+                again += results.fail(group, failure, verdict < Action.SPLIT)
     return again
-
-
-def _failed(partition: TopicPartition, group: Sequence[Message], answer: PartitionResponse, fates: _Fates) -> bool:
-    """Whether the partition's messages failed and may be sent again."""
-    what = action("produce", answer.error_code)
-    if what is Action.SUCCEED:
-        fates.deliver(group, partition.partition, answer.base_offset, answer.log_append_time)
-        return False
-    fates.fail(group, broker_error(answer.error_code, str(partition), answer.error_message))
-    return what < Action.SPLIT
