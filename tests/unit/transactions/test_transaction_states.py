@@ -135,7 +135,7 @@ class Transactions(RuleBasedStateMachine):
                 self.committed[index] += values
             self.committed_offset = self.offset
         if answer.step is Step.PREPARE:
-            assert self.engine.coordinator.pending == {i: v for i, v in self.open.items() if v}
+            assert {i: self.engine.open_values(i) for i in self.open} == self.open
         else:
             assert self.engine.state is State.READY
 
@@ -153,8 +153,7 @@ class Transactions(RuleBasedStateMachine):
             self.engine.call(Step.ABORT)
         assert self.engine.state is State.READY
         self.nothing_else_is_visible()
-        offsets = self.engine.coordinator.offsets.get("readers", {})
-        assert offsets == ({} if self.committed_offset < 0 else {("t", 0): self.committed_offset})
+        assert self.engine.offsets() == ({} if self.committed_offset < 0 else {("t", 0): self.committed_offset})
         self.engine.begin()
         self.engine.append([b"last"], 0, SendReceipt())
         self.engine.call(Step.COMMIT)

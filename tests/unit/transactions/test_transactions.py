@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.transactions import TransactionalRequestResult
+from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from spark_kafka_sink.transactions.states import State, Step
 from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
@@ -154,7 +155,7 @@ def test_a_prepared_transaction_stays_open_and_names_itself(v2):
     assert prepared == PreparedTransaction(TRANSACTIONAL_ID, 1000, 0, 5 if v2 else 3)
     assert pickle.loads(pickle.dumps(prepared)) == prepared
     assert (engine.values(), engine.visible()) == ([b"a"], [])
-    assert engine.coordinator.state == "ongoing"
+    assert engine.transaction_state is TransactionState.ONGOING
     for step in (Step.BEGIN, Step.PREPARE, Step.SEND_OFFSETS):
         with pytest.raises(IllegalStateError, match="has prepared its transaction"):
             engine.call(step, group=GROUP)
@@ -207,7 +208,7 @@ def test_places_of_coordinators_are_not_kept_without_an_end(v2):
 
 @both_protocols
 def test_closing_aborts_an_open_transaction_and_leaves_a_prepared_one(v2):
-    for prepare, expected in ((False, "aborted"), (True, "ongoing")):
+    for prepare, expected in ((False, TransactionState.COMPLETE_ABORT), (True, TransactionState.ONGOING)):
         engine = TransactionalEngine(v2).begun()
         engine.append([b"a"])
         engine.spin()
@@ -216,16 +217,16 @@ def test_closing_aborts_an_open_transaction_and_leaves_a_prepared_one(v2):
         engine.parts.sender.begin_close(engine.clock.now())
         while engine.parts.sender.has_work:
             engine.spin()
-        assert engine.coordinator.state == expected
+        assert engine.transaction_state is expected
 
 
 @both_protocols
 def test_offsets_are_committed_with_the_transaction(v2):
     engine = TransactionalEngine(v2).begun()
     engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
-    assert engine.coordinator.offsets == {}
+    assert engine.offsets() == {}
     engine.call(Step.COMMIT)
-    assert engine.coordinator.offsets == {"readers": {("t", 0): 7, ("t", 1): 9}}
+    assert engine.offsets() == {("t", 0): 7, ("t", 1): 9}
     adding = [] if v2 else ["add_offsets_to_txn"]
     assert engine.apis()[2:] == [*adding, "find_coordinator", "txn_offset_commit", "end_txn"]
     assert dict(engine.asked)["txn_offset_commit"] == (5 if v2 else 4)
@@ -236,7 +237,7 @@ def test_offsets_of_an_aborted_transaction_are_not_committed(v2):
     engine = TransactionalEngine(v2).begun()
     engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
     engine.call(Step.ABORT)
-    assert engine.coordinator.offsets == {}
+    assert engine.offsets() == {}
 
 
 @both_protocols
@@ -269,7 +270,7 @@ def test_what_passes_is_waited_out(v2, api, code):
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
     assert not engine.troubles[api]
-    assert len(engine.coordinator.offsets["readers"]) == 2
+    assert len(engine.offsets()) == 2
 
 
 @pytest.mark.parametrize(
@@ -519,8 +520,7 @@ def test_a_newer_producer_fences(v2, step):
     engine = TransactionalEngine(v2).begun()
     engine.append([b"a"])
     engine.spin()
-    engine.coordinator.init((-1, -1))
-    engine.coordinator.init((-1, -1))
+    engine.init_elsewhere()
     with pytest.raises(ProducerFencedError, match=f"EndTxn for transactional.id {TRANSACTIONAL_ID}: PRODUCER_FENCED"):
         engine.call(step)
     for again in (Step.BEGIN, Step.ABORT, Step.INIT):
@@ -537,8 +537,7 @@ def test_a_zombies_batch_is_refused_and_its_abort_says_that_it_is_fenced(v2):
     engine = TransactionalEngine(v2).begun()
     engine.append([b"a"])
     engine.spin()
-    engine.coordinator.init((-1, -1))
-    engine.coordinator.init((-1, -1))
+    engine.init_elsewhere()
     engine.append([b"zombie"])
     with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
         engine.call(Step.COMMIT)
@@ -551,7 +550,7 @@ def test_a_transaction_that_timed_out_is_aborted_and_the_producer_goes_on_with_p
     engine = TransactionalEngine(True).begun()
     engine.append([b"a"])
     engine.spin()
-    engine.coordinator.expire()
+    engine.time_out()
     engine.append([b"b"])
     with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
         engine.call(Step.COMMIT)
@@ -682,7 +681,7 @@ def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
     first = TransactionalEngine(v2)
     fence = first.call(Step.INIT)
     second = TransactionalEngine(v2)
-    second.coordinator = first.coordinator
+    second.coordinator, second.logs = first.coordinator, first.logs
     second.call(Step.ADOPT, fence=fence)
     assert second.asked == []
     second.connect()
@@ -694,10 +693,10 @@ def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
 
 def test_an_adopted_fence_that_fell_is_told_by_the_first_transaction():
     engine = TransactionalEngine(True)
-    engine.coordinator.init((-1, -1))
+    engine.init_elsewhere()
     fence = TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5)
-    engine.coordinator.init((-1, -1))
-    engine.coordinator.init((-1, -1))
+    engine.init_elsewhere()
+    engine.init_elsewhere()
     engine.call(Step.ADOPT, fence=fence)
     engine.connect()
     engine.begin()
@@ -729,4 +728,4 @@ def test_an_abort_replaces_offsets_that_are_still_on_their_way():
     engine.call(Step.ABORT)
     with pytest.raises(TransactionAbortedError):
         answer.wait(0)
-    assert engine.coordinator.offsets == {}
+    assert engine.offsets() == {}

@@ -1,9 +1,11 @@
-"""A transactional producer turned by hand, and a plain model of its coordinator (KIP-98, KIP-360, KIP-890)."""
+"""A transactional producer whose loop the test runs, and the TestBroker's coordinator."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -12,7 +14,11 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.transactions import TransactionalRequestResult
-from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.records.decode import batch_headers
+from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.offsets import CommittedOffset, GroupOffsets
+from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
+from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
 from spark_kafka_sink.transactions.commands import Command
 from spark_kafka_sink.transactions.states import State, Step
@@ -31,95 +37,19 @@ class Trouble(Enum):
     SWALLOWED = "no answer ever"
 
 
-@dataclass
-class Coordinator:
-    """One transactional id. ``previous`` is the identity before the last bump: an EndTxn v5 with it is a retry."""
-
-    v2: bool
-    producer_id: int = 1000
-    epoch: int = -1
-    previous: tuple[int, int] = (-1, -1)
-    state: str = "empty"
-    partitions: set[int] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
-    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    pending_offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    pending: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    visible: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    ends: list[tuple[int, bool]] = field(default_factory=list)
-
-    def init(self, expected: tuple[int, int]) -> ErrorCode:
-        if expected[0] >= 0 and expected != (self.producer_id, self.epoch):
-            return ErrorCode.none if expected == self.previous else ErrorCode.producer_fenced
-        if self.state == "ongoing":
-            self.bump()
-            self.finish("aborted")
-            return ErrorCode.concurrent_transactions
-        self.bump()
-        self.state = "empty"
-        return ErrorCode.none
-
-    def bump(self) -> None:
-        self.previous = (self.producer_id, self.epoch)
-        self.epoch += 1
-
-    def check(self, identity: tuple[int, int]) -> ErrorCode:
-        return ErrorCode.none if identity == (self.producer_id, self.epoch) else ErrorCode.producer_fenced
-
-    def add(self, identity: tuple[int, int], partitions: set[int]) -> ErrorCode:
-        code = self.check(identity)
-        if code is ErrorCode.none:
-            if self.state != "ongoing":
-                self.partitions.clear()
-            self.state = "ongoing"
-            self.partitions |= partitions
-        return code
-
-    def end(self, identity: tuple[int, int], committed: bool, version: int) -> ErrorCode:
-        self.ends.append((version, committed))
-        wanted = "committed" if committed else "aborted"
-        if version >= 5 and identity == self.previous:
-            return ErrorCode.none if self.state == wanted else ErrorCode.invalid_txn_state
-        code = self.check(identity)
-        if code is not ErrorCode.none:
-            return code
-        if self.state != "ongoing":
-            retried = version < 5 and self.state == wanted
-            if not retried and not (version >= 5 and not committed):
-                return ErrorCode.invalid_txn_state
-        if version >= 5:
-            self.bump()
-        self.finish(wanted)
-        return ErrorCode.none
-
-    def finish(self, how: str) -> None:
-        self.state = how
-        if how == "committed":
-            for partition, values in self.pending.items():
-                self.visible[partition].extend(values)
-            for group, offsets in self.pending_offsets.items():
-                self.offsets.setdefault(group, {}).update(offsets)
-        self.pending.clear()
-        self.pending_offsets.clear()
-        self.partitions.clear()
-        self.groups.clear()
-
-    def expire(self) -> None:
-        """The transaction timeout: aborted and fenced."""
-        self.bump()
-        self.finish("aborted")
-
-
 class TransactionalEngine(Engine):
     """``troubles[api]``: how the next requests of an API are treated; an error code is answered without effect."""
 
     def __init__(self, v2: bool, partitions: int = 2, nodes: int = 2, **config: object) -> None:
-        self.coordinator = Coordinator(v2)
+        self.v2 = v2
         self.coordinator_node = 0
         self.troubles: dict[str, deque[ErrorCode | Trouble]] = defaultdict(deque)
         self.asked: list[tuple[str, int]] = []
         self.added: list[set[int]] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
+        self.cluster._next_producer_id = 999
+        self.group_offsets = GroupOffsets()
+        self.coordinator = TransactionCoordinator(self.cluster, self.group_offsets)
         assert self.parts.transaction_manager is not None
         self.manager = self.parts.transaction_manager
 
@@ -169,7 +99,36 @@ class TransactionalEngine(Engine):
                 self.transport.drop(connection_id, "Connection reset by peer")
 
     def visible(self, partition: int = 0) -> list[bytes]:
-        return self.coordinator.visible[partition]
+        """What a read_committed consumer sees."""
+        kept, end = self.logs[partition].partition, self.logs[partition].partition.last_stable_offset()
+        aborted = {at for each in kept.log.aborted for at in range(each.first_offset, each.last_offset)}
+        return [value for at, value in self.logs[partition].rows.items() if at < end and at not in aborted]
+
+    def open_values(self, partition: int = 0) -> list[bytes]:
+        """What the open transaction has written."""
+        end = self.logs[partition].partition.last_stable_offset()
+        return [value for at, value in self.logs[partition].rows.items() if at >= end]
+
+    def offsets(self, group: str = "readers") -> dict[tuple[str, int], int]:
+        return {tuple(at): committed.offset for at, committed in self.group_offsets.of(group).items()}
+
+    @property
+    def transaction_state(self) -> TransactionState:
+        return self.coordinator.transactions[TRANSACTIONAL_ID].state
+
+    def init_elsewhere(self) -> None:
+        """Another producer initialises the transactional id: what is open is aborted, and this producer fenced."""
+        with suppress(ApiError):
+            self._init(ProducerIdentity(-1, -1))
+            return
+        self._init(ProducerIdentity(-1, -1))
+
+    def time_out(self) -> None:
+        """The coordinator aborts the transaction and bumps the epoch; the producer's own abort passes as a retry."""
+        transaction = self.coordinator.transactions[TRANSACTIONAL_ID]
+        identity = transaction.identity
+        self.coordinator.fence(TRANSACTIONAL_ID, self.clock.epoch_ms())
+        transaction.previous = identity
 
     def apis(self) -> list[str]:
         """What was asked besides metadata and versions, repetitions left out."""
@@ -207,7 +166,7 @@ class TransactionalEngine(Engine):
         return self._lose(request, trouble) if trouble is Trouble.LOST_AFTER else answer
 
     def _answer_api_versions(self, request: SentRequest) -> Any:
-        if not self.coordinator.v2:
+        if not self.v2:
             return api_versions_response(request, V1_RANGES)
         feature = request.module.response.FinalizedFeatureKey(
             name="transaction.version", max_version_level=2, min_version_level=2
@@ -224,7 +183,7 @@ class TransactionalEngine(Engine):
 
     def _answer_produce(self, request: SentRequest, code: ErrorCode | None) -> Any:
         assert request.entity().transactional_id == TRANSACTIONAL_ID
-        assert (request.version >= 12) == self.coordinator.v2
+        assert (request.version >= 12) == self.v2
         if code is not None:
             self.steps.appendleft(ProduceStep(before=dict.fromkeys(range(99), code)))
         return self._produce(request)
@@ -234,21 +193,34 @@ class TransactionalEngine(Engine):
             code = self._refuse(partition, data)
             if code is not ErrorCode.none:
                 step = ProduceStep(before={partition: code})
-        known = len(self.logs[partition].values)
-        answer = super()._append(response, partition, data, step)
-        self.coordinator.pending[partition].extend(self.logs[partition].values[known:])
-        return answer
+        return super()._append(response, partition, data, step)
 
-    def _refuse(self, partition: int, data: bytes) -> ErrorCode:
-        (batch,) = decode_batches(data)
-        assert batch.header.is_transactional
-        identity = (batch.header.producer_id, batch.header.producer_epoch)
-        if self.coordinator.check(identity) is not ErrorCode.none:
-            return ErrorCode.invalid_producer_epoch
-        if self.coordinator.v2:
-            return self.coordinator.add(identity, {partition})
-        added = self.coordinator.state == "ongoing" and partition in self.coordinator.partitions
-        return ErrorCode.none if added else ErrorCode.invalid_txn_state
+    def _refuse(self, index: int, data: bytes) -> ErrorCode:
+        (header,) = batch_headers(data)
+        assert header.is_transactional
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+        if self.logs[index].partition.is_writing(identity):
+            return ErrorCode.none
+        if self.v2:
+            code = self._add(identity, [partition(index)])
+        else:
+            code = self._error(self.coordinator.verify_partition, TRANSACTIONAL_ID, identity, partition(index))
+        return ErrorCode.invalid_producer_epoch if code is ErrorCode.producer_fenced else code
+
+    def _error(self, call: Callable[..., object], *arguments: object, **named: object) -> ErrorCode:
+        try:
+            call(*arguments, **named)
+        except ApiError as refused:
+            return refused.error
+        return ErrorCode.none
+
+    def _add(self, identity: ProducerIdentity, partitions: Iterable[TopicPartition] = ()) -> ErrorCode:
+        now_ms = self.clock.epoch_ms()
+        return self._error(self.coordinator.add_partitions, TRANSACTIONAL_ID, identity, partitions, now_ms)
+
+    def _init(self, expected: ProducerIdentity) -> None:
+        known = expected if expected.producer_id >= 0 else None
+        self.coordinator.init_producer_id(TRANSACTIONAL_ID, 60_000, known, self.clock.epoch_ms())
 
     def _answer_find_coordinator(self, request: SentRequest, code: ErrorCode | None) -> Any:
         response, node = request.module.response, self.coordinator_node
@@ -261,22 +233,20 @@ class TransactionalEngine(Engine):
         return response.FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=coordinators)
 
     def _answer_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked, coordinator = request.entity(), self.coordinator
-        code = code or coordinator.init((asked.producer_id, asked.producer_epoch))
+        code = code or self._error(self._init, _identity(request))
+        transaction = self.coordinator.transactions.get(TRANSACTIONAL_ID)
+        producer_id, epoch = NOBODY if code or transaction is None else transaction.identity
         return request.module.response.InitProducerIdResponse(
-            throttle_time=NO_THROTTLE,
-            error_code=code,
-            producer_id=coordinator.producer_id,
-            producer_epoch=coordinator.epoch,
+            throttle_time=NO_THROTTLE, error_code=code, producer_id=producer_id, producer_epoch=epoch
         )
 
     def _answer_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         asked, response = request.entity(), request.module.response
-        assert not self.coordinator.v2, "Produce adds partitions itself"
+        assert not self.v2, "Produce adds partitions itself"
         partitions = {index for topic in asked.v3_and_below_topics for index in topic.partitions}
         self.added.append(partitions)
-        identity = (asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch)
-        code = code or self.coordinator.add(identity, partitions)
+        identity = ProducerIdentity(asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch)
+        code = code or self._add(identity, map(partition, partitions))
         results = tuple(
             response.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
             for index in partitions
@@ -285,23 +255,21 @@ class TransactionalEngine(Engine):
         return response.AddPartitionsToTxnResponse(throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=(topic,))
 
     def _answer_add_offsets_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked = request.entity()
-        code = code or self.coordinator.add((asked.producer_id, asked.producer_epoch), set())
-        if code is ErrorCode.none:
-            self.coordinator.groups.add(asked.group_id)
+        code = code or self._add(_identity(request))
         return request.module.response.AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
 
     def _answer_txn_offset_commit(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked, response, coordinator = request.entity(), request.module.response, self.coordinator
-        offsets = {(t.name, p.partition_index): int(p.committed_offset) for t in asked.topics for p in t.partitions}
-        if code is None:
-            code = coordinator.check((asked.producer_id, asked.producer_epoch))
-            if code is ErrorCode.none and request.version >= 5:
-                coordinator.add((asked.producer_id, asked.producer_epoch), set())
-            elif asked.group_id not in coordinator.groups:
-                code = code or ErrorCode.invalid_txn_state
+        asked, response, identity = request.entity(), request.module.response, _identity(request)
+        if code is None and request.version >= 5:
+            code = self._add(identity)
+        code = code or self._error(self.coordinator.verify_open, TRANSACTIONAL_ID, identity)
+        offsets = {
+            TopicPartition(t.name, p.partition_index): p.committed_offset for t in asked.topics for p in t.partitions
+        }
         if code is ErrorCode.none:
-            coordinator.pending_offsets.setdefault(asked.group_id, {}).update(offsets)
+            for at, offset in offsets.items():
+                committed = CommittedOffset(int(offset))
+                self.group_offsets.commit_in_transaction(asked.producer_id, asked.group_id, at, committed)
         topics = tuple(
             response.TxnOffsetCommitResponseTopic(
                 name=name,
@@ -312,13 +280,18 @@ class TransactionalEngine(Engine):
         return response.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=topics)
 
     def _answer_end_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
-        asked, coordinator = request.entity(), self.coordinator
-        identity = (asked.producer_id, asked.producer_epoch)
-        code = code or coordinator.end(identity, asked.committed, request.version)
+        end = {"committed": request.entity().committed, "bump": request.version >= 5, "now_ms": self.clock.epoch_ms()}
+        code = code or self._error(self.coordinator.end, TRANSACTIONAL_ID, _identity(request), **end)
         identity_after = {}
         if request.version >= 5:
-            identity_after = {"producer_id": coordinator.producer_id, "producer_epoch": coordinator.epoch}
+            transaction = self.coordinator.transactions[TRANSACTIONAL_ID]
+            identity_after = {"producer_id": transaction.producer_id, "producer_epoch": transaction.epoch}
         return request.module.response.EndTxnResponse(throttle_time=NO_THROTTLE, error_code=code, **identity_after)
+
+
+def _identity(request: SentRequest) -> ProducerIdentity:
+    asked = request.entity()
+    return ProducerIdentity(asked.producer_id, asked.producer_epoch)
 
 
 def partition(index: int) -> TopicPartition:
