@@ -1,4 +1,4 @@
-"""What a task tells the driver of its write, and what the driver says of all of them."""
+"""The message of a task to the driver, and the driver's log lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _FORMAT = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%
 
 @dataclass(frozen=True, slots=True)
 class PartitionWrite:
-    """What one task wrote to one partition: records, their bytes in the log, first and last offset.
+    """The records of one task in one partition: count, bytes in the log, first and last offset.
 
-    With ``acks=0`` no broker says where records went: both offsets are -1. Between the two there may be records of
-    others.
+    Both offsets are -1 with ``acks=0``. Records of other writers may lie between them.
     """
 
     topic: str
@@ -36,16 +35,17 @@ class PartitionWrite:
 
 @dataclass(frozen=True)
 class KafkaCommitMessage(WriterCommitMessage):
-    """The only thing that reaches the driver's ``commit`` from a task's ``write``."""
+    """The only data that reaches the driver's ``commit`` from a task.
+
+    ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath.
+    """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
-    """What an exactly-once task did; None for at-least-once."""
     receipts: tuple[WriteReceipt, ...] = ()
-    """For receiptsPath."""
 
 
-class Told(NamedTuple):
+class LogLine(NamedTuple):
     """A line for the driver's log."""
 
     text: str
@@ -58,20 +58,19 @@ def committed(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def aborted(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """What an aborted write leaves behind: Kafka keeps what was sent, and the failed tasks (None) could not count."""
+    """What stays in Kafka after an aborted write; failed tasks (None) sent no counts."""
     finished = sum(message is not None for message in messages)
     return (
-        "write aborted, what was sent stays in Kafka (at least once): "
-        f"{_totals(messages)} by the {finished} of {_counted(len(messages), 'task')} that finished, and whatever the "
-        "others had sent"
+        f"write aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
+        f"{_counted(len(messages), 'task')} that finished, plus the rows that the others sent"
     )
 
 
 def announce(text: str, level: int = logging.INFO) -> None:
     """One line in the driver's log.
 
-    Spark's Python processes configure no logging, which would swallow it: without a handler it goes to stderr, which
-    Spark passes on. Raise the level of the logger ``spark_kafka_sink`` to silence it.
+    Spark's Python processes configure no logging; without a handler the line goes to stderr, which Spark forwards. A
+    higher level of the logger ``spark_kafka_sink`` silences it.
     """
     if not _LOGGER.level:
         _LOGGER.setLevel(logging.INFO)

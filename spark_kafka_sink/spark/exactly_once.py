@@ -32,20 +32,11 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, Told, announce, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import (
-    BATCH_ID,
-    PRODUCERS,
-    QUERY_ID,
-    AppendSize,
-    gathered,
-    partition_writes,
-    send,
-    task_rows,
-)
+from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, append_rows, partition_writes
 
 _SPECULATION = "spark.speculation"
 
@@ -56,7 +47,7 @@ def named(options: SinkOptions) -> SinkOptions:
     if exactly_once.version is not None:
         return options
     name = f"{exactly_once.prefix or 'batch'}-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name, nobody_replays=True))
+    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name, never_replayed=True))
 
 
 def plan_batch(options: SinkOptions) -> WritePlan:
@@ -91,10 +82,7 @@ def write_exactly_once(
     _refuse_settings(context, write_id)
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
-        append_size = AppendSize(options.producer)
-        for rows in task_rows(gathered(batches, append_size), layout, options.topic, clock):
-            send(task.append, rows)
-            append_size.meet(rows.topics, task)
+        append_rows(batches, layout, options, clock, task)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
             receipts = task.receipts()
@@ -140,27 +128,27 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
 
 def abort_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
-) -> Told:
+) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     settings = _settings(options)
     outcome = abort_batch(settings, _reports(messages), plan)
     if outcome.committed and None not in messages:
         keep_receipts(messages, options)
     if outcome.skipped:
-        return Told(
+        return LogLine(
             f"write given up, and nothing of it touched: {outcome.skipped}. {settings.next_run}"
             f"`{settings.command('abort')}` aborts what its tasks may have left open, or kafka.transaction.timeout.ms.",
             logging.WARNING,
         )
     if outcome.decided:
-        return Told(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
+        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
-        return Told(
+        return LogLine(
             f"write aborted, nothing more of it becomes visible: {outcome.aborted} prepared transactions aborted, "
             f"{outcome.gone} were ended before, by a timeout or by another driver",
             logging.WARNING,
         )
-    return Told(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
+    return LogLine(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
 
 
 def _micro_batch(context: TaskContext) -> WriteId:
@@ -174,7 +162,7 @@ def _settings(options: SinkOptions) -> CommitSettings:
     chosen = _exactly_once(options)
     assert chosen.name is not None
     assert chosen.prefix is not None
-    return CommitSettings(options.producer, chosen.name, chosen.prefix, chosen.ledger_topic, chosen.nobody_replays)
+    return CommitSettings(options.producer, chosen.name, chosen.prefix, chosen.ledger_topic, chosen.never_replayed)
 
 
 def _exactly_once(options: SinkOptions) -> ExactlyOnce:

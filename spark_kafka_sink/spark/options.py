@@ -1,6 +1,6 @@
-"""Spark's options → ``SinkOptions``, or every fault of them in one ConfigError on the driver.
+"""Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-Spark hands option names over in lower case, Kafka's own under ``kafka.``.
+Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
@@ -54,10 +55,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("receiptsPath", Kind.STRING, None, "low",
            "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
 )  # fmt: skip
-"""This sink's own options, written without a prefix."""
+"""The sink's own options, without a prefix."""
 
 ADDED_BY_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
-"""What Spark itself puts among the options of a write."""
+"""Options that Spark adds to a write."""
 
 READ_SIDE = frozenset({
     "assign", "subscribe", "subscribePattern", "startingOffsets", "startingOffsetsByTimestamp",
@@ -66,10 +67,10 @@ READ_SIDE = frozenset({
     "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
     "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
 })  # fmt: skip
-"""Options of Spark's Kafka source: they come along when one set of options serves reading and writing."""
+"""Options of Spark's Kafka source, accepted so that one set of options serves reading and writing."""
 
 _EXACTLY_ONCE_ONLY = ("transactionalidprefix", "commitlogtopic", "ledgerstart", "txnappid", "txnversion")
-_LEDGER_TOPIC = "__pykafka_commits"
+LEDGER_TOPIC = "__pykafka_commits"
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
@@ -84,17 +85,17 @@ _SERIALIZERS = {
     for side in ("key", "value")
 }
 _FENCING = (
-    "kafka.transactional.id is refused: every task would write under the same id and fence the others; "
-    "what a reader may count on is chosen by deliveryGuarantee."
+    "kafka.transactional.id is refused: tasks with the same id would fence each other. Set deliveryGuarantee instead."
 )
 _REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING}
 
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """How exactly-once was asked for. ``name`` and ``prefix`` (as in ``CommitSettings``) None: nothing names the write.
+    """The options of an exactly-once write.
 
-    ``version`` is (txnAppId, txnVersion). ``nobody_replays``: a batch job without one, whose name is its own.
+    ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
+    txnVersion). ``never_replayed``: a batch job without a version; no later run has its name.
     """
 
     name: str | None
@@ -102,14 +103,14 @@ class ExactlyOnce:
     ledger_topic: str
     ledger_start: str
     version: tuple[str, int] | None
-    nobody_replays: bool = False
+    never_replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write was asked to do: goes to every task, so a plain value.
+    """The options of a write, sent to every task.
 
-    ``topic`` None: each row names its own. ``timestamp_column`` None: records get the time of writing.
+    ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing.
     """
 
     producer: ProducerConfig
@@ -125,9 +126,9 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Raises ConfigError with all faults in one message, Kafka's options and the sink's own alike."""
+        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own."""
         faults: list[str] = []
-        own: dict[str, Value] = {}
+        own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
         read_side: list[str] = []
         for key, value in options.items():
@@ -151,30 +152,28 @@ class SinkOptions:
         if faults:
             raise ConfigError(faults)
         if read_side:
-            text = f"{', '.join(sorted(read_side))}: without effect on write; they belong to Spark's Kafka source."
+            text = f"{', '.join(sorted(read_side))}: no effect on write; they belong to Spark's Kafka source."
             warnings.warn(text, ConfigWarning, stacklevel=2)
         return cls(
             producer,
-            _text(own.get("topic")),
-            _text(own.get("timestampcolumn")),
+            own.get("topic"),
+            own.get("timestampcolumn"),
             exactly_once,
-            _text(own.get("receiptstopic")),
-            _text(own.get("receiptspath")),
+            own.get("receiptstopic"),
+            own.get("receiptspath"),
         )
 
 
-def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
-    """None for at-least-once, which then may have no option of the other."""
+def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
+    """None for at-least-once, where the options of exactly-once are faults."""
     if own.get("deliveryguarantee") != "exactly-once":
-        alien = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
-        if alien:
-            faults.append(f"{', '.join(alien)}: only with deliveryGuarantee=exactly-once.")
+        misplaced = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
+        if misplaced:
+            faults.append(f"{', '.join(misplaced)}: only with deliveryGuarantee=exactly-once.")
         return None
-    app, number = _text(own.get("txnappid")), own.get("txnversion")
+    app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if (app is None) != (number is None):
         faults.append("txnAppId and txnVersion belong together: give both or neither.")
-    version = (app, number) if app is not None and isinstance(number, int) else None
-    given = _text(own.get("transactionalidprefix"))
     name = f"txn-{app}" if app is not None else given or _derived_name(options)
     prefix = f"{given}-{app}" if app is not None and given is not None else name
     if prefix is not None and not prefix.isprintable():
@@ -182,14 +181,14 @@ def _exactly_once(own: Mapping[str, Value], options: Mapping[str, str], faults: 
     return ExactlyOnce(
         name=name,
         prefix=prefix,
-        ledger_topic=_text(own.get("commitlogtopic")) or _LEDGER_TOPIC,
-        ledger_start=_text(own.get("ledgerstart")) or "strict",
-        version=version,
+        ledger_topic=own.get("commitlogtopic") or LEDGER_TOPIC,
+        ledger_start=own.get("ledgerstart") or "strict",
+        version=None if app is None or number is None else (app, number),
     )
 
 
 def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:
-    """With a transactional.id, so that the producer's own rules apply; every task writes under an id of its own."""
+    """With a transactional.id, so that the producer's rules apply; each task replaces it by its own id."""
     if exactly_once is None:
         return kafka
     transactional = {"transactional.id": exactly_once.prefix or "unnamed"}
@@ -197,7 +196,7 @@ def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -
 
 
 def _derived_name(options: Mapping[str, str]) -> str | None:
-    """The same in every run of a write: from its checkpoint, which no two queries share, else from its name."""
+    """A name that is stable across runs: from the checkpoint location, else from the query name."""
     given = {key.lower(): value for key, value in options.items()}
     if "checkpointlocation" in given:
         return f"spark-{sha256(given['checkpointlocation'].rstrip('/').encode()).hexdigest()[:16]}"
@@ -213,10 +212,6 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
     return parsed
-
-
-def _text(value: Value) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _unknown(name: str) -> str:

@@ -1,7 +1,6 @@
-"""One producer per configuration in a Python worker, kept from one micro-batch to the next.
+"""One producer per configuration and Python worker, kept from task to task (Spark: ``InternalKafkaProducerPool``).
 
-As Spark's own sink does in its JVM (``InternalKafkaProducerPool``). Nothing depends on a producer being kept: a worker
-may end after any task.
+Nothing depends on a kept producer: a worker may end after any task.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 
 IDLE_MS = 600_000.0
-"""Time an unused producer is kept: the default of Spark's ``spark.kafka.producer.cache.timeout``."""
+"""How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
 
 
 class Closable(Protocol):
-    """What the cache needs to know of a producer."""
+    """A producer, to the cache."""
 
     def is_alive(self) -> bool: ...
-
     def close(self, timeout_ms: float) -> None: ...
 
 
@@ -32,17 +30,17 @@ P = TypeVar("P", bound=Closable)
 
 
 class _Idle(NamedTuple, Generic[P]):
-    """A producer nobody has leased; ``until``: when it is closed (monotonic ms)."""
+    """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
 
     producer: P
     until: float
 
 
 class ProducerCache(Generic[P]):
-    """Keeps what ``open_producer`` opens. Any thread may lease; a leased producer belongs to its task alone.
+    """Keeps the producers that ``open_producer`` opens. Any thread may lease one, for itself alone.
 
-    One thread closes what is idle for too long. It wakes when the first may be due, so that a task starts none and
-    wakes none, and ends when nothing is kept.
+    A thread closes expired producers. It sleeps until the first expiry, without being woken by tasks, and ends when
+    the cache is empty.
     """
 
     def __init__(self, open_producer: Callable[[ProducerConfig], P], idle_ms: float = IDLE_MS) -> None:
@@ -62,10 +60,9 @@ class ProducerCache(Generic[P]):
 
     @contextmanager
     def leased(self, config: ProducerConfig) -> Iterator[P]:
-        """A living producer for the time of the block.
+        """A working producer for the duration of the block.
 
-        A block that fails may leave batches behind that nobody waits for; the next task must not send them, so the
-        producer is closed at once and not kept.
+        If the block fails the producer is closed: the next task must not send its unfinished batches.
         """
         producer = self._lease(config)
         try:
@@ -76,7 +73,7 @@ class ProducerCache(Generic[P]):
         self._give_back(config, producer)
 
     def close(self) -> None:
-        """Closes what is kept. A leased producer is closed when its block ends."""
+        """Closes the idle producers. A leased producer is closed when its block ends."""
         with self._lock:
             self._closed.set()
             kept, self._idle = self._idle, {}
@@ -100,11 +97,11 @@ class ProducerCache(Generic[P]):
                 if self._expiring is None:
                     self._expiring = threading.Thread(target=self._expire, name="pykafka-producer-cache", daemon=True)
                     self._expiring.start()
-        if not kept:  # another task returned its own meanwhile
+        if not kept:  # closed, or another task returned its producer first
             producer.close(0)
 
     def _expire(self) -> None:
-        """On the thread of its own, from the first producer kept to the last."""
+        """The cache's thread."""
         wait_ms = self._idle_ms
         while not self._closed.wait(wait_ms / 1000):
             with self._lock:
@@ -120,6 +117,6 @@ class ProducerCache(Generic[P]):
                 return
 
     def _forget(self) -> None:
-        """In the child of a fork. What was kept is the parent's, sockets and thread; so may the lock be, held."""
-        self._abandoned.append(self._idle)  # without a reference their finalisers would run on the parent's sockets
+        """In the child of a fork: producers, thread and a lock that may be held are the parent's."""
+        self._abandoned.append(self._idle)  # finalisers would close the parent's sockets
         self._begin()

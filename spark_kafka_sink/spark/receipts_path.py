@@ -1,4 +1,4 @@
-"""The option receiptsPath on the driver: tried before the first row, written when a batch is committed."""
+"""receiptsPath on the driver: probed before the first row, written after a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _probed: set[str] = set()
 
 
 def probe_receipts(options: SinkOptions) -> None:
-    """In the process that pickles a writer, once for each path. Raises ``ReceiptsPathError``."""
+    """In the process that pickles a writer, once per path. Raises ``ReceiptsPathError``."""
     path = options.receipts_path
     if path is None or path in _probed:
         return
@@ -25,23 +25,23 @@ def probe_receipts(options: SinkOptions) -> None:
         probe(path)
     except (OSError, ValueError) as error:
         raise ReceiptsPathError(
-            f"receiptsPath {path} cannot be written on the driver: {error}. Nothing is written. Name a folder that the "
-            "driver may write to."
+            f"receiptsPath {path} cannot be written on the driver: {error}. Nothing is written. Set it to a folder "
+            "that the driver may write to."
         ) from error
     _probed.add(path)
 
 
 def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """The receipts of a committed batch. Its rows are visible, so what cannot be kept is a warning."""
+    """Writes the receipts of a committed batch. Its rows are visible, so a failure is only a warning."""
     path = options.receipts_path
     if path is None:
         return
     from spark_kafka_sink.exactly_once.receipts import write_lines
 
-    told = [message for message in messages if isinstance(message, KafkaCommitMessage)]
+    commits = [message for message in messages if isinstance(message, KafkaCommitMessage)]
     try:
-        lacking = _lacking(told, path)
-        write_lines(path, (each for message in told for each in message.receipts))
+        lacking = _lacking(commits, path)
+        write_lines(path, (each for message in commits for each in message.receipts))
     except Exception as error:
         lacking = f"receiptsPath {path} could not be written: {error}"
     if lacking:
@@ -49,11 +49,11 @@ def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkO
         announce(f"All rows are committed, but {lacking}.{where}", logging.WARNING)
 
 
-def _lacking(told: Sequence[KafkaCommitMessage], path: str) -> str:
-    """Tasks whose rows an earlier run wrote, so that this one has no receipts of them; "" when the file is there."""
+def _lacking(commits: Sequence[KafkaCommitMessage], path: str) -> str:
+    """The tasks without receipts, because an earlier run wrote their rows; "" if the file exists."""
     from spark_kafka_sink.exactly_once.receipts import has_lines
 
-    reports = [message.report for message in told if not message.receipts]
+    reports = [message.report for message in commits if not message.receipts]
     earlier = [report for report in reports if report is not None and report.share.rows.count]
     if not earlier or has_lines(path, earlier[0].write_id.query, earlier[0].write_id.number):
         return ""

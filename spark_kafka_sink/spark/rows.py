@@ -1,4 +1,4 @@
-"""Arrow batches of Spark → the columns of each topic, without a Python object per row."""
+"""Arrow batches of Spark → columns per topic, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, null_mask, raw_numbers, timestamp_column
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    RecordColumns,
+    binary_column,
+    null_mask,
+    raw_numbers,
+    timestamp_column,
+)
 from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.spark.schema import RowLayout
 
-# A column of bytes has int32 offsets from here on; Spark's batches pass 2 GiB only when told to.
+# Larger batches are split: from here on, columns of bytes have int32 offsets.
 _MAX_SLICE_BYTES = 1 << 30
 
 _NULL_TOPIC = (
@@ -26,26 +33,26 @@ _NULL_TOPIC = (
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """Rows of one topic out of one Arrow batch, in their order.
+    """The rows of one topic in one Arrow batch, in order.
 
-    ``partitions``: int32, -1 = the producer chooses; None when it chooses for all. ``rows``: each row's number in its
-    task, counted from 0. ``topics``: all topics of that batch.
+    ``partitions``: -1 = the producer chooses; None = for all rows. ``rows``: the rows' numbers in the task, from 0.
+    ``topics``: all topics of the batch.
     """
 
     topic: str
     columns: RecordColumns
-    partitions: npt.NDArray[np.int32] | None
-    rows: range | npt.NDArray[np.int64]
+    partitions: Int32Array | None
+    rows: range | Int64Array
     topics: Sequence[str]
 
 
 def topic_rows(
     batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
 ) -> Iterator[TopicRows]:
-    """The rows of ``batch``, topic by topic, all of them ``topic``'s unless it is None.
+    """The rows of ``batch`` by topic; all are ``topic``'s unless it is None.
 
-    ``first_row`` is the number in the task of the batch's first row, ``now_ms`` the timestamp where that column is
-    null. Raises InvalidRecordError with Spark's text and the row's number.
+    ``first_row``: number of the first row in the task. ``now_ms``: timestamp of rows whose timestamp is null (epoch
+    ms). Raises ``InvalidRecordError`` with Spark's text and the row's number.
     """
     if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
@@ -61,7 +68,7 @@ def topic_rows(
 
 
 def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
-    """The same error with the row's number in its task."""
+    """The same error, naming the row's number in the task."""
     return type(error)(f"{error} (row {row} of the task, counted from 0)")
 
 
@@ -79,10 +86,10 @@ def _columns(batch: pa.RecordBatch, layout: RowLayout, first_row: int, now_ms: i
         raise in_task(error, first_row + error.row) from None
 
 
-def _partitions(column: pa.Array, first_row: int) -> npt.NDArray[np.int32] | None:
+def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
     if column.null_count == len(column):
         return None
-    numbers: npt.NDArray[np.int32] = raw_numbers(column, np.int32)
+    numbers: Int32Array = raw_numbers(column, np.int32)
     nulls = null_mask(column)
     numbers[nulls] = 0
     if numbers.min() < 0:
@@ -94,7 +101,7 @@ def _partitions(column: pa.Array, first_row: int) -> npt.NDArray[np.int32] | Non
 
 
 def _by_topic(
-    column: pa.Array, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None, first_row: int
+    column: pa.Array, columns: RecordColumns, partitions: Int32Array | None, first_row: int
 ) -> Iterator[TopicRows]:
     if column.null_count:
         row = int(np.argmax(null_mask(column)))
@@ -106,7 +113,7 @@ def _by_topic(
         return
     codes = raw_numbers(encoded.indices, np.int32)
     counts = np.bincount(codes, minlength=len(topics)).tolist()
-    # 16-bit codes sort by radix, in linear time.
+    # numpy sorts 16-bit codes by radix, in linear time.
     order = np.argsort(codes.astype(np.uint16) if len(topics) <= 1 << 16 else codes, kind="stable")
     columns = columns.take(order)
     start = 0

@@ -1,4 +1,4 @@
-"""Which column is what: the rules of Spark's own sink (``KafkaWriter.validateQuery``), checked on the driver."""
+"""Which column holds what: the rules of Spark's Kafka sink (``KafkaWriter.validateQuery``), checked on the driver."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class SchemaError(KafkaError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """The place of each column among those of an Arrow batch; None where there is none.
+    """The index of each column in an Arrow batch, None if absent.
 
-    ``topic`` is None when the topic option names the topic of all rows, ``key`` also when the column is of type void.
+    ``topic`` is also None if the option topic is set, ``key`` also if the column is of type void.
     """
 
     value: int
@@ -41,73 +41,73 @@ class RowLayout:
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None, timestamp_column: str | None) -> RowLayout:
-        """The layout of ``schema`` under the options of these names.
+        """The layout of ``schema`` under the options topic and timestampColumn.
 
-        Column names are case-sensitive, of several with one name the first counts, other columns are left aside.
-        Raises SchemaError with Spark's text.
+        Column names are case-sensitive; of two with one name the first counts; other columns are ignored. Raises
+        ``SchemaError`` with Spark's text.
         """
-        columns = _Columns(schema)
-        topic_place = columns.find("topic", _is_string, "string") if topic is None else None
-        if topic is None and topic_place is None:
+        topic_index = _find(schema, "topic", _is_string, "string") if topic is None else None
+        if topic is None and topic_index is None:
             raise SchemaError(
                 "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
             )
-        key = columns.find("key", lambda kind: _is_bytes(kind) or isinstance(kind, NullType), "string or binary")
-        value = columns.find("value", _is_bytes, "string or binary")
+        key = _find(schema, "key", _is_key, "string or binary")
+        value = _find(schema, "value", _is_bytes, "string or binary")
         if value is None:
             raise SchemaError("Required attribute 'value' not found")
         return cls(
             value=value,
             key=None if key is None or isinstance(schema[key].dataType, NullType) else key,
-            topic=topic_place,
-            headers=columns.find("headers", _are_headers, "array<struct<key:string,value:binary>>"),
-            partition=columns.find("partition", lambda kind: isinstance(kind, IntegerType), "int"),
-            timestamp=None if timestamp_column is None else columns.find_timestamp(timestamp_column),
+            topic=topic_index,
+            headers=_find(schema, "headers", _are_headers, "array<struct<key:string,value:binary>>"),
+            partition=_find(schema, "partition", _is_int, "int"),
+            timestamp=None if timestamp_column is None else _find_timestamp(schema, timestamp_column),
         )
 
 
-class _Columns:
-    def __init__(self, schema: StructType) -> None:
-        self._schema = schema
-        self._places: dict[str, int] = {}
-        for place, name in enumerate(schema.names):
-            self._places.setdefault(name, place)
+def _find(schema: StructType, name: str, fits: Callable[[DataType], bool], desired: str) -> int | None:
+    """The index of the column ``name``, None if absent. Raises ``SchemaError`` if its type does not fit."""
+    if name not in schema.names:
+        return None
+    index = schema.names.index(name)
+    kind = schema[index].dataType
+    if not fits(kind):
+        raise SchemaError(f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}")
+    return index
 
-    def find(self, name: str, fits: Callable[[DataType], bool], desired: str) -> int | None:
-        """The place of the column ``name``, None when there is none; SchemaError when its type does not fit."""
-        place = self._places.get(name)
-        if place is None:
-            return None
-        kind = self._schema[place].dataType
-        if not fits(kind):
-            raise SchemaError(f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}")
-        return place
 
-    def find_timestamp(self, name: str) -> int:
-        place = self._places.get(name)
-        if place is None:
-            raise SchemaError(
-                f"timestampColumn names column {name!r}, which is not there; there are {', '.join(self._places)}"
-            )
-        kind = self._schema[place].dataType
-        if not isinstance(kind, (TimestampType, LongType)):
-            raise SchemaError(
-                f"timestampColumn {name!r} has unsupported type {kind.simpleString()}. "
-                "It must be a timestamp or a bigint (epoch milliseconds)"
-            )
-        return place
+def _find_timestamp(schema: StructType, name: str) -> int:
+    if name not in schema.names:
+        columns = ", ".join(dict.fromkeys(schema.names))
+        raise SchemaError(f"timestampColumn: there is no column {name!r}; the columns are {columns}")
+    index = schema.names.index(name)
+    kind = schema[index].dataType
+    if not isinstance(kind, (TimestampType, LongType)):
+        raise SchemaError(
+            f"timestampColumn {name!r} has unsupported type {kind.simpleString()}. "
+            "It must be a timestamp or a bigint (epoch milliseconds)"
+        )
+    return index
 
 
 def _is_string(kind: DataType) -> bool:
     return isinstance(kind, StringType)
 
 
+def _is_int(kind: DataType) -> bool:
+    return isinstance(kind, IntegerType)
+
+
 def _is_bytes(kind: DataType) -> bool:
     return isinstance(kind, (StringType, BinaryType))
 
 
+def _is_key(kind: DataType) -> bool:
+    return _is_bytes(kind) or isinstance(kind, NullType)
+
+
 def _are_headers(kind: DataType) -> bool:
-    """Spark's array of structs, or a map from names to text or bytes."""
+    """Spark's array of structs, or a map from strings to strings or bytes."""
     if isinstance(kind, MapType):
         return _is_string(kind.keyType) and _is_bytes(kind.valueType)
     return (

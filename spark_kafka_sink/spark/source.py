@@ -1,7 +1,6 @@
-"""``format("pykafka")``: what Spark asks for a writer.
+"""``format("pykafka")``: the data source that Spark asks for writers.
 
-Imported on the driver whenever any Python data source is looked up, so it stays light: the engine, Arrow and kio come
-in with the first task that writes.
+The driver imports it to look up any Python data source, so it imports neither the engine nor Arrow nor kio.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.stream_writer import KafkaStreamWriter
+from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 
 
 class KafkaDataSource(DataSource):
@@ -27,7 +25,7 @@ class KafkaDataSource(DataSource):
         raise NotImplementedError('pykafka only writes; read the topic with Spark\'s own source, format("kafka")')
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-        """Runs on the driver. Raises ConfigError or SchemaError before any task starts."""
+        """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
         if overwrite:
             raise ConfigError([
                 "Save mode Overwrite not allowed for Kafka. "
@@ -38,7 +36,7 @@ class KafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
         """Runs on the driver before every micro-batch.
 
-        ``overwrite`` is Spark's complete mode: as in Spark's own sink the whole result is appended each time.
+        ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
         """
         layout, options = self._plan(schema)
         asked = options.exactly_once
@@ -46,8 +44,8 @@ class KafkaDataSource(DataSource):
             raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
         if asked is not None and asked.name is None:
             raise ConfigError([
-                "transactionalIdPrefix is required: neither a checkpointLocation option nor a query name tells this "
-                "query from others. Give each query one of its own, and keep it."
+                "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "
+                "Set one that is unique per query and stable across restarts."
             ])  # fmt: skip
         return KafkaStreamWriter(layout, options)
 

@@ -1,10 +1,10 @@
-"""The one sentence that matters out of what PySpark raises."""
+"""The reason of a PySpark error, without tracebacks."""
 
 from __future__ import annotations
 
 import re
 
-# A Python traceback: indented lines, then the error, whose text goes on until Spark's own begins.
+# A Python traceback: indented lines, then the error, whose text ends where Spark's begins.
 _RAISED = re.compile(
     r"Traceback \(most recent call last\):\n(?: [^\n]*\n|\n)+"
     r"(?P<package>(?:[a-z]\w*\.)*)(?P<kind>\w+)(?:: (?P<text>.*?))?(?=\n SQLSTATE: |\n\tat |\n=== |\n\n|\Z)",
@@ -14,10 +14,7 @@ _JVM_STACK = re.compile(r"\n\tat |\n\nJVM stacktrace")
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong: the Python error inside, when one was raised in a Python process of Spark, else Spark's text.
-
-    Errors of this package come without the name of their class.
-    """
+    """The error of Spark's Python process, if there is one, else Spark's text; without class name if it is ours."""
     text = str(error)
     raised = list(_RAISED.finditer(text))
     if not raised:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -17,11 +14,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from spark_kafka_sink.spark.rows import TopicRows, in_task, topic_rows
+from spark_kafka_sink.spark.rows import in_task, topic_rows
 from spark_kafka_sink.spark.schema import RowLayout
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -29,26 +26,22 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
 
-Append = Callable[[str, RecordColumns, npt.NDArray[np.int32] | None], None]
-
 _BYTES_PER_TOPIC = 256 << 10
 
 
-class Cluster(Protocol):
-    """What a producer knows of the cluster, or asks it."""
+class RowSink(Protocol):
+    """Where a task's rows go: a producer, or a transaction."""
 
+    def append(self, topic: str, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def expect(self, topics: Sequence[str]) -> None: ...
-
     def partitions_for(self, topic: str) -> int: ...
 
 
 class AppendSize:
-    """How many bytes are worth an append: a batch for each partition of the topics that a task has met, and some for
-    each topic.
+    """Target size of an append, ``bytes``: a batch per partition of the task's topics, at least 256 KiB per topic.
 
-    Whatever is done for a partition is paid for by its rows, by the broker's side most of all: 10,000 rows, as many as
-    Spark hands over at once, are 10 for each of 1,000 partitions; and each topic is an append of its own. No more than
-    half of buffer.memory is held for it.
+    Spark passes 10,000 rows at a time, 10 per partition of a topic with 1,000: each partition's batch, its request and
+    the broker's work would be paid by 10 rows. At most half of ``buffer.memory``.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -57,68 +50,102 @@ class AppendSize:
         self._most = config.buffer_memory // 2
         self._topics: set[str] = set()
 
-    def meet(self, topics: Iterable[str], cluster: Cluster) -> None:
+    def add(self, topics: Iterable[str], sink: RowSink) -> None:
+        """Counts the topics that are new to the task."""
         new = [topic for topic in topics if topic not in self._topics]
         if new:
-            cluster.expect(new)
+            sink.expect(new)
         for topic in new:
             self._topics.add(topic)
-            full = max(self._batch_size * cluster.partitions_for(topic), _BYTES_PER_TOPIC)
+            full = max(self._batch_size * sink.partitions_for(topic), _BYTES_PER_TOPIC)
             self.bytes = min(self.bytes + full, self._most)
 
 
+class _LeasedProducer:
+    """The producer of an at-least-once task, leased at its first row and returned when ``stack`` closes."""
+
+    def __init__(self, stack: ExitStack, options: SinkOptions, clock: Clock) -> None:
+        self._stack = stack
+        self._options = options
+        self._clock = clock
+        self._producer: KafkaProducer | None = None
+        self._began_at = 0
+        self.receipt = SendReceipt()
+
+    def append(self, topic: str, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        if self._producer is None:
+            self._began_at = self._clock.epoch_ms()
+            self._producer = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
+        self._producer.append_columns(topic, columns, partitions, receipt=self.receipt)
+
+    def expect(self, topics: Sequence[str]) -> None:
+        assert self._producer is not None
+        self._producer.expect(topics)
+
+    def partitions_for(self, topic: str) -> int:
+        assert self._producer is not None
+        return self._producer.partitions_for(topic)
+
+    def finish(self) -> tuple[WriteReceipt, ...]:
+        """Waits until all rows are acknowledged; returns the receipts, if the options ask for them."""
+        if self._producer is None:
+            return ()
+        self._flush(self._producer, self.receipt)
+        if not self._options.wants_receipts:
+            return ()
+        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, self._clock.epoch_ms())
+        if self._options.receipts_topic is not None and receipts:
+            own = SendReceipt()
+            self._producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, own)
+            self._flush(self._producer, own)
+        return receipts
+
+    def _flush(self, producer: KafkaProducer, receipt: SendReceipt) -> None:
+        producer.flush()
+        receipt.wait(self._options.producer.delivery_timeout_ms)
+
+
 def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:
-    """Sends all rows and returns when every one is acknowledged; raises the first error, rows numbered in the task.
+    """Sends all rows and waits until every one is acknowledged; raises the first error, with the row's number.
 
     A task without rows opens no producer.
     """
     clock = SystemClock()
-    receipt = SendReceipt()
-    receipts: tuple[WriteReceipt, ...] = ()
-    began_at = 0
     with ExitStack() as stack:
-        producer: KafkaProducer | None = None
-        worth = AppendSize(options.producer)
-        for rows in task_rows(gathered(batches, worth), layout, options.topic, clock):
-            if producer is None:
-                began_at = clock.epoch_ms()
-                producer = stack.enter_context(PRODUCERS.leased(options.producer))
-            send(partial(producer.append_columns, receipt=receipt), rows)
-            worth.meet(rows.topics, producer)
-        if producer is not None:
-            producer.flush()
-            receipt.wait(options.producer.delivery_timeout_ms)
-            if options.wants_receipts:
-                receipts = receipts_of(task_name(), receipt.deliveries, began_at, clock.epoch_ms())
-                _send_receipts(producer, receipts, options)
-    return KafkaCommitMessage(partition_writes(receipt), receipts=receipts)
+        leased = _LeasedProducer(stack, options, clock)
+        append_rows(batches, layout, options, clock, leased)
+        receipts = leased.finish()
+    return KafkaCommitMessage(partition_writes(leased.receipt), receipts=receipts)
 
 
-def task_name() -> TaskName:
-    """Of a task that writes at-least-once, whose batch has no other name than Spark's."""
-    context = TaskContext.get()
-    if context is None:
-        return TaskName("", 0, 0)
-    query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
-    return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
+def append_rows(
+    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, clock: Clock, sink: RowSink
+) -> None:
+    """Appends a task's rows topic by topic; an error about a row names the row's number in the task."""
+    target = AppendSize(options.producer)
+    first_row = 0
+    for batch in gathered(batches, target):
+        if not batch.num_rows:
+            continue
+        for rows in topic_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
+            try:
+                sink.append(rows.topic, rows.columns, rows.partitions)
+            except InvalidRecordError as error:
+                if error.row is None:
+                    raise
+                raise in_task(error, int(rows.rows[error.row])) from None
+            target.add(rows.topics, sink)
+        first_row += batch.num_rows
 
 
-def _send_receipts(producer: KafkaProducer, receipts: tuple[WriteReceipt, ...], options: SinkOptions) -> None:
-    if options.receipts_topic is not None and receipts:
-        own = SendReceipt()
-        producer.append_columns(options.receipts_topic, receipt_columns(receipts), None, own)
-        producer.flush()
-        own.wait(options.producer.delivery_timeout_ms)
-
-
-def gathered(batches: Iterator[pa.RecordBatch], worth: AppendSize) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches that are worth an append."""
+def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least the target size."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         held.append(batch)
         size += batch.nbytes
-        if size >= worth.bytes:
+        if size >= target.bytes:
             yield from _combined(held)
             held, size = [], 0
     if held:
@@ -126,37 +153,25 @@ def gathered(batches: Iterator[pa.RecordBatch], worth: AppendSize) -> Iterator[p
 
 
 def _combined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch, or several where a column of strings or binary has more than 2 GiB, as many as one array can hold."""
+    """One batch; several if a column of strings or binary exceeds 2 GiB, the limit of an Arrow array."""
     if len(batches) == 1:
         return batches
     combined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return combined
 
 
-def task_rows(
-    batches: Iterator[pa.RecordBatch], layout: RowLayout, topic: str | None, clock: Clock
-) -> Iterator[TopicRows]:
-    """A task's rows, topic by topic within each batch of Spark's."""
-    first_row = 0
-    for batch in batches:
-        if batch.num_rows:
-            yield from topic_rows(batch, layout, topic, first_row, clock.epoch_ms())
-            first_row += batch.num_rows
-
-
-def send(append: Append, rows: TopicRows) -> None:
-    """Appends rows; an error about one of them names its number in the task."""
-    try:
-        append(rows.topic, rows.columns, rows.partitions)
-    except InvalidRecordError as error:
-        if error.row is None:
-            raise
-        raise in_task(error, int(rows.rows[error.row])) from None
+def task_name() -> TaskName:
+    """The name of an at-least-once task in its receipts: query or application id, batch, Spark partition."""
+    context = TaskContext.get()
+    if context is None:
+        return TaskName("", 0, 0)
+    query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
+    return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
 
 
 def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:
-    """What became of a task's rows, by topic and partition."""
+    """A task's delivered rows, sorted by topic and partition."""
     return tuple(
-        PartitionWrite(place.topic, place.partition, sent.count, sent.size, sent.first_offset, sent.last_offset)
-        for place, sent in sorted(receipt.deliveries.items())
+        PartitionWrite(partition.topic, partition.partition, sent.count, sent.size, sent.first_offset, sent.last_offset)
+        for partition, sent in sorted(receipt.deliveries.items())
     )

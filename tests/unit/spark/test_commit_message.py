@@ -35,8 +35,8 @@ def test_one_of_each_is_said_in_the_singular():
 
 def test_an_abort_says_what_stays_in_kafka():
     assert aborted([MESSAGES[0], None]) == (
-        "write aborted, what was sent stays in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions of "
-        "2 topics by the 1 of 2 tasks that finished, and whatever the others had sent"
+        "write aborted, but its rows stay in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions of "
+        "2 topics by the 1 of 2 tasks that finished, plus the rows that the others sent"
     )
 
 

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.exactly_once.session import close_sessions
-from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.writers import KafkaBatchWriter
 from spark_kafka_sink.testing import TestBroker
 
 SCHEMA = StructType([StructField("value", BinaryType())])

@@ -138,7 +138,7 @@ def test_options_of_sparks_kafka_source_pass_with_one_warning():
     with pytest.warns(ConfigWarning) as shown:
         SinkOptions.parse({**SERVERS, "startingoffsets": "earliest", "subscribe": "t", "kafka.group.id": "g"})
     assert [str(warning.message) for warning in shown] == [
-        "kafka.group.id, startingOffsets, subscribe: without effect on write; they belong to Spark's Kafka source."
+        "kafka.group.id, startingOffsets, subscribe: no effect on write; they belong to Spark's Kafka source."
     ]
 
 

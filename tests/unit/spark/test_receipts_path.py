@@ -9,13 +9,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.spark.batch_writer import KafkaBatchWriter
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.stream_writer import KafkaStreamWriter
+from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS, crash
@@ -37,7 +36,7 @@ def unwritable(tmp_path):
 @pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
 def test_a_path_that_cannot_be_written_is_refused_before_the_first_row(writer, unwritable):
     with pytest.raises(
-        ReceiptsPathError, match="receiptsPath .*receipts cannot be written on the driver.*Name a folder"
+        ReceiptsPathError, match="receiptsPath .*receipts cannot be written on the driver.*Set it to a folder"
     ):
         pickle.dumps(writer(RowLayout.of(SCHEMA, TOPIC, None), options(unwritable)))
 

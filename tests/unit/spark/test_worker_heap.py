@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from spark_kafka_sink.spark.worker_heap import exempt_imports
+from spark_kafka_sink.spark.worker_tuning import freeze_imports
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ class Node:
 
 
 def test_what_a_worker_has_imported_is_not_gone_through_again(spark_worker):
-    exempt_imports()
+    freeze_imports()
     assert gc.get_freeze_count() > 10_000
     assert len(gc.get_objects()) < 1_000
 
@@ -35,20 +35,20 @@ def test_garbage_of_before_is_collected_and_garbage_of_afterwards_too(spark_work
         node.itself = node
         seen.append(weakref.ref(node))
         del node
-        exempt_imports()
+        freeze_imports()
         gc.collect()
     assert [each() for each in seen] == [None, None]
 
 
 def test_it_is_done_once(spark_worker):
-    exempt_imports()
+    freeze_imports()
     frozen = gc.get_freeze_count()
     kept = [Node() for _ in range(1_000)]
-    exempt_imports()
+    freeze_imports()
     assert gc.get_freeze_count() <= frozen, "a heap that grows is looked at"
     assert len(kept) == 1_000
 
 
 def test_the_heap_of_any_other_program_is_its_owners():
-    exempt_imports()
+    freeze_imports()
     assert gc.get_freeze_count() == 0

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_kafka_sink.spark.worker_socket import acknowledge_at_once
+from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is Linux's")
 

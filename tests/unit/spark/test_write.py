@@ -155,10 +155,10 @@ class Topics:
 
 
 def met(*partitions):
-    worth = module.AppendSize(OPTIONS.producer)
+    target = module.AppendSize(OPTIONS.producer)
     topics = {f"topic{number}": count for number, count in enumerate(partitions)}
-    worth.meet(topics, Topics(**topics))
-    return worth
+    target.add(topics, Topics(**topics))
+    return target
 
 
 def test_batches_of_few_bytes_for_each_partition_are_gathered():
@@ -186,20 +186,20 @@ def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyo
     """One array of strings or binary ends at 2 GiB, so what is combined may stay several batches."""
     half = pa.array([bytes(1 << 30)])
     batches = [pa.record_batch({"value": half, "partition": pa.array([number])}) for number in range(2)]
-    worth = met(1)
-    worth.bytes = 2 << 30
-    gathered = [batch.column(1).to_pylist() for batch in module.gathered(iter(batches), worth)]
+    target = met(1)
+    target.bytes = 2 << 30
+    gathered = [batch.column(1).to_pylist() for batch in module.gathered(iter(batches), target)]
     assert gathered == [[0], [1]]
 
 
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
-    worth = module.AppendSize(OPTIONS.producer)
+    target = module.AppendSize(OPTIONS.producer)
     cluster = Topics(a=100, b=20, c=40)
-    worth.meet(("a", "b"), cluster)
-    worth.meet(("a",), cluster)
-    assert worth.bytes == 120 * 16_384
-    worth.meet(("b", "c", "a"), cluster)
-    assert worth.bytes == 160 * 16_384
+    target.add(("a", "b"), cluster)
+    target.add(("a",), cluster)
+    assert target.bytes == 120 * 16_384
+    target.add(("b", "c", "a"), cluster)
+    assert target.bytes == 160 * 16_384
     assert cluster.asked == [("a", "b"), ("c",)]
 
 

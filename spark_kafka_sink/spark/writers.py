@@ -1,0 +1,114 @@
+"""The writers that Spark pickles: of a batch job, and of a micro-batch.
+
+Imports stay light: the driver's processes need no engine, so the first task that writes imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.exactly_once.values import WritePlan
+
+
+class _Writer:
+    """Pickled on the driver; ``write`` runs in every task, ``commit`` or ``abort`` in another process of the driver."""
+
+    def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
+        self.layout = layout
+        self.options = options
+        self.plan: WritePlan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
+        probe_receipts(self.options)
+        if self.options.exactly_once is not None and self.plan is None:
+            self.plan = self._exactly_once_plan()
+        freeze_imports()
+        return self.__dict__
+
+    def _exactly_once_plan(self) -> WritePlan:
+        raise NotImplementedError
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
+        acknowledge_at_once()
+        if self.plan is not None:
+            from spark_kafka_sink.spark.exactly_once import write_exactly_once
+
+            message = write_exactly_once(iterator, self.layout, self.options, self.plan)
+        else:
+            from spark_kafka_sink.spark.write import write_rows
+
+            message = write_rows(iterator, self.layout, self.options)
+        freeze_imports()
+        return message
+
+    def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import commit_exactly_once
+
+            announce(commit_exactly_once(messages, self.options))
+        else:
+            announce(micro_batch + committed(messages))
+        keep_receipts(messages, self.options)
+        freeze_imports()
+
+    def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+        if self.options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import abort_exactly_once
+
+            line = abort_exactly_once(messages, self.options, self.plan)
+        else:
+            line = LogLine(aborted(messages))
+        announce(micro_batch + line.text, line.level)
+
+
+class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
+    """Pickled once per job."""
+
+    def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
+        super().__init__(layout, options)
+        if options.exactly_once is not None:
+            from spark_kafka_sink.spark.exactly_once import named
+
+            self.options = named(options)
+
+    def _exactly_once_plan(self) -> WritePlan:
+        from spark_kafka_sink.spark.exactly_once import plan_batch
+
+        return plan_batch(self.options)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Spark makes one per micro-batch, and another for its ``commit`` or ``abort``.
+
+    The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
+    """
+
+    def _exactly_once_plan(self) -> WritePlan:
+        from spark_kafka_sink.spark.exactly_once import plan_stream
+
+        return plan_stream(self.options)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        self._commit(messages, f"micro-batch {batchId}: ")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        self._abort(messages, f"micro-batch {batchId}: ")
