@@ -10,8 +10,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.assembly import ProducerParts
-from spark_kafka_sink.transactions.commands import Command
-from spark_kafka_sink.transactions.manager import TransactionManager
+from spark_kafka_sink.transactions.manager import Command, TransactionManager
 from spark_kafka_sink.transactions.states import Step
 from spark_kafka_sink.transactions.values import (
     ConsumerGroupMetadata,
@@ -48,7 +47,7 @@ class TransactionalRequestResult:
     def done(self) -> bool:
         return self._done.is_set()
 
-    def answered(self, result: object, error: Exception | None) -> None:
+    def complete(self, result: object, error: Exception | None) -> None:
         self._result, self._error = result, error
         self._done.set()
 
@@ -99,7 +98,7 @@ class TransactionalProducer:
         The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
         by a producer with its transactional.id.
         """
-        self._call(Step.ADOPT, None, fence=fence)
+        self._call(Step.ADOPT, None, identity=fence)
 
     def begin_transaction(self) -> None:
         """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
@@ -139,7 +138,7 @@ class TransactionalProducer:
     @property
     def fence(self) -> TransactionalIdentity | None:
         """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
-        return self._manager().fence
+        return self._manager().identity
 
     @property
     def _abort_ms(self) -> float:

@@ -1,7 +1,7 @@
-"""What one transactional producer is about to do, and how far it has come (Kafka: ``TransactionManager``).
+"""``TransactionManager``: the state of one transactional producer and its requests (Java: ``TransactionManager``).
 
-Owned by the sender thread, but for ``submit``, which any thread may call, and ``state``, ``error`` and ``fence``,
-which any thread may read: only the sender thread writes them.
+Owned by the sender thread. Any thread may call ``submit`` and ``records_lost`` and read ``state``, ``error`` and
+``identity``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -32,15 +33,14 @@ from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
 from spark_kafka_sink.transactions import messages
 from spark_kafka_sink.transactions.calls import CallEnd, CoordinatorCalls
-from spark_kafka_sink.transactions.commands import Command
-from spark_kafka_sink.transactions.messages import Subject
-from spark_kafka_sink.transactions.partitions import TransactionPartitions
+from spark_kafka_sink.transactions.messages import Offsets, Subject
 from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
 from spark_kafka_sink.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
     TRANSACTION_VERSION_FEATURE,
+    ConsumerGroupMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
@@ -48,11 +48,33 @@ from spark_kafka_sink.transactions.values import (
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 PRODUCE_V1: Final = (9, 11)
-"""From version 12 on Produce adds partitions to the transaction by itself (KIP-890)."""
+"""From version 12 on, Produce adds partitions to the transaction (KIP-890)."""
+
+
+class CommandListener(Protocol):
+    def complete(self, result: object, error: Exception | None) -> None:
+        """Called once, on the sender thread or the thread that closes the producer. Must not block."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
+    ADOPT, ``transactional_id`` to INIT_AS.
+    """
+
+    step: Step
+    listener: CommandListener
+    offsets: Offsets = field(default_factory=dict)
+    group: ConsumerGroupMetadata | None = None
+    identity: TransactionalIdentity | None = None
+    transactional_id: str | None = None
 
 
 class TransactionManager:
-    """``submit`` commands; ``take_commands``, then ``advance``, once a turn."""
+    """``submit`` commands; the sender calls ``take_commands``, then ``advance``, in each iteration.
+
+    Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
+    """
 
     def __init__(
         self,
@@ -62,9 +84,9 @@ class TransactionManager:
         client: NetworkClient,
         calls: CoordinatorCalls,
     ) -> None:
+        assert config.transactional_id is not None
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
-        assert config.transactional_id is not None
         self._subject = Subject(config.transactional_id)
         self._timeout_ms = config.transaction_timeout_ms
         self._accumulator = accumulator
@@ -78,7 +100,9 @@ class TransactionManager:
         self._sending_offsets: dict[Command, None] = {}
         self._flush = Flush()
         self._flushing = False
-        self._partitions = TransactionPartitions(accumulator)
+        self._partitions: set[TopicPartition] = set()
+        self._new_partitions: dict[TopicPartition, None] = {}
+        self._adding_partitions = False
         self._started = False
         self._confirmed = False
         self._v2 = False
@@ -86,29 +110,29 @@ class TransactionManager:
     # Any thread
 
     @property
-    def fence(self) -> TransactionalIdentity | None:
-        """Under what the next transaction is written; None before there is a producer id."""
+    def identity(self) -> TransactionalIdentity | None:
+        """The identity of the next transaction; None before the first InitProducerId response."""
         subject = self._subject
         if subject.identity is NO_IDENTITY:
             return None
         return TransactionalIdentity(subject.transactional_id, *subject.identity, self._end_txn_version)
 
     def submit(self, command: Command) -> None:
-        """The sender must be woken for it."""
+        """Queue a command. The caller wakes the sender."""
         self._commands.append(command)
         if self._ended_by is not None:
             self._refuse_commands(self._ended_by)
 
     def records_lost(self, error: Exception) -> None:
-        """Records of the open transaction could not even be appended."""
+        """Records of the open transaction could not be appended."""
         self._losses.append(error)
 
     def check_in_transaction(self) -> None:
-        """Raises what forbids to append records now."""
+        """Raise unless records may be appended now."""
         if self.state is not State.IN_TRANSACTION:
             raise self._refusal("append records")
 
-    # The sender thread's loop
+    # The sender
 
     @property
     def may_send(self) -> bool:
@@ -128,21 +152,21 @@ class TransactionManager:
         return PRODUCE_V2 if self._v2 else PRODUCE_V1
 
     def take_commands(self) -> None:
-        """A caller notes what it lost, then submits its commit. Here in reverse: take the commit, then the losses."""
+        """A caller notes lost records, then submits its commit. Here: take the commit, then the lost records."""
         while self._commands and self._ended_by is None:
             command = self._commands.popleft()
             try:
                 self._take_losses()
                 self._take(command)
             except Exception as error:
-                command.listener.answered(None, unexpected(error))
+                command.listener.complete(None, unexpected(error))
                 raise
         self._take_losses()
 
     def advance(self, now: float) -> float:
-        """Go on with what is under way; says when time alone will make a difference (monotonic ms)."""
-        if self.state in SENDING and (partitions := self._partitions.ask()):
-            self._add_partitions(partitions)
+        """Send due requests; returns the time of the next call at the latest (monotonic ms)."""
+        if self.state in SENDING and self._new_partitions and not self._adding_partitions:
+            self._add_partitions([*self._new_partitions])
         if self._flushing and not (
             self._calls.busy or self._accumulator.has_incomplete or self._sequences.any_in_flight
         ):
@@ -150,14 +174,21 @@ class TransactionManager:
         return self._calls.advance(now) if self._calls.busy else NEVER
 
     def sendable(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Those of the drained batches that may go now: with the second protocol all, Produce adds their partitions."""
+        """The drained batches whose partitions are in the transaction. The others return to their queues."""
         if self._v2:
             self._started = True
             return list(batches)
-        return self._partitions.sendable(batches)
+        sendable = []
+        for batch in batches:
+            if batch.header is None and batch.partition not in self._partitions:
+                self._new_partitions[batch.partition] = None
+                self._accumulator.undrain(batch)
+            else:
+                sendable.append(batch)
+        return sendable
 
     def batch_failed(self, error: Exception) -> None:
-        """A batch was given up: its transaction must not be committed."""
+        """The batch's transaction must not be committed."""
         fatal = isinstance(error, UnsupportedVersionError) or (
             isinstance(error, BrokerError) and action(TRANSACTIONAL_PRODUCE, error.code) >= Action.FAIL
         )
@@ -167,7 +198,7 @@ class TransactionManager:
             self._fail(error)
 
     def rejection(self) -> KafkaError:
-        """Why batches that are not sent in this state fail."""
+        """The error of batches that this state does not send."""
         if self.state is State.ABORTABLE_ERROR:
             return TransactionAbortedError(f"Not sent, because the transaction has failed: {self.error}")
         if self.state is State.ABORTING:
@@ -175,15 +206,15 @@ class TransactionManager:
         return self._refusal("append records")
 
     def close(self) -> None:
-        """The producer closes with time left: an open transaction is aborted, a prepared one stays open."""
+        """Abort an open transaction; a prepared one stays open."""
         if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR):
             _log.info("Aborting the open transaction of %s: the producer is closed", self.transactional_id)
             self._abort(None)
 
     def end(self, error: Exception) -> None:
-        """The sender is at its end: every command fails, now and later."""
+        """The sender ends: every command fails, now and later."""
         self._ended_by = error
-        self._give_up(error)
+        self._fail_requests(error)
         self._refuse_commands(error)
 
     def _refuse_commands(self, error: Exception) -> None:
@@ -193,7 +224,7 @@ class TransactionManager:
                 command = self._commands.popleft()
             except IndexError:
                 return
-            command.listener.answered(None, error)
+            command.listener.complete(None, error)
 
     def _take_losses(self) -> None:
         while self._losses:
@@ -203,7 +234,7 @@ class TransactionManager:
 
     def _take(self, command: Command) -> None:
         if (self.state, command.step) not in TRANSITIONS:
-            command.listener.answered(None, self._refusal(command.step.value))
+            command.listener.complete(None, self._refusal(command.step.value))
             return
         match command.step:
             case Step.INIT:
@@ -215,10 +246,11 @@ class TransactionManager:
                 self._subject = Subject(command.transactional_id)
                 self._init()
             case Step.ADOPT:
-                assert command.fence is not None
-                self._adopt(command.fence)
+                assert command.identity is not None
+                self._v2 = command.identity.end_txn_version >= END_TXN_V2
+                self._restart(command.identity.identity)
                 self._begin_step(command)
-                self._answer(command.fence, None)
+                self._complete(command.identity, None)
             case Step.BEGIN:
                 self._begin(command)
             case Step.SEND_OFFSETS:
@@ -238,7 +270,7 @@ class TransactionManager:
         if node is not None:
             self._choose_protocol(node.id)
         self._begin_step(command)
-        self._answer(None, None)
+        self._complete(None, None)
 
     def _send_offsets(self, command: Command) -> None:
         group = command.group
@@ -246,8 +278,8 @@ class TransactionManager:
 
         def committed(end: CallEnd) -> None:
             del self._sending_offsets[command]
-            self._judge(end)
-            command.listener.answered(None, None if end.error is None else self.error)
+            self._handle_error(end)
+            command.listener.complete(None, None if end.error is None else self.error)
 
         def added(end: CallEnd) -> None:
             if end.error is None:
@@ -268,11 +300,11 @@ class TransactionManager:
             self._calls.start(messages.add_offsets(self._subject, group, added))
 
     def _abort(self, command: Command | None) -> None:
-        self._give_up(TransactionAbortedError("The transaction is being aborted"))
+        self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
         self._pending = command
         self._move(Step.ABORT)
 
-    # What the calls bring
+    # Requests and their responses
 
     def _init(self) -> None:
         self._calls.start(messages.init_producer_id(self._subject, self._timeout_ms, self._initialized))
@@ -284,54 +316,58 @@ class TransactionManager:
         self._choose_protocol(end.node_id)
         self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
         self._move(Step.INITIALIZED)
-        self._answer(self.fence, None)
+        self._complete(self.identity, None)
 
     def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         def added(end: CallEnd) -> None:
-            self._judge(end)
+            self._handle_error(end)
             if end.error is None:
                 self._confirmed = True
-                self._partitions.added(partitions)
+                self._adding_partitions = False
+                for partition in partitions:
+                    del self._new_partitions[partition]
+                    self._partitions.add(partition)
+                    self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
-        self._started = True
+        self._adding_partitions = self._started = True
         self._calls.start(messages.add_partitions(self._subject, partitions, added))
 
     def _flushed(self) -> None:
-        """No batch is incomplete and no call under way: PREPARING, COMMITTING or ABORTING can come to its end."""
+        """No batch is incomplete and no request pending: PREPARING, COMMITTING or ABORTING can end."""
         if self.state is State.PREPARING:
             self._move(Step.FLUSHED)
-            prepared = PreparedTransaction(self.transactional_id, *self._identity, self._end_txn_version)
-            self._answer(prepared, None)
+            prepared = PreparedTransaction(self.transactional_id, *self._subject.identity, self._end_txn_version)
+            self._complete(prepared, None)
         elif not self._started:
-            self._ended(self._identity)
+            self._ended(self._subject.identity)
         else:
             commit = self.state is State.COMMITTING
             if commit:
                 self._move(Step.FLUSHED)
-            self._calls.start(messages.end_txn(self._subject, self._end_txn_version, commit, self._answered_end))
+            self._calls.start(messages.end_txn(self._subject, self._end_txn_version, commit, self._end_txn_completed))
 
-    def _answered_end(self, end: CallEnd) -> None:
+    def _end_txn_completed(self, end: CallEnd) -> None:
         if end.error is None:
-            self._ended(messages.identity_after(end.body, self._identity))
+            self._ended(messages.identity_after(end.body, self._subject.identity))
         elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
-            # The coordinator never heard of this transaction: its partitions were not added, or that was not answered.
-            self._ended(self._identity)
+            # The coordinator does not know this transaction: no AddPartitionsToTxn or its response was lost.
+            self._ended(self._subject.identity)
         else:
-            self._judge(end)
+            self._handle_error(end)
 
     def _ended(self, identity: ProducerIdentity) -> None:
         lost_sequences = bool(self._sequences.to_resolve())
-        if identity != self._identity:
+        if identity != self._subject.identity:
             self._restart(identity)
         elif self.state is State.ABORTING and lost_sequences:
             self._move(Step.BUMP)
             self._init()
             return
-        self._readmit()
+        self._unmute()
         self._move(Step.ENDED)
-        self._answer(None, None)
+        self._complete(None, None)
 
-    def _judge(self, end: CallEnd) -> None:
+    def _handle_error(self, end: CallEnd) -> None:
         if end.error is None:
             return
         step = Step.REFUSED if self.state is State.ENDING else Step.FAIL
@@ -343,35 +379,28 @@ class TransactionManager:
     # State
 
     @property
-    def _identity(self) -> ProducerIdentity:
-        return self._subject.identity
-
-    @property
     def _end_txn_version(self) -> int:
         return END_TXN_V2 if self._v2 else END_TXN_V1
 
     def _choose_protocol(self, node_id: int) -> None:
-        """By what the coordinator's ApiVersions said; without a connection to it the choice stands."""
+        """By the coordinator's ApiVersions; unchanged without a connection to it."""
         versions = self._client.api_versions(node_id)
         if versions is not None:
             self._v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
 
-    def _adopt(self, fence: TransactionalIdentity) -> None:
-        self._v2 = fence.end_txn_version >= END_TXN_V2
-        self._restart(fence.identity)
-
     def _restart(self, identity: ProducerIdentity) -> None:
-        """Another id or epoch: every sequence starts at 0."""
-        self._readmit()
+        """A new producer id or epoch: every sequence starts at 0."""
+        self._unmute()
         self._sequences.restart(identity)
         self._subject = Subject(self.transactional_id, identity)
-        _log.debug("%s", self.fence)
+        _log.debug("%s", self.identity)
 
-    def _readmit(self) -> None:
-        """What was muted for this transaction's sake may go in the next."""
-        self._partitions.clear()
-        for partition in self._sequences.to_resolve():
+    def _unmute(self) -> None:
+        """The transaction has ended: open the partitions that it muted."""
+        for partition in (*self._new_partitions, *self._sequences.to_resolve()):
             self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
+        self._new_partitions.clear()
+        self._partitions.clear()
 
     def _fail(self, error: Exception, step: Step = Step.FAIL) -> None:
         self._move(step)
@@ -380,20 +409,20 @@ class TransactionManager:
         if self.error is None:
             self.error = TransactionAbortableError(f"The transaction has failed, abort it: {error}")
             self.error.__cause__ = error
-        self._answer(None, self.error)
+        self._complete(None, self.error)
 
     def _break(self, error: KafkaError) -> None:
         self._move(Step.BREAK)
         self.error = error
-        self._give_up(error)
+        self._fail_requests(error)
 
-    def _give_up(self, error: Exception) -> None:
-        """Whatever is under way is not asked for again."""
+    def _fail_requests(self, error: Exception) -> None:
+        """Drop every pending request; the commands that wait for them fail."""
         self._calls.stop()
-        self._partitions.stop()
-        self._answer(None, error)
+        self._adding_partitions = False
+        self._complete(None, error)
         while self._sending_offsets:
-            self._sending_offsets.popitem()[0].listener.answered(None, error)
+            self._sending_offsets.popitem()[0].listener.complete(None, error)
 
     def _move(self, step: Step) -> None:
         self.state = TRANSITIONS[self.state, step]
@@ -406,10 +435,10 @@ class TransactionManager:
             self._accumulator.end_flush(self._flush)
         self._flushing = flush
 
-    def _answer(self, result: Any, error: Exception | None) -> None:
+    def _complete(self, result: Any, error: Exception | None) -> None:
         command, self._pending = self._pending, None
         if command is not None:
-            command.listener.answered(result, error)
+            command.listener.complete(result, error)
 
     def _refusal(self, call: str) -> KafkaError:
         if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):

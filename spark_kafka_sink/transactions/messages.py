@@ -1,4 +1,4 @@
-"""The calls of a transactional producer: what is asked, and where the codes are in the answer."""
+"""The requests of a transactional producer, and where their responses have error codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_kafka_sink.transactions.producer_id import VERSIONS as INIT_PRODUCER_
 from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 
 ADD_PARTITIONS = (3, 3)
-"""From version 4 on the request is for brokers."""
+"""From version 4 on only brokers send it."""
 
 ADD_OFFSETS = (3, 4)
 TXN_OFFSET_COMMIT_V1 = (3, 4)
@@ -37,13 +37,12 @@ def transaction_key(transactional_id: str) -> CoordinatorKey:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """On whose behalf a call is made."""
+    """The producer that a request is for."""
 
     transactional_id: str
     identity: ProducerIdentity = NO_IDENTITY
 
     def fields(self) -> dict[str, object]:
-        """As most requests name them."""
         return {
             "transactional_id": self.transactional_id,
             "producer_id": self.identity.producer_id,
@@ -53,15 +52,17 @@ class Subject:
     def call(
         self, api: str, versions: tuple[int, int], make: Callable[[ModuleType, int], Any], end: OnEnd
     ) -> CoordinatorCall:
-        """To the transaction coordinator; the answer has one code."""
+        """A call to the transaction coordinator whose response has one error code."""
         where = f"{camel_case(api)} for transactional.id {self.transactional_id}"
-        return CoordinatorCall(
-            api, versions, transaction_key(self.transactional_id), make, lambda body: _one(where, body), end
-        )
+
+        def codes(body: Any) -> tuple[CodeAt, ...]:
+            return (CodeAt(where, body.error_code),)
+
+        return CoordinatorCall(api, versions, transaction_key(self.transactional_id), make, codes, end)
 
 
 def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: OnEnd) -> CoordinatorCall:
-    """Fence whoever has the id and abort what it left; with an identity only if that is still the latest (KIP-360)."""
+    """Fence other producers with the id and abort their open transaction. An identity must be the latest (KIP-360)."""
 
     def make(module: ModuleType, version: int) -> Any:
         timeout = timedelta(milliseconds=transaction_timeout_ms)
@@ -106,7 +107,7 @@ def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: OnEnd) -
 def txn_offset_commit(
     subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: OnEnd
 ) -> CoordinatorCall:
-    """To the group's coordinator. In version 5 it adds the offsets to the transaction by itself."""
+    """To the group coordinator. Version 5 also adds the offsets to the transaction."""
 
     def make(module: ModuleType, version: int) -> Any:
         return module.TxnOffsetCommitRequest(
@@ -151,10 +152,6 @@ def end_txn(subject: Subject, version: int, commit: bool, on_end: OnEnd) -> Coor
 
 
 def identity_after(body: Any, before: ProducerIdentity) -> ProducerIdentity:
-    """What an EndTxn answer gives for the next transaction: from version 5 on it may be another identity."""
+    """The identity of the next transaction: from version 5 on an EndTxn response may have a new one."""
     producer_id = getattr(body, "producer_id", -1)
     return before if producer_id < 0 else ProducerIdentity(int(producer_id), int(body.producer_epoch))
-
-
-def _one(where: str, body: Any) -> tuple[CodeAt, ...]:
-    return (CodeAt(where, body.error_code),)

@@ -1,7 +1,7 @@
-"""The states of a transactional producer and every way from one to the next (Kafka: ``TransactionManager.State``).
+"""The states of a transactional producer and all transitions (Java: ``TransactionManager.State``).
 
-``TRANSITIONS`` is the whole of it: a step that is not in the table is refused. ``PREPARED`` is what Kafka's own client
-lacks: everything is in the log, the transaction is open, and any process that knows its identity may end it.
+A step that ``TRANSITIONS`` does not have is refused. Java has no ``PREPARED``: all records are in the log, the
+transaction is open, and any process that knows its identity may commit or abort it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What moves a producer: its user's calls, named by their value, and what happens by itself."""
+    """A call of the user (the value is its name) or an event."""
 
     INIT = "init_transactions()"
     INIT_AS = "init_transactions(transactional_id=…)"
@@ -39,13 +39,13 @@ class Step(Enum):
     PREPARE = "prepare_transaction()"
     COMMIT = "commit_transaction()"
     ABORT = "abort_transaction()"
-    INITIALIZED = "the coordinator gave a producer id and epoch"
+    INITIALIZED = "the coordinator granted a producer id and epoch"
     FLUSHED = "every batch of a transaction being prepared or committed is in the log"
     ENDED = "the coordinator has committed or aborted"
-    BUMP = "the abort is done, and sequence numbers were lost: the next transaction needs a new epoch"
-    FAIL = "a batch or a call failed: this transaction cannot be committed any more"
-    REFUSED = "the coordinator does not commit: this transaction can only be aborted"
-    BREAK = "an error that no abort mends: fenced, not authorized, not supported"
+    BUMP = "aborted, but sequence numbers were lost: the next transaction needs a new epoch"
+    FAIL = "a batch or a request failed: this transaction can only be aborted"
+    REFUSED = "the coordinator refused the commit: this transaction can only be aborted"
+    BREAK = "fatal error: fenced, not authorized, not supported"
 
 
 TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
@@ -66,38 +66,24 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.PREPARING, Step.FAIL): State.ABORTABLE_ERROR,
         (State.PREPARED, Step.COMMIT): State.COMMITTING,
         (State.PREPARED, Step.ABORT): State.ABORTING,
-        # Everything of it is in the log and acknowledged: the producer has nothing more to do with it.
         (State.PREPARED, Step.INIT_AS): State.INITIALIZING,
-        # Nothing was written: there is nothing to ask of the coordinator.
-        (State.COMMITTING, Step.ENDED): State.READY,
+        (State.COMMITTING, Step.ENDED): State.READY,  # an empty transaction needs no EndTxn
         (State.COMMITTING, Step.FAIL): State.ABORTABLE_ERROR,
         (State.COMMITTING, Step.FLUSHED): State.ENDING,
         (State.ENDING, Step.ENDED): State.READY,
         (State.ENDING, Step.REFUSED): State.ABORTABLE_ERROR,
-        # Rows that are lost now were appended too late to be of this transaction.
-        (State.ENDING, Step.FAIL): State.ENDING,
+        (State.ENDING, Step.FAIL): State.ENDING,  # records appended too late for this transaction
         (State.ABORTING, Step.ENDED): State.READY,
         (State.ABORTING, Step.BUMP): State.INITIALIZING,
-        # A batch that fails while its transaction is being aborted changes nothing.
         (State.ABORTING, Step.FAIL): State.ABORTING,
         (State.ABORTABLE_ERROR, Step.ABORT): State.ABORTING,
         (State.ABORTABLE_ERROR, Step.FAIL): State.ABORTABLE_ERROR,
-        (State.UNINITIALIZED, Step.BREAK): State.FATAL_ERROR,
-        (State.INITIALIZING, Step.BREAK): State.FATAL_ERROR,
-        (State.READY, Step.BREAK): State.FATAL_ERROR,
-        (State.IN_TRANSACTION, Step.BREAK): State.FATAL_ERROR,
-        (State.PREPARING, Step.BREAK): State.FATAL_ERROR,
-        (State.PREPARED, Step.BREAK): State.FATAL_ERROR,
-        (State.COMMITTING, Step.BREAK): State.FATAL_ERROR,
-        (State.ENDING, Step.BREAK): State.FATAL_ERROR,
-        (State.ABORTING, Step.BREAK): State.FATAL_ERROR,
-        (State.ABORTABLE_ERROR, Step.BREAK): State.FATAL_ERROR,
-        (State.FATAL_ERROR, Step.BREAK): State.FATAL_ERROR,
+        **{(state, Step.BREAK): State.FATAL_ERROR for state in State},
     }
 )
 
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.PREPARING, State.COMMITTING})
-"""States in which batches go out. In every other one they belong to no transaction and fail."""
+"""States that send batches. In every other state batches fail."""
 
 FLUSHING: Final = frozenset({State.PREPARING, State.COMMITTING, State.ABORTING})
-"""States that wait until no batch is incomplete; nothing lingers in them."""
+"""States that wait until no batch is incomplete. No batch lingers."""

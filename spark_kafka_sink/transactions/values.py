@@ -1,4 +1,4 @@
-"""What names a transaction to other processes, and the offsets that go with one: plain frozen values, picklable."""
+"""Transactional identities, prepared transactions and consumer offsets: frozen, picklable values."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Final
 from spark_kafka_sink.model import ProducerIdentity
 
 END_TXN_V1: Final = 3
-"""EndTxn of the first transaction protocol; version 4 says the same, so every broker can be asked with this one."""
+"""Version of EndTxn in the first transaction protocol; every broker supports it."""
 
 END_TXN_V2: Final = 5
-"""EndTxn of the second one (KIP-890): the answer carries the producer id and epoch of the next transaction."""
+"""Version in the second protocol (KIP-890): the response has producer id and epoch of the next transaction."""
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
-"""The cluster's finalized feature that chooses the protocol: KIP-890's from level 2 on."""
+"""The finalized feature of a cluster that chooses the protocol: the second one from level 2 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdentity:
-    """A transactional id with the producer id and epoch InitProducerId gave for it: whoever held it before is fenced.
+    """A transactional id with the producer id and epoch from InitProducerId, which fences earlier producers.
 
-    ``end_txn_version`` is 5 where the cluster has finalized ``transaction.version`` 2 (KIP-890), else 3: transactions
-    under this fence are ended with it.
+    ``end_txn_version``: version of EndTxn for its transactions, ``END_TXN_V1`` or ``END_TXN_V2``.
     """
 
     transactional_id: str
@@ -37,10 +36,10 @@ class TransactionalIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A transaction whose records are all in the log and that is still open. Any process may commit or abort it, until
-    ``transaction.timeout.ms`` has passed since its first record, or until somebody initialises the id again.
+    """An open transaction with all its records in the log. Any process may commit or abort it, until
+    ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
 
-    ``end_txn_version`` is the version of EndTxn to use for it, in every attempt: a retry in another version fails.
+    ``end_txn_version``: version of EndTxn for every attempt; a retry in another version fails.
     """
 
     transactional_id: str
@@ -55,7 +54,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """The offset of the next record to read, as a consumer commits it. ``leader_epoch`` -1: not known."""
+    """``offset`` of the next record to read, as a consumer commits it. ``leader_epoch`` -1: unknown."""
 
     offset: int
     metadata: str = ""
@@ -64,9 +63,9 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who reads what a transaction consumes. With the defaults zombies of the group's members are not fenced (KIP-447).
+    """The consumer of a transaction's input. The defaults do not fence zombie members (KIP-447).
 
-    ``generation_id`` and ``member_id`` are the consumer's, ``group_instance_id`` that of a static member.
+    ``group_instance_id``: of a static member.
     """
 
     group_id: str

@@ -250,7 +250,7 @@ def test_a_transaction_that_lost_records_to_a_stray_exception_cannot_be_committe
 
 
 calls = {
-    "_answered_end": KafkaProducer.commit_transaction,
+    "_end_txn_completed": KafkaProducer.commit_transaction,
     "_initialized": lambda producer: producer.init_transactions(transactional_id="other"),
 }
 
@@ -261,7 +261,7 @@ def test_a_transactional_call_whose_response_cannot_be_taken_in_fails_at_once(
 ):
     manager = transactional._parts.transaction_manager
     raises_once(monkeypatch, manager, method)
-    if method == "_answered_end":
+    if method == "_end_txn_completed":
         transactional.begin_transaction()
         transactional.send(ProducerRecord("t", b"v"))
     with pytest.raises(KafkaError, match="a bug"):

@@ -77,7 +77,7 @@ def test_transactions_follow_each_other(v2):
         engine.call(Step.COMMIT)
         engine.begin()
     assert (engine.visible(0), engine.visible(1)) == ([b"0", b"2", b"4"], [b"1", b"3"])
-    assert engine.manager.fence.epoch == (5 if v2 else 0), "only EndTxn v5 gives another epoch"
+    assert engine.manager.identity.epoch == (5 if v2 else 0), "only EndTxn v5 gives another epoch"
 
 
 @both_protocols
@@ -367,7 +367,7 @@ def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none(
     engine.spin()
     engine.call(Step.ABORT)
     assert engine.apis()[-2:] == ["end_txn", "init_producer_id"]
-    assert engine.manager.fence.epoch == 1
+    assert engine.manager.identity.epoch == 1
 
 
 @both_protocols
@@ -682,7 +682,7 @@ def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
     fence = first.call(Step.INIT)
     second = TransactionalEngine(v2)
     second.coordinator, second.logs = first.coordinator, first.logs
-    second.call(Step.ADOPT, fence=fence)
+    second.call(Step.ADOPT, identity=fence)
     assert second.asked == []
     second.connect()
     second.begin()
@@ -697,7 +697,7 @@ def test_an_adopted_fence_that_fell_is_told_by_the_first_transaction():
     fence = TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5)
     engine.init_elsewhere()
     engine.init_elsewhere()
-    engine.call(Step.ADOPT, fence=fence)
+    engine.call(Step.ADOPT, identity=fence)
     engine.connect()
     engine.begin()
     engine.append([b"zombie"])

@@ -20,7 +20,7 @@ from spark_kafka_sink.testing.broker.state.offsets import CommittedOffset, Group
 from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
 from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
-from spark_kafka_sink.transactions.commands import Command
+from spark_kafka_sink.transactions.manager import Command
 from spark_kafka_sink.transactions.states import State, Step
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
