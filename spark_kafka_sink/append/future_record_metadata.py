@@ -55,23 +55,6 @@ class ProduceRequestResult:
     ``value_sizes`` are there once the records are encoded, None where all are null.
     """
 
-    __slots__ = (
-        "_appended",
-        "_callbacks",
-        "_changed",
-        "_error",
-        "_lock",
-        "_order",
-        "_ranges",
-        "_ranks",
-        "_watchers",
-        "default_timestamp",
-        "key_sizes",
-        "timestamps",
-        "topic",
-        "value_sizes",
-    )
-
     def __init__(self, topic: str, timestamp: int, callbacks: Callbacks) -> None:
         self.topic = topic
         self.default_timestamp = timestamp

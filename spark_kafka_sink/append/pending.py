@@ -114,10 +114,9 @@ class TopicPendingRecords:
             or record.partition is not None
             or record.timestamp is not None
             or record.headers is not None
+            or pending.owner != get_ident()
         ):
-            return self._append_special(record, key, value, size, left_ms)
-        if pending.owner != get_ident():
-            return self._append_shared(record, key, value, size, left_ms)
+            return self._append_locked(record, key, value, size, left_ms)
         pending.room = room
         values = pending.values
         index = len(values)
@@ -126,27 +125,16 @@ class TopicPendingRecords:
         else:
             pending.add_keyed(key, value)
         if pending.closed and not self._counts(pending, index):
-            return self._append_special(record, key, value, size, left_ms)
+            return self._append_locked(record, key, value, size, left_ms)
         future = FutureRecordMetadata()
         future._result = pending.result
         future._index = index
         return future
 
-    def _append_shared(
-        self, record: ProducerRecord, key: bytes | None, value: bytes, size: int, left_ms: float | None
-    ) -> FutureRecordMetadata:
-        """Into records that several threads fill: with the lock."""
-        with self._lock:
-            pending = self._open
-            fits = size <= pending.room and pending.owner == SHARED
-            if fits:
-                index = pending.add(record, key, value, size)
-        return pending.result.future(index) if fits else self._append_special(record, key, value, size, left_ms)
-
-    def _append_special(
+    def _append_locked(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
     ) -> FutureRecordMetadata:
-        """A record with partition, timestamp, headers or no value; or one that the open records have no room for."""
+        """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's."""
         if record.headers is not None:
             size += headers_size(record.headers)
         if size > self._comfortable_size:

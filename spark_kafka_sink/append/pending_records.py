@@ -35,26 +35,6 @@ class PendingRecords:
     which few records have, are kept by index; ``keys`` ends with the last key.
     """
 
-    __slots__ = (
-        "_mark",
-        "allowed",
-        "claim",
-        "closed",
-        "created",
-        "headers",
-        "keys",
-        "only_values",
-        "owner",
-        "partitions",
-        "result",
-        "room",
-        "rows",
-        "snapshot",
-        "timestamps",
-        "values",
-        "wake_at",
-    )
-
     def __init__(self, result: ProduceRequestResult, snapshot: ClusterSnapshot, created: float) -> None:
         self.result = result
         self.snapshot = snapshot

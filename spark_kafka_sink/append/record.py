@@ -1,4 +1,4 @@
-"""``ProducerRecord`` in, ``RecordMetadata`` out."""
+"""``ProducerRecord`` and ``RecordMetadata``, as in Java."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is (Java: ``RecordMetadata``).
+    """The place of a record in the log.
 
-    ``offset`` is -1 with acks=0; ``timestamp`` (epoch ms) is the record's, or the broker's on a topic with
-    LogAppendTime; sizes in bytes, -1 for null.
+    ``offset``: -1 with acks=0. ``timestamp``: epoch ms, the broker's on a topic with LogAppendTime. Sizes in bytes, -1
+    for null.
     """
 
     topic: str
@@ -26,10 +26,10 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerRecord:
-    """What to send. ``value`` and ``key`` are anything the producer's serializers take; bytes without serializers.
+    """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
 
     ``partition``: None lets the partitioner choose. ``timestamp``: epoch ms, None = now. ``headers``: pairs of a str
-    and bytes or None. Raises ``InvalidRecordError`` for what can never be sent. Treat it as immutable.
+    and bytes or None. Raises ``InvalidRecordError`` for an invalid field. Do not change it once it is sent.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,22 +42,13 @@ _WIDEST_TIMESTAMP_DELTA = 10
 _FEW_ROWS_PER_RUN = 32
 
 
-class InputColumns(NamedTuple):
-    """The columns of one ``send_columns`` call."""
-
-    key: Column
-    value: Column
-    headers: Column
-    timestamp: Column
-    partition: Column
-
-
-def record_columns(given: InputColumns, now_ms: int) -> tuple[RecordColumns | None, Int32Array | None]:
+def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColumns | None, Int32Array | None]:
     """The columns for the encoder (None without rows) and the partitions (None when not given).
 
+    ``given``: the columns key, value, headers, timestamp and partition, None when not given.
     Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
     """
-    arrays = {name: _arrow(column) for name, column in given._asdict().items() if column is not None}
+    arrays = {name: _arrow(column) for name, column in given.items() if column is not None}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidRecordError(f"The columns must be of one length, not {lengths}.")

@@ -1,10 +1,10 @@
-"""Code of the user's that sees each record on its way out and each acknowledgement on its way back (KIP-42)."""
+"""``ProducerInterceptor``: the user's code that sees each record before it is sent and its acknowledgement (KIP-42)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
@@ -15,21 +15,21 @@ _UNKNOWN = -1
 
 
 class ProducerInterceptor(Protocol):
-    """What a producer takes as ``interceptors``; a class may inherit what it does not need."""
+    """An item of ``KafkaProducer(interceptors=…)``; a class may inherit the methods it does not need."""
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """Called once, before anything else, with the producer's options by Kafka's names."""
+        """Called first, once, with the producer's options by Kafka's names."""
         return
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record to send instead, on the thread that sends, before it is serialized or given a partition."""
+        """Returns the record to send instead. On the caller's thread, before serializers and partitioner."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """The record is in the log, or ``error`` says why not. On the sender thread: it must not block.
+        """The record is in the log, or failed with ``error``. On the sender thread: it must not block.
 
-        Where ``send`` itself raises, on its caller's thread, as in Java. Of a failed record only topic and, if it had
-        one, partition are known; the rest of ``metadata`` is -1.
+        When ``send`` itself raises, it is called on the caller's thread, as in Java. ``metadata`` of a failed record
+        has its topic and, if it named one, its partition; the rest is -1.
         """
         return
 
@@ -39,7 +39,7 @@ class ProducerInterceptor(Protocol):
 
 
 class InterceptorChain:
-    """Calls interceptors in their order. Whatever one raises is logged and stops neither the others nor the record."""
+    """Calls interceptors in order; logs an exception of one and goes on (Java: ``ProducerInterceptors``)."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor] = ()) -> None:
         self._interceptors = tuple(interceptors)
@@ -48,12 +48,12 @@ class InterceptorChain:
         return bool(self._interceptors)
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """What this raises is the caller's: a producer that cannot be configured is not made."""
+        """Raises the error of an interceptor: the producer is then not made."""
         for each in self._interceptors:
             each.configure(config)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """What the last one made of it. After a failure the next one gets what the previous one gave."""
+        """Each gets the record of the one before; one that fails is skipped."""
         for each in self._interceptors:
             try:
                 changed = each.on_send(record)
@@ -69,20 +69,23 @@ class InterceptorChain:
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         for each in self._interceptors:
-            _guarded(each, "on_acknowledgement", partial(each.on_acknowledgement, metadata, error))
+            with _errors_logged(each, "on_acknowledgement"):
+                each.on_acknowledgement(metadata, error)
 
     def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
-        """``send`` raised: the record never reached a batch (Java: ``ProducerInterceptors.onSendError``)."""
+        """``send`` raised: the record reached no batch (Java: ``ProducerInterceptors.onSendError``)."""
         partition = _UNKNOWN if record.partition is None else record.partition
         self.on_acknowledgement(RecordMetadata(record.topic, partition, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN), error)
 
     def close(self) -> None:
         for each in self._interceptors:
-            _guarded(each, "close", each.close)
+            with _errors_logged(each, "close"):
+                each.close()
 
 
-def _guarded(interceptor: ProducerInterceptor, what: str, call: Callable[[], None]) -> None:
+@contextmanager
+def _errors_logged(interceptor: ProducerInterceptor, method: str) -> Iterator[None]:
     try:
-        call()
+        yield
     except Exception:
-        _log.warning("%s failed in %s", type(interceptor).__name__, what, exc_info=True)
+        _log.warning("%s failed in %s", type(interceptor).__name__, method, exc_info=True)

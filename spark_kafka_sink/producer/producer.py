@@ -15,7 +15,7 @@ from spark_kafka_sink.append.future_record_metadata import Callback, FutureRecor
 from spark_kafka_sink.append.pending import TopicPendingRecords
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.append.rows import Column, InputColumns, record_columns
+from spark_kafka_sink.append.rows import Column, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
@@ -92,9 +92,8 @@ class KafkaProducer(TransactionalProducer):
         timestamps or epoch ms; null: now. ``partition``: null where the partitioner chooses. Serializers and
         interceptors are not called. Waits and raises as ``append_columns``.
         """
-        columns, partitions = record_columns(
-            InputColumns(key, value, headers, timestamp, partition), self._parts.clock.epoch_ms()
-        )
+        given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp, "partition": partition}
+        columns, partitions = record_columns(given, self._parts.clock.epoch_ms())
         receipt = SendReceipt()
         if columns is not None:
             self.append_columns(topic, columns, partitions, receipt)

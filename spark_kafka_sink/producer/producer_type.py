@@ -1,4 +1,4 @@
-"""``producer_type``: the two ways to produce, by name (Kafka 0.8's ``producer.type``)."""
+"""``open_producer``: a producer by its type (Kafka 0.8's ``producer.type``)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def open_producer(
     key_serializer: Serializer | None = None,
     value_serializer: Serializer | None = None,
 ) -> KafkaProducer | SyncProducer:
-    """``async``: a ``KafkaProducer``, whose ``send`` gives a future. ``sync``: a ``SyncProducer``, whose ``send``
-    returns when the records are in the log.
+    """``async``: a ``KafkaProducer``; its ``send`` returns a future. ``sync``: a ``SyncProducer``; its ``send`` returns
+    when the records are in the log.
     """
     if producer_type == "sync":
         return SyncProducer(config, key_serializer=key_serializer, value_serializer=value_serializer)

@@ -1,6 +1,6 @@
-"""From keys and values to bytes (Java: ``org.apache.kafka.common.serialization``).
+"""Serializers: keys and values to bytes (Java: ``org.apache.kafka.common.serialization``).
 
-``None`` stays ``None`` in all of them: a null key, or a tombstone.
+All of them return None for None: a null key, or a tombstone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from spark_kafka_sink.errors import SerializationError
 
 
 class Serializer(Protocol):
-    """What a producer takes as ``key_serializer`` or ``value_serializer``; a class may inherit what it does not need.
+    """A ``key_serializer`` or ``value_serializer``; a class may inherit the methods it does not need.
 
-    ``serialize`` is called on the thread that sends, several at once when several do.
+    ``serialize`` is called on the caller's thread, by several threads at once if several send.
     """
 
     def configure(self, config: Mapping[str, object], is_key: bool) -> None:
-        """Called once, before anything else: the producer's options by Kafka's names, and what it is to serialize."""
+        """Called first, once: the producer's options by Kafka's names, and whether it serializes keys."""
         return
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
-        """The bytes to store. What this raises is what ``send`` raises; the record is not sent."""
+        """Returns the bytes. ``send`` raises the error that this raises; the record is not sent."""
 
     def close(self) -> None:
         """Called once, when the producer is closed."""
@@ -32,7 +32,7 @@ class Serializer(Protocol):
 
 
 class BytesSerializer(Serializer):
-    """bytes as they are, bytearrays and memoryviews copied (Java: ``ByteArraySerializer``)."""
+    """bytes, and copies of bytearrays and memoryviews (Java: ``ByteArraySerializer``)."""
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         if data is None or data.__class__ is bytes:
@@ -43,10 +43,10 @@ class BytesSerializer(Serializer):
 
 
 class StringSerializer(Serializer):
-    """str in ``encoding`` (Java: ``StringSerializer``). A lone surrogate is an error, as it is no text."""
+    """str in ``encoding`` (Java: ``StringSerializer``). A lone surrogate is an error."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
-        "".encode(encoding)  # an encoding that does not exist is an error here, not at the first record
+        "".encode(encoding)  # an unknown encoding is an error here, not at the first record
         self._encoding = encoding
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
@@ -57,11 +57,11 @@ class StringSerializer(Serializer):
         try:
             return data.encode(self._encoding)
         except UnicodeEncodeError as error:
-            raise SerializationError(f"StringSerializer cannot serialize a text for topic {topic}: {error}.") from error
+            raise SerializationError(f"StringSerializer cannot serialize a str for topic {topic}: {error}.") from error
 
 
-class _WholeNumberSerializer(Serializer):
-    """Whole numbers, big-endian, in as many bytes as ``size``."""
+class _IntegralSerializer(Serializer):
+    """int in ``size`` bytes, big-endian."""
 
     size: ClassVar[int]
 
@@ -77,20 +77,20 @@ class _WholeNumberSerializer(Serializer):
             raise _refusal(self, topic, data, f"an int from -2^{bits} to 2^{bits} - 1") from error
 
 
-class IntegerSerializer(_WholeNumberSerializer):
+class IntegerSerializer(_IntegralSerializer):
     """int in 4 bytes, big-endian (Java: ``IntegerSerializer``)."""
 
     size = 4
 
 
-class LongSerializer(_WholeNumberSerializer):
+class LongSerializer(_IntegralSerializer):
     """int in 8 bytes, big-endian (Java: ``LongSerializer``)."""
 
     size = 8
 
 
 class DoubleSerializer(Serializer):
-    """float, or int, in 8 bytes, big-endian IEEE 754 (Java: ``DoubleSerializer``)."""
+    """float or int in 8 bytes, big-endian IEEE 754 (Java: ``DoubleSerializer``)."""
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         if data is None:
@@ -100,11 +100,11 @@ class DoubleSerializer(Serializer):
         try:
             return struct.pack(">d", float(data))
         except OverflowError as error:
-            raise _refusal(self, topic, data, "a number that a double can hold") from error
+            raise _refusal(self, topic, data, "a number within the range of a double") from error
 
 
 class JsonSerializer(Serializer):
-    """Anything that the json module takes, as compact UTF-8; keys stay in their order. NaN and infinity are no JSON."""
+    """Arguments of ``json.dumps`` as compact UTF-8, keys in their order. NaN and infinity are errors."""
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         if data is None:
@@ -118,7 +118,7 @@ class JsonSerializer(Serializer):
 
 
 class NullSerializer(Serializer):
-    """None and nothing else (Java: ``VoidSerializer``)."""
+    """None only (Java: ``VoidSerializer``)."""
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         if data is not None:

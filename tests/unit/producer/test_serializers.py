@@ -55,7 +55,7 @@ def test_none_stays_null(kind):
         (LongSerializer(), -(2**63) - 1, "takes an int from -2^63 to 2^63 - 1"),
         (LongSerializer(), 1.0, "LongSerializer takes an int, not the float 1.0"),
         (DoubleSerializer(), "1", "DoubleSerializer takes a float, not the str '1'"),
-        (DoubleSerializer(), 10**400, "takes a number that a double can hold"),
+        (DoubleSerializer(), 10**400, "takes a number within the range of a double"),
         (JsonSerializer(), {1, 2}, "JsonSerializer cannot serialize a set"),
         (JsonSerializer(), float("nan"), "not JSON compliant"),
         (NullSerializer(), b"", "NullSerializer takes None, not the bytes b''"),
