@@ -61,7 +61,7 @@ class ProduceRequestResult:
         self.timestamps: Sequence[int] | None = None
         self.key_sizes: Sizes | None = None
         self.value_sizes: Sizes | None = None
-        self._callbacks = callbacks
+        self.callbacks = callbacks
         self._lock = threading.Lock()
         self._changed = Waiters()
         self._order: npt.NDArray[np.intp] | None = None
@@ -88,7 +88,7 @@ class ProduceRequestResult:
             self._watchers.clear()
             self._changed.notify_all()
         if watchers:
-            self._callbacks.add(watchers, error)
+            self.callbacks.add(watchers, error)
 
     def complete(self, start: int, batch: ProducerBatch, rows: RecordRange) -> None:
         """``batch`` completed the rows from rank ``start`` on, its ``rows``."""
@@ -103,7 +103,7 @@ class ProduceRequestResult:
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
         if watchers:
-            self._callbacks.add(watchers, done.error or done)
+            self.callbacks.add(watchers, done.error or done)
 
     def watch(self, index: int, call: Call) -> Outcome | None:
         """Have the sender thread run ``call`` when record ``index`` completes; its outcome if it has already."""
@@ -142,13 +142,6 @@ class ProduceRequestResult:
         future = FutureRecordMetadata()
         future._result, future._index = self, index
         return future
-
-    def run_later(self, call: Call, outcome: Outcome) -> None:
-        """On the sender thread."""
-        self._callbacks.add((call,), outcome)
-
-    def run_here(self, call: Call, outcome: Outcome) -> None:
-        self._callbacks.run_here(call, outcome)
 
     def _rank(self, index: int) -> int:
         """The position of record ``index`` among the rows as they were encoded, sorted by partition."""
@@ -248,7 +241,7 @@ class FutureRecordMetadata:
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
-            self._result.run_here(completed, outcome)
+            self._result.callbacks.run_here(completed, outcome)
 
     def add_callback(self, callback: Callback) -> None:
         """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
@@ -261,7 +254,7 @@ class FutureRecordMetadata:
 
         outcome = self._result.watch(self._index, completed)
         if outcome is not None:
-            self._result.run_later(completed, outcome)
+            self._result.callbacks.add((completed,), outcome)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         import asyncio

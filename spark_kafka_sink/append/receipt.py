@@ -30,14 +30,14 @@ class Delivery:
     last_offset: int
 
 
+@dataclass(slots=True)
 class _Sum:
     """A delivery while its batches complete."""
 
-    __slots__ = ("count", "first", "last", "size")
-
-    def __init__(self) -> None:
-        self.count = self.size = 0
-        self.first = self.last = UNKNOWN_OFFSET
+    count: int = 0
+    size: int = 0
+    first: int = UNKNOWN_OFFSET
+    last: int = UNKNOWN_OFFSET
 
 
 class SendReceipt:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -143,24 +143,6 @@ class RowTimes:
         )
 
 
-class Rows(Protocol):
-    """Rows of one topic that were cut into runs by partition, ready for a claim."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def sizes(self) -> RowSizes: ...
-    @property
-    def order(self) -> Order | None:
-        """Row ``i`` of ``sizes`` is row ``order[i]`` of the caller's; None: the caller's order."""
-
-    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """The records of each claimed range, with the deltas of its batch.
-
-        ``bytes`` stand alone; a memoryview is a slice of one buffer with all rows.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
@@ -234,7 +216,10 @@ def _run_starts(partitions: Int32Array) -> Order:
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """``ColumnRows`` with their partitions: ``sizes`` in the order of the runs, columns and lengths in the caller's."""
+    """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order.
+
+    Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order.
+    """
 
     topic: str
     columns: RecordColumns
@@ -243,7 +228,7 @@ class GroupedRows:
     sizes: RowSizes
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """All rows at once; each record's deltas are those of its batch."""
+        """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
         timestamps = self.sizes.timestamps
         count = len(self.columns)
         starts = np.array([each.start for each in ranges])
@@ -272,12 +257,16 @@ class ValueRows:
     order: None = None
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """Each batch by itself: joining bytes objects is faster than making columns of them first."""
+        """The records of each range as bytes of its own: joining objects is faster than making columns first."""
         values, lengths, timestamp = self.values, self.lengths, self.sizes.timestamp(0)
         return [
             encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
             for batch, start, end, first in ranges
         ]
+
+
+Rows: TypeAlias = GroupedRows | ValueRows
+"""Rows of one topic in runs by partition, ready for a claim."""
 
 
 def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:

@@ -56,7 +56,7 @@ class TransactionalRequestResult:
         if not self._done.wait(min(timeout_ms, threading.TIMEOUT_MAX) / 1000.0):
             again = "; call it again to go on waiting" if self.step in _RESUMED else ""
             granted_ms = timeout_ms if granted_ms is None else granted_ms
-            raise KafkaTimeoutError(f"{self.step.value} has no answer after {granted_ms:.0f} ms{again}")
+            raise KafkaTimeoutError(f"{self.step.value} has no response after {granted_ms:.0f} ms{again}")
         if self._error is not None:
             raise self._error.with_traceback(None)
         return self._result
@@ -180,9 +180,7 @@ class TransactionalProducer:
             if before is not None and before.is_of(step, transactional_id):
                 return before
             if before is not None and (before.step, step) != (Step.PREPARE, Step.ABORT):
-                raise IllegalStateError(
-                    f"{before.step.value} has not been answered yet: call it again before {step.value}"
-                )
+                raise IllegalStateError(f"{before.step.value} is not complete yet: call it again before {step.value}")
             result = TransactionalRequestResult(step, transactional_id)
             if step in _RESUMED:
                 self._incomplete = result

@@ -52,9 +52,9 @@ def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
 ) -> None:
     send(producer, b"a")
     slow = broker.faults.delay("EndTxn", 300)
-    with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) has no answer after 100 ms; call it again"):
+    with pytest.raises(KafkaTimeoutError, match=r"commit_transaction\(\) has no response after 100 ms; call it again"):
         producer.commit_transaction(100)
-    with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not been answered yet"):
+    with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) is not complete yet"):
         producer.abort_transaction()
     producer.commit_transaction()
     assert slow.hits == 1
@@ -80,7 +80,7 @@ def test_a_preparation_whose_time_is_up_may_be_aborted(broker: TestBroker, produ
     producer.flush()
     slow = broker.faults.delay("Produce", 250)
     send(producer, b"a")
-    with pytest.raises(KafkaTimeoutError, match=r"prepare_transaction\(\) has no answer"):
+    with pytest.raises(KafkaTimeoutError, match=r"prepare_transaction\(\) has no response"):
         producer.prepare_transaction(50)
     producer.abort_transaction()
     assert slow.hits == 1
@@ -253,7 +253,7 @@ def test_a_negative_offset_is_refused(producer: KafkaProducer) -> None:
 def test_init_transactions_gives_up_when_its_time_is_up_and_may_be_called_again(broker: TestBroker) -> None:
     refused = broker.faults.answer("InitProducerId", "COORDINATOR_LOAD_IN_PROGRESS", times=KEPT)
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "late"}) as producer:
-        with pytest.raises(KafkaTimeoutError, match=r"init_transactions\(\) has no answer after 300 ms"):
+        with pytest.raises(KafkaTimeoutError, match=r"init_transactions\(\) has no response after 300 ms"):
             producer.init_transactions(300)
         refused.remove()
         assert producer.init_transactions().epoch == 0

@@ -1,4 +1,4 @@
-"""Ctrl-C at each line of an append, a send and a flush: what was sent settles, memory is free, nothing is committed
+"""Ctrl-C at each line of an append, a send and a flush: what was sent completes, memory is free, nothing is committed
 without its rows, and the producer goes on.
 """
 
@@ -61,7 +61,7 @@ PARTITIONS = 2
 
 
 class Interrupted:
-    """A producer without a thread, in an open transaction; whoever calls its sender turns it."""
+    """A producer without a thread, in an open transaction; a wakeup of its sender runs the loop."""
 
     modules = MODULES
 
@@ -116,11 +116,11 @@ class Interrupted:
             engine.call(Step.ABORT)
             assert engine.visible(0) + engine.visible(1) == []
         for future in waiting:
-            assert future.done(), "a future that never settles"
+            assert future.done(), "a future that never completes"
         for each in self.receipts:
             with suppress(KafkaError, MemoryError):
                 each.wait(0)
-            assert each.error is not None or each._appended == each._completed, "a receipt that never settles"
+            assert each.error is not None or each._appended == each._completed, "a receipt that never completes"
         assert not engine.parts.accumulator.has_incomplete
         assert engine.memory_is_free(), engine.config.buffer_memory - engine.parts.accumulator.pool.available
         assert not engine.parts.accumulator.pool.exhausted
@@ -157,9 +157,9 @@ class InterruptedInline(Interrupted):
             super().check()
             return
         thread._run()
-        assert all(future.done() for future in self.futures), "a future that never settles"
+        assert all(future.done() for future in self.futures), "a future that never completes"
         for each in self.receipts:
-            assert each.error is not None or each._appended == each._completed, "a receipt that never settles"
+            assert each.error is not None or each._appended == each._completed, "a receipt that never completes"
         accumulator = self.engine.parts.accumulator
         accumulator.await_flush(accumulator.begin_flush(Flush()), 0)
         assert self.engine.memory_is_free()
@@ -202,7 +202,7 @@ def columns(interrupted: Interrupted) -> None:
 
 
 def sends(interrupted: Interrupted) -> None:
-    """Through several stages, which this thread closes and encodes."""
+    """Through several pending records, which this thread closes and appends."""
     for number in range(4):
         interrupted.send(b"%d" % number + b"x" * 4_000)
 
@@ -216,7 +216,7 @@ def sends_of_all_kinds(interrupted: Interrupted) -> None:
     interrupted.send(b"y" * 6_000, b"key")
 
 
-def sends_to_a_shared_stage(interrupted: Interrupted) -> None:
+def sends_to_shared_records(interrupted: Interrupted) -> None:
     others = threading.Thread(target=interrupted.send, args=(b"theirs",))
     others.start()
     others.join()
@@ -251,7 +251,7 @@ def test_an_interrupt_at_each_line_of_append_columns_that_compresses():
 
 
 @pytest.mark.parametrize(
-    "act", [pytest.param(sends, marks=pytest.mark.slow), sends_of_all_kinds, sends_to_a_shared_stage]
+    "act", [pytest.param(sends, marks=pytest.mark.slow), sends_of_all_kinds, sends_to_shared_records]
 )
 def test_an_interrupt_at_each_line_of_send(act):
     assert len(at_each_line(act)) > 100
@@ -304,7 +304,7 @@ def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch,
 def columns_inline(interrupted: InterruptedInline) -> None:
     """Twice: the second call handles the responses to what the first one sent."""
     unharmed = interrupted.interrupter.paused
-    unharmed(interrupted.send)(b"staged")
+    unharmed(interrupted.send)(b"pending")
     unharmed(interrupted.send_columns)([b"x" * 300] * 4)
     interrupted.send_columns([b"y" * 300] * 4)
 

@@ -1,4 +1,4 @@
-"""``send``: what is checked, what futures and callbacks say, and when a stage goes on its way."""
+"""``send``: what is checked, what futures and callbacks report, and when pending records are appended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_future_knows_where_its_record_is(engine):
         assert metadata.serialized_value_size == len(b"%d" % number)
 
 
-def test_nothing_is_known_before_the_answer(engine):
+def test_nothing_is_known_before_the_response(engine):
     future = send(engine)
     assert not future.done()
     with pytest.raises(KafkaTimeoutError):
@@ -61,7 +61,7 @@ def test_a_failed_record_raises_what_the_broker_said(engine):
     assert isinstance(future.exception(0), BrokerError)
 
 
-def test_a_record_lingers_once_not_in_the_stage_and_again_in_its_batch(engine):
+def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(engine):
     future = send(engine)
     engine.spin(4)
     assert not future.done()
@@ -161,7 +161,7 @@ def test_futures_can_be_waited_for_and_awaited(engine):
     assert [type(metadata) for metadata in asyncio.run(both())] == [RecordMetadata] * 2
 
 
-def test_an_abort_fails_what_is_staged(engine):
+def test_an_abort_fails_pending_records(engine):
     future = send(engine)
     engine.parts.sender.abort(ProducerClosedError("closed"))
     with pytest.raises(ProducerClosedError):
@@ -172,7 +172,7 @@ def test_an_abort_fails_what_is_staged(engine):
 
 
 @pytest.mark.parametrize(("key", "encoder"), [(None, "encode_values"), (b"k", "encode_records")])
-def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch, key, encoder):
+def test_pending_records_that_cannot_be_encoded_fail_their_futures(engine, monkeypatch, key, encoder):
     future = send(engine, key=key)
 
     def fail(*_args):
@@ -185,7 +185,7 @@ def test_a_stage_that_cannot_be_encoded_fails_its_futures(engine, monkeypatch, k
     assert engine.memory_is_free()
 
 
-def test_memory_comes_back_to_the_byte_after_many_stages(engine):
+def test_memory_comes_back_to_the_byte_after_many_pending_records(engine):
     for size in (1, 5_000, 300_000):
         for number in range(12):
             send(engine, b"x" * size, b"%d" % number)
@@ -218,7 +218,7 @@ def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
 
 
 def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engine, monkeypatch):
-    """Nobody was left to close the stage it opened: its future never settled, and the memory was gone."""
+    """No thread was left to close the pending records it opened: its future never completed, the memory was lost."""
     pool = engine.parts.accumulator.pool
     reserve = pool.reserve
 
@@ -232,7 +232,7 @@ def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engin
     assert engine.memory_is_free()
 
 
-def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
+def test_a_record_that_was_pending_before_an_abort_fails_with_its_error(engine):
     future = send(engine)
     engine.parts.sender.abort(ProducerClosedError("closed"))
     assert isinstance(future.exception(0), ProducerClosedError)
@@ -241,20 +241,20 @@ def test_a_record_that_was_staged_before_an_abort_fails_with_its_error(engine):
 
 @pytest.mark.parametrize("key", [None, b"k"])
 @pytest.mark.parametrize("after", [False, True], ids=["before its value is there", "after it"])
-def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once(engine, key, after):
-    """The owner of a stage appends without the lock: the sender may close the stage between any two of its steps."""
-    stages = send(engine, b"first", key) and engine.parts.pending.topics["t"]
+def test_records_that_are_closed_in_the_middle_of_an_append_take_the_record_once(engine, key, after):
+    """The owner appends without the lock: the sender may close the records between any two of its steps."""
+    topic = send(engine, b"first", key) and engine.parts.pending.topics["t"]
 
-    class ClosesItsStage(list):
+    class ClosesItsRecords(list):
         def append(self, value):
             if after:
                 super().append(value)
-            stages.flush()
+            topic.flush()
             if not after:
                 super().append(value)
 
-    stages._open.values = ClosesItsStage(stages._open.values)
-    closed = stages._open
+    topic._open.values = ClosesItsRecords(topic._open.values)
+    closed = topic._open
     second = send(engine, b"second", key)
     third = send(engine, b"third", key)
     assert closed.closed
@@ -266,7 +266,7 @@ def test_a_stage_that_is_closed_in_the_middle_of_an_append_takes_the_record_once
 
 
 def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
-    """The second thread finds a stage that is the first one's; from then on they share what they open."""
+    """The second thread finds records that the first one owns; from then on they share what they open."""
 
     def send_two(number: int) -> None:
         futures.extend(send(engine, b"%d" % (2 * number + each), partition=None if each else 1) for each in (0, 1))
@@ -286,8 +286,8 @@ def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
     assert engine.memory_is_free()
 
 
-def test_memory_that_was_waited_for_while_another_thread_opened_a_stage_is_given_back(engine, monkeypatch):
-    """Only its owner may widen a stage: he takes from its room without the lock."""
+def test_memory_that_was_waited_for_while_another_thread_opened_records_is_given_back(engine, monkeypatch):
+    """Only the owner may widen records: it takes from their room without the lock."""
     pool = engine.parts.accumulator.pool
     reserve = pool.reserve
     others = []
@@ -308,7 +308,7 @@ def test_memory_that_was_waited_for_while_another_thread_opened_a_stage_is_given
 
 
 def test_records_with_neither_key_nor_value_are_sent(engine):
-    """A stage of nothing else has no column that says how many there are."""
+    """Nothing else is pending: no column has the number of rows."""
     futures = [send(engine, None, partition=1) for _ in range(2)]
     engine.settle()
     assert [future.result(0).offset for future in futures] == [0, 1]
@@ -316,7 +316,7 @@ def test_records_with_neither_key_nor_value_are_sent(engine):
 
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_a_future_says_the_timestamp_that_is_in_the_log(key):
-    """It said when the stage was opened, the log when it was encoded."""
+    """It had the time of the first record, the log the time of encoding."""
     engine = Engine(linger_ms=5)
     engine.connect()
     sent: list[bytes] = []
@@ -330,9 +330,7 @@ def test_a_future_says_the_timestamp_that_is_in_the_log(key):
     assert [record.timestamp for record in batch.records] == [first.result(0).timestamp, second.result(0).timestamp]
 
 
-def test_a_stage_asks_at_once_for_the_memory_that_the_last_one_took_and_for_little_after_a_small_one(
-    engine, monkeypatch
-):
+def test_pending_records_reserve_at_once_the_memory_of_the_last_ones_and_little_after_small_ones(engine, monkeypatch):
     pool = engine.parts.accumulator.pool
     reserve = pool.reserve
     asked: list[int] = []
@@ -348,7 +346,7 @@ def test_a_stage_asks_at_once_for_the_memory_that_the_last_one_took_and_for_litt
     few, many = 1, 450
     assert send_and_count(many) == [128 << 10, 128 << 10, 256 << 10, 512 << 10]
     assert len(send_and_count(many)) == 1
-    assert len(send_and_count(10 * many)) == 9, "one for each full stage"
+    assert len(send_and_count(10 * many)) == 9, "one each time the records are full"
     send_and_count(few)
     assert send_and_count(few) == [128 << 10]
     assert engine.memory_is_free()

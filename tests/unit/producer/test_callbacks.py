@@ -1,4 +1,4 @@
-"""Where user code runs that is told what became of records, and what it may do there."""
+"""Where callbacks run, and what they may do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 
 DEADLINE_S = 15.0
 FULL_SWING = 20_000
-"""Records of 1 KiB: several stages, so that the caller polls inline."""
+"""Records of 1 KiB: several pending records, so that the caller polls inline."""
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_flush_in_a_callback_raises(options, monkeypatch, fails):
         in_callback(producer, producer.flush)
 
 
-def test_flush_in_a_done_callback_raises_though_its_record_is_settled_already(options):
+def test_flush_in_a_done_callback_raises_though_its_record_is_complete_already(options):
     with opened(options) as producer:
         future = producer.send(ProducerRecord("t", b"v"))
         future.result(DEADLINE_S)

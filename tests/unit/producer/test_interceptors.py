@@ -65,7 +65,7 @@ def test_one_that_returns_no_record_counts_as_failed(caplog):
 
 
 @pytest.mark.parametrize("error", [None, ValueError("broken")])
-def test_success_and_failure_are_acknowledged_alike_in_order_whoever_fails(error, caplog):
+def test_success_and_failure_are_acknowledged_alike_in_order_when_one_fails(error, caplog):
     interceptors, calls = chain(Failing())
     interceptors.on_acknowledgement(METADATA, error)
     assert calls == [("a", METADATA, error), ("b", METADATA, error)]

@@ -122,7 +122,7 @@ def test_a_leader_that_died_is_waited_for_until_there_is_another(broker):
     assert broker.topic("t").values(0) == [b"before", b"after"]
 
 
-def test_a_lost_answer_sends_the_record_twice(broker):
+def test_a_lost_response_sends_the_record_twice(broker):
     broker.faults.drop_after("Produce")
     with sync_producer(broker) as producer:
         producer.send(record(b"v", partition=0))
@@ -151,8 +151,8 @@ def test_an_error_that_no_retry_can_mend_is_not_tried_again(broker):
     assert isinstance(caught.value.errors[0], BrokerError)
 
 
-def test_an_answer_for_other_partitions_than_asked_is_an_error(broker):
-    """Renaming the topic in the answer's frame is what a broken broker or proxy could do."""
+def test_a_response_for_other_partitions_than_asked_is_an_error(broker):
+    """A broken broker or proxy could rename the topic in the response's frame."""
     fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
     with (
         sync_producer(broker, message_send_max_retries=0) as producer,
