@@ -88,17 +88,16 @@ class TransactionalProducer:
         connections can serve one task after the other. The same id again is fenced like any other.
         """
         step = Step.INIT if transactional_id is None else Step.INIT_AS
-        identity = self._call(step, timeout_ms, transactional_id=transactional_id)
-        return identity if isinstance(identity, TransactionalIdentity) else cast(TransactionalIdentity, self.fence)
+        return cast(TransactionalIdentity, self._call(step, timeout_ms, transactional_id=transactional_id))
 
-    def adopt(self, fence: TransactionalIdentity) -> None:
+    def resume_transactions(self, identity: TransactionalIdentity) -> None:
         """Instead of ``init_transactions``: go on with an identity from ``init_transactions`` elsewhere, perhaps in
         another process.
 
         The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
         by a producer with its transactional.id.
         """
-        self._call(Step.ADOPT, None, identity=fence)
+        self._call(Step.RESUME, None, identity=identity)
 
     def begin_transaction(self) -> None:
         """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
@@ -136,7 +135,7 @@ class TransactionalProducer:
         return cast(PreparedTransaction, self._call(Step.PREPARE, timeout_ms))
 
     @property
-    def fence(self) -> TransactionalIdentity | None:
+    def transactional_identity(self) -> TransactionalIdentity | None:
         """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
         return self._manager().identity
 

@@ -59,7 +59,7 @@ class CommandListener(Protocol):
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
     """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
-    ADOPT, ``transactional_id`` to INIT_AS.
+    RESUME, ``transactional_id`` to INIT_AS.
     """
 
     step: Step
@@ -245,7 +245,7 @@ class TransactionManager:
                 self._begin_step(command)
                 self._subject = Subject(command.transactional_id)
                 self._init()
-            case Step.ADOPT:
+            case Step.RESUME:
                 assert command.identity is not None
                 self._v2 = command.identity.end_txn_version >= END_TXN_V2
                 self._restart(command.identity.identity)

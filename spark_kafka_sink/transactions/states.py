@@ -33,7 +33,7 @@ class Step(Enum):
 
     INIT = "init_transactions()"
     INIT_AS = "init_transactions(transactional_id=…)"
-    ADOPT = "adopt()"
+    RESUME = "resume_transactions()"
     BEGIN = "begin_transaction()"
     SEND_OFFSETS = "send_offsets_to_transaction()"
     PREPARE = "prepare_transaction()"
@@ -52,7 +52,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
     {
         (State.UNINITIALIZED, Step.INIT): State.INITIALIZING,
         (State.UNINITIALIZED, Step.INIT_AS): State.INITIALIZING,
-        (State.UNINITIALIZED, Step.ADOPT): State.READY,
+        (State.UNINITIALIZED, Step.RESUME): State.READY,
         (State.INITIALIZING, Step.INITIALIZED): State.READY,
         (State.READY, Step.INIT_AS): State.INITIALIZING,
         (State.READY, Step.BEGIN): State.IN_TRANSACTION,

@@ -205,7 +205,7 @@ def many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> None:
         assert outcome.fence is not None, outcome
         config = {**servers(cluster), "transactional.id": outcome.transactional_id}
         with KafkaProducer(config) as producer:
-            producer.adopt(outcome.fence)
+            producer.resume_transactions(outcome.fence)
             producer.begin_transaction()
             send(producer, topic, b"%d" % number)
             transactions.append(producer.prepare_transaction())
@@ -332,16 +332,16 @@ def a_fence_taken_elsewhere_is_written_under_until_it_falls(cluster: Cluster) ->
     config = {**servers(cluster), "transactional.id": transactional_id}
     fence = take_fence(servers(cluster), transactional_id, DEADLINE_MS)
     with KafkaProducer(config) as producer:
-        producer.adopt(fence)
+        producer.resume_transactions(fence)
         for value in (b"a", b"b"):
             producer.begin_transaction()
             send(producer, topic, value)
             producer.commit_transaction()
-        standing = producer.fence
+        standing = producer.transactional_identity
     assert standing is not None
     take_fence(servers(cluster), transactional_id, DEADLINE_MS)
     with KafkaProducer(config) as producer:
-        producer.adopt(standing)
+        producer.resume_transactions(standing)
         producer.begin_transaction()
         send(producer, topic, b"zombie")
         with pytest.raises((TransactionAbortableError, ProducerFencedError)):

@@ -44,7 +44,7 @@ def test_what_a_failed_task_sends_late_is_not_committed_with_its_successors_rows
 
 
 def fence_of(write):
-    return write._producer.fence
+    return write._producer.transactional_identity
 
 
 def send_late(query, place, fence, value):

@@ -638,7 +638,7 @@ def test_calls_out_of_turn_are_refused_and_change_nothing(step, state):
     if state is State.READY:
         engine.call(Step.INIT)
     allowed = {
-        State.UNINITIALIZED: {Step.INIT, Step.INIT_AS, Step.ADOPT},
+        State.UNINITIALIZED: {Step.INIT, Step.INIT_AS, Step.RESUME},
         State.READY: {Step.BEGIN, Step.INIT_AS},
     }[state]
     if step not in allowed:
@@ -677,12 +677,12 @@ def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
 
 
 @both_protocols
-def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
+def test_a_resumed_identity_needs_no_request_before_the_first_record(v2):
     first = TransactionalEngine(v2)
     fence = first.call(Step.INIT)
     second = TransactionalEngine(v2)
     second.coordinator, second.logs = first.coordinator, first.logs
-    second.call(Step.ADOPT, identity=fence)
+    second.call(Step.RESUME, identity=fence)
     assert second.asked == []
     second.connect()
     second.begin()
@@ -691,13 +691,13 @@ def test_an_adopted_fence_needs_no_request_before_the_first_record(v2):
     assert second.visible() == [b"a"]
 
 
-def test_an_adopted_fence_that_fell_is_told_by_the_first_transaction():
+def test_a_resumed_identity_that_was_fenced_is_found_by_the_first_transaction():
     engine = TransactionalEngine(True)
     engine.init_elsewhere()
     fence = TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5)
     engine.init_elsewhere()
     engine.init_elsewhere()
-    engine.call(Step.ADOPT, identity=fence)
+    engine.call(Step.RESUME, identity=fence)
     engine.connect()
     engine.begin()
     engine.append([b"zombie"])
