@@ -46,17 +46,17 @@ class LedgerView:
     def apply(self, batches: Iterable[RawBatch]) -> None:
         """Records outside transactions decide nothing: a plain append proves no driver identity."""
         for batch in batches:
-            if batch.is_control:
-                if batch.producer_id in self._undecided:
+            if batch.header.is_control:
+                if batch.header.producer_id in self._undecided:
                     self._end(batch)
-            elif not batch.is_transactional:
+            elif not batch.header.is_transactional:
                 keys = [read_key(record.key) for record in self.records(batch)]
                 self.foreign += sum(key is None or key.query is not None for key in keys)
             elif written := self._of_this_name(batch):
-                epoch, pending = self._undecided.get(batch.producer_id, (None, []))
-                if epoch != batch.epoch:
+                epoch, pending = self._undecided.get(batch.header.producer_id, (None, []))
+                if epoch != batch.header.producer_epoch:
                     pending = []
-                self._undecided[batch.producer_id] = batch.epoch, pending + written
+                self._undecided[batch.header.producer_id] = batch.header.producer_epoch, pending + written
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -105,9 +105,9 @@ class LedgerView:
         try:
             return batch.records()
         except CorruptRecordError:
-            if not batch.is_intact:
+            if not batch.header.crc_ok:
                 raise
-            self.foreign += max(batch.record_count, 0)
+            self.foreign += max(batch.header.record_count, 0)
             return ()
 
     def _of_this_name(self, batch: RawBatch) -> list[_Written]:
@@ -117,11 +117,19 @@ class LedgerView:
             if key is None:
                 self.foreign += 1
             elif key.name == self.name and key.query is not None:
-                written.append(_Written(key, record.value, batch.producer_id, batch.epoch, batch.sequence))
+                written.append(
+                    _Written(
+                        key,
+                        record.value,
+                        batch.header.producer_id,
+                        batch.header.producer_epoch,
+                        batch.header.base_sequence,
+                    )
+                )
         return written
 
     def _end(self, batch: RawBatch) -> None:
-        _, pending = self._undecided.pop(batch.producer_id)
+        _, pending = self._undecided.pop(batch.header.producer_id)
         if not batch.is_commit:
             return
         for written in pending:
@@ -166,13 +174,17 @@ class MarkerOutcomes:
     def apply(self, batches: Iterable[RawBatch], next_offset: int) -> None:
         """The log from the current ``next_offset`` up to the new one."""
         for batch in batches:
-            if batch.is_control:
-                task = self._open.pop(batch.producer_id, None)
+            if batch.header.is_control:
+                task = self._open.pop(batch.header.producer_id, None)
                 if task is not None and batch.is_commit:
                     self.committed.add(task)
                 continue
-            offset, task = self._ahead.get(ProducerIdentity(batch.producer_id, batch.epoch), (-1, -1))
-            if batch.base_offset <= offset <= batch.last_offset and any(r.offset == offset for r in batch.records()):
-                self._open[batch.producer_id] = task
+            offset, task = self._ahead.get(
+                ProducerIdentity(batch.header.producer_id, batch.header.producer_epoch), (-1, -1)
+            )
+            if batch.header.base_offset <= offset <= batch.header.last_offset and any(
+                r.offset == offset for r in batch.records()
+            ):
+                self._open[batch.header.producer_id] = task
         self._ahead = {identity: at for identity, at in self._ahead.items() if at[0] >= next_offset}
         self.next_offset = next_offset

@@ -89,16 +89,16 @@ class AllNames(LedgerView):
 
     def apply(self, batches: Iterable[RawBatch]) -> None:
         for batch in batches:
-            if batch.is_control:
-                names = self._names.pop(batch.producer_id, set())
-            elif not batch.is_transactional:
+            if batch.header.is_control:
+                names = self._names.pop(batch.header.producer_id, set())
+            elif not batch.header.is_transactional:
                 super().apply([batch])
                 continue
             else:
                 keys = [read_key(record.key) for record in self.records(batch)]
                 self.foreign += sum(key is None for key in keys)
                 names = {key.name for key in keys if key is not None}
-                self._names.setdefault(batch.producer_id, set()).update(names)
+                self._names.setdefault(batch.header.producer_id, set()).update(names)
             for name in names:
                 self.views.setdefault(name, LedgerView(name)).apply([batch])
 

@@ -75,9 +75,9 @@ class PartitionLog:
         told = _partitions(body.responses)[0]
         if told.error_code is ErrorCode.offset_out_of_range:
             return None
-        batches = [batch for batch in raw_batches(told.records or b"") if batch.last_offset >= offset]
+        batches = [batch for batch in raw_batches(told.records or b"") if batch.header.last_offset >= offset]
         # Compaction may have left nothing of what is between the offset and the high watermark.
-        next_offset = batches[-1].last_offset + 1 if batches else max(offset, told.high_watermark)
+        next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, told.high_watermark)
         return Fetched(batches, next_offset, told.high_watermark)
 
     def append(self, batch: bytes, fence: TransactionalIdentity | None, deadline: float) -> int:

@@ -64,7 +64,7 @@ def live_records(kafka):
             log = PartitionLog(cluster, TopicPartition(LEDGER, partition))
             offset = log.earliest(deadline)
             while (fetched := log.fetch(offset, deadline)).batches:
-                data = [batch for batch in fetched.batches if not batch.is_control]
+                data = [batch for batch in fetched.batches if not batch.header.is_control]
                 found += [(partition, record.key) for batch in data for record in batch.records()]
                 offset = fetched.next_offset
     return found

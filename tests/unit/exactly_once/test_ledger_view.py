@@ -315,7 +315,7 @@ def prepared(task, epoch=2):
 
 def fates_of(log, offsets):
     fates = MarkerOutcomes({task: (offset, prepared(task)) for task, offset in offsets.items()})
-    fates.apply([batch for batch in log.take() if batch.last_offset >= fates.next_offset], log.next_offset)
+    fates.apply([batch for batch in log.take() if batch.header.last_offset >= fates.next_offset], log.next_offset)
     return fates
 
 
