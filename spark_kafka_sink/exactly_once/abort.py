@@ -57,46 +57,41 @@ def abort_batch(
         reported = {report.share.prepared for report in present if report.share.prepared is not None} - decided
         open_ones = left_open(listing, driver) if entries or settings.per_attempt else []
         aborted = abort_all(session, reported.union(open_ones) - decided, deadline)
-        removed = _removed(run.write_id, view)
         return AbortOutcome(
-            decided=removed or _decided_clauses(run.write_id, entries, state),
+            decided=_decided_clauses(run.write_id, entries, state, view),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=bool(removed) or _is_committed(run.write_id, state.entries),
+            committed=_is_committed(run.write_id, state.entries, view),
         )
 
 
 def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
     """The run was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the epoch twice, and
     its done record has the epoch between. The commit of another run has receipts of its own."""
-    if removed := _removed(run.write_id, view):
-        return AbortOutcome(decided=removed, committed=True)
     write_id, identity = run.write_id, run.driver.identity
-    if write_id is None or not _is_committed(write_id, view.entries):
+    if write_id is None or not _is_committed(write_id, view.entries, view):
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since")
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
-    own = view.writer(write_id.query) == ProducerIdentity(identity.producer_id, identity.epoch + bumps)
-    batch = f"batch {write_id.number} of {write_id.query}"
-    return AbortOutcome(decided=(f"{batch} was committed before",), committed=own)
+    own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
+    committed = write_id.query in view.removed or view.writer(write_id.query) == own
+    return AbortOutcome(decided=(f"{write_id} was committed before",), committed=committed)
 
 
-def _removed(write_id: WriteId | None, view: LedgerView) -> tuple[str, ...]:
+def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:
     """A batch job's entry is removed when it is done."""
-    done = write_id is not None and write_id.kind is WriteKind.ONCE and write_id.query in view.removed
-    return (f"{write_id} was committed before",) if done else ()
+    if write_id is None:
+        return False
+    if write_id.kind is WriteKind.ONCE and write_id.query in view.removed:
+        return True
+    entry = entries.get(write_id.query)
+    return entry is not None and entry.number == write_id.number and entry.state is EntryState.DONE
 
 
-def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry]) -> bool:
-    entry = None if write_id is None else entries.get(write_id.query)
-    return (
-        entry is not None
-        and write_id is not None
-        and entry.number == write_id.number
-        and entry.state is EntryState.DONE
-    )
-
-
-def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], state: Completed) -> tuple[str, ...]:
+def _decided_clauses(
+    write_id: WriteId | None, before: Mapping[str, Entry], state: Completed, view: LedgerView
+) -> tuple[str, ...]:
+    if write_id is not None and write_id.query not in before and _is_committed(write_id, before, view):
+        return (f"{write_id} was committed before",)
     clauses = []
     for query, entry in before.items():
         if query in state.lost:

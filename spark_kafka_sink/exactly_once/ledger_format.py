@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -22,11 +22,14 @@ from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_head
 from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
+_T = TypeVar("_T")
+
 VERSION: Final = 2
 """Readers accept this version and version 1, in which transactional ids lack the name, their prefix, and markers have
 no offset: they are in the entry's partition, before its intent."""
 
 _INT64: Final = (1 << 63) - 1
+_MIN_INT64: Final = -(1 << 63)
 _INT32: Final = (1 << 31) - 1
 _INT16: Final = (1 << 15) - 1
 _YEAR_9999: Final = 253_402_300_799_999
@@ -117,36 +120,25 @@ def read_key(key: bytes | None) -> RecordKey | None:
     """None for a foreign key."""
     try:
         parsed = json.loads(key or b"")
-    except (ValueError, RecursionError):
+        if not isinstance(parsed, list) or not 1 <= len(parsed) <= 3:
+            return None
+        for part in parsed[:2]:
+            _string(part)
+        for part in parsed[2:]:
+            _number(part, _INT32)
+        return RecordKey(*parsed)
+    except _UNREADABLE:
         return None
-    if (
-        not isinstance(parsed, list)
-        or not 1 <= len(parsed) <= 3
-        or not all(isinstance(each, str) and each.isprintable() for each in parsed[:2])
-        or (len(parsed) == 3 and not _is_number(parsed[2], _INT32))
-    ):
-        return None
-    return RecordKey(*parsed)
 
 
 def read_entry(key: RecordKey, value: bytes) -> Entry:
     """Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
-    fields = _fields(key, value)
-    try:
-        return _entry(key, fields)
-    except _UNREADABLE as error:
-        raise _unreadable(key, value, error) from error
+    return _read(key, value, _entry)
 
 
 def read_marker(key: RecordKey, value: bytes) -> Marker:
     """Raises as ``read_entry`` does."""
-    fields = _fields(key, value)
-    assert key.query is not None
-    assert key.task is not None
-    try:
-        return Marker(key.query, _signed(fields["batch"]), key.task, _row_sum(fields["rows"], fields["checksum"]))
-    except _UNREADABLE as error:
-        raise _unreadable(key, value, error) from error
+    return _read(key, value, _marker)
 
 
 def encode_batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
@@ -203,28 +195,31 @@ def _prepared_fields(share: TaskShare) -> list[object]:
     return [prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, *marker]
 
 
-def _fields(key: RecordKey, value: bytes) -> dict[str, Any]:
+def _read(key: RecordKey, value: bytes, parse: Callable[[RecordKey, dict[str, Any]], _T]) -> _T:
     try:
         fields = json.loads(value)
         version = _number(fields["version"], _INT64)
+        if version <= VERSION:
+            return parse(key, fields)
     except _UNREADABLE as error:
-        raise _unreadable(key, value, error) from error
-    if version > VERSION:
         raise ExactlyOnceError(
-            f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads up to "
-            f"{VERSION}. A later release has written under the name {key.name!r}: run that one, or complete its "
-            "batches with it before going back."
-        )
-    return dict(fields)
-
-
-def _unreadable(key: RecordKey, value: bytes, error: Exception) -> ExactlyOnceError:
-    return ExactlyOnceError(
-        f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has written: "
-        f"{str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The ledger no "
-        "longer says whether the last batch is in Kafka: look there, then go on under a new name "
-        "(transactionalIdPrefix, or txnAppId)."
+            f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has "
+            f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The "
+            "ledger no longer says whether the last batch is in Kafka: look there, then go on under a new name "
+            "(transactionalIdPrefix, or txnAppId)."
+        ) from error
+    raise ExactlyOnceError(
+        f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads up to {VERSION}. A "
+        f"later release has written under the name {key.name!r}: run that one, or complete its batches with it before "
+        "going back."
     )
+
+
+def _marker(key: RecordKey, fields: dict[str, Any]) -> Marker:
+    assert key.query is not None
+    assert key.task is not None
+    rows = _row_sum(fields["rows"], fields["checksum"])
+    return Marker(key.query, _number(fields["batch"], _INT64, _MIN_INT64), key.task, rows)
 
 
 def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
@@ -239,7 +234,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     target = fields.get("target")
     return Entry(
         query=key.query,
-        number=_signed(fields["batch"]),
+        number=_number(fields["batch"], _INT64, _MIN_INT64),
         state=EntryState(fields["stage"]),
         tasks=shares,
         decided_at=_number(fields["time"], _YEAR_9999),
@@ -267,19 +262,9 @@ def _row_sum(count: object, checksum: object) -> RowSum:
     return RowSum(_number(count, _INT64), int(_string(checksum), 16))
 
 
-def _is_number(value: object, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _number(value: Any, most: int) -> int:
-    if not _is_number(value, most):
-        raise ValueError(f"a number between 0 and {most} is missing")
-    return int(value)
-
-
-def _signed(value: Any) -> int:
-    if type(value) is not int or not -_INT64 - 1 <= value <= _INT64:
-        raise ValueError("a number of 64 bits is missing")
+def _number(value: Any, most: int, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"a number between {least} and {most} is missing")
     return value
 
 
