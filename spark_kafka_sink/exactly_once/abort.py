@@ -73,8 +73,10 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since")
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
     own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
-    committed = write_id.query in view.removed or view.writer(write_id.query) == own
-    return AbortOutcome(decided=(f"{write_id} was committed before",), committed=committed)
+    if write_id.query in view.removed:
+        return AbortOutcome(decided=(f"{write_id} was committed before",), committed=True)
+    entry = view.entries[write_id.query]
+    return AbortOutcome(decided=(f"{entry} was committed before",), committed=view.writer(entry.query) == own)
 
 
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:
