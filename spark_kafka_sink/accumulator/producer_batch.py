@@ -40,15 +40,15 @@ class BatchListener(Protocol):
 class RecordRange(NamedTuple):
     """The rows of one append within a batch (Java: the thunks of a batch).
 
-    They are records ``first .. first + rows - 1``, ``size`` bytes before compression. ``skipped``: the number of the
-    listener's rows that earlier parts of a split batch hold.
+    They are records ``first .. first + rows - 1``, ``size`` bytes before compression. ``start``: the position of the
+    first one among all rows of the append, in the order they were encoded.
     """
 
     listener: BatchListener
     first: int
     rows: int
     size: int
-    skipped: int = 0
+    start: int = 0
 
     def within(self, start: int, end: int) -> RecordRange | None:
         """The part that records ``start .. end - 1`` hold when they become a batch of their own."""
@@ -56,7 +56,7 @@ class RecordRange(NamedTuple):
         if first >= last:
             return None
         size = self.size * (last - first) // self.rows
-        return RecordRange(self.listener, first - start, last - first, size, self.skipped + first - self.first)
+        return RecordRange(self.listener, first - start, last - first, size, self.start + first - self.first)
 
 
 class ProducerBatch:

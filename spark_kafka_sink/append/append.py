@@ -45,17 +45,16 @@ from spark_kafka_sink.transactions.manager import TransactionManager
 _LARGEST_SLICE = 4 << 20
 
 
-class AppendCallbacks(Protocol):
+class AppendCallbacks(BatchListener, Protocol):
     """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
 
-    def listeners(self, order: Order | None, starts: Sequence[int], rows: int) -> Sequence[BatchListener]:
-        """One listener per claimed range; range ``i`` holds rows ``order[starts[i]]`` to ``order[starts[i + 1] - 1]``.
-
-        ``order`` None: the ``rows`` rows in the caller's order. Called once a slice, before its batches can complete.
+    def expect(self, rows: int, order: Order | None) -> None:
+        """Called once a slice, before its batches can complete. Row ``i`` of its ``RecordRange``s is row ``order[i]``
+        of the slice; None: the caller's order.
         """
 
     def fail(self, error: Exception) -> None:
-        """Rows that ``listeners`` was called for will not be sent, and no batch may report them."""
+        """Rows that ``expect`` was called for will not be sent, and no batch may report them."""
 
 
 @dataclass
@@ -257,17 +256,14 @@ def _add_to_batches(
     those of lagging partitions would pin it too long, so they copy.
     """
     shared_buffer = SharedBuffer(sum(map(len, encoded)))
-    starts = [each.start for each in claim.ranges]
     timestamps = rows.sizes.timestamps
     if isinstance(timestamps, int):
-        latest = [timestamps] * len(starts)
+        latest = [timestamps] * len(encoded)
     else:
-        latest = np.maximum.reduceat(np.asarray(timestamps), starts).tolist()
-    listeners = callbacks.listeners(rows.order, starts, len(rows.sizes.cumulative) - 1)
-    for (batch, start, end, first), records, timestamp, listener in zip(
-        claim.ranges, encoded, latest, listeners, strict=True
-    ):
-        record_range = RecordRange(listener, first, end - start, len(records))
+        latest = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in claim.ranges]).tolist()
+    callbacks.expect(len(rows.sizes.cumulative) - 1, rows.order)
+    for (batch, start, end, first), records, timestamp in zip(claim.ranges, encoded, latest, strict=True):
+        record_range = RecordRange(callbacks, first, end - start, len(records), start)
         if isinstance(records, bytes) or not batch.filled or batch.partition.partition in lagging:
             batch.add(bytes(records), record_range, timestamp, claim.memory)
         else:

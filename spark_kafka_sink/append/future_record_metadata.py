@@ -11,13 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.producer_batch import (
-    NO_TIMESTAMP,
-    UNKNOWN_OFFSET,
-    BatchListener,
-    ProducerBatch,
-    RecordRange,
-)
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
@@ -71,14 +65,11 @@ class ProduceRequestResult:
         self._error: Exception | None = None
         self._watchers: dict[int, list[Call]] = {}
 
-    def listeners(
-        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
-    ) -> Sequence[BatchListener]:
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``."""
         with self._lock:
             self._order = order
             self._appended = True
-        return [_Thunk(self, start) for start in starts]
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
@@ -90,9 +81,11 @@ class ProduceRequestResult:
         if watchers:
             self.callbacks.add(watchers, error)
 
-    def complete(self, start: int, batch: ProducerBatch, rows: RecordRange) -> None:
-        """``batch`` completed the rows from rank ``start`` on, its ``rows``."""
-        offset = UNKNOWN_OFFSET if batch.base_offset == UNKNOWN_OFFSET else batch.base_offset + rows.first
+    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
+        """As in ``BatchListener``."""
+        start, offset = rows.start, UNKNOWN_OFFSET
+        if batch.base_offset != UNKNOWN_OFFSET:
+            offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
             position = bisect_right(self._ranges, start, key=_start)
@@ -169,19 +162,6 @@ class ProduceRequestResult:
         if self._order is not None:
             rows = self._order[done.start : done.end].tolist()
         return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
-
-
-class _Thunk:
-    """Completes the rows of one claimed range, which begin at rank ``start``."""
-
-    __slots__ = ("_result", "_start")
-
-    def __init__(self, result: ProduceRequestResult, start: int) -> None:
-        self._result = result
-        self._start = start
-
-    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
-        self._result.complete(self._start + rows.skipped, batch, rows)
 
 
 class _Waited:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.accumulator.producer_batch import UNKNOWN_OFFSET, BatchListener, ProducerBatch, RecordRange
+from spark_kafka_sink.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.waiting import Waiters
@@ -56,13 +55,10 @@ class SendReceipt:
         self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
         self.error: Exception | None = None
 
-    def listeners(
-        self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int
-    ) -> Sequence[BatchListener]:
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``."""
         with self._lock:
             self._appended += rows
-        return [self] * len(starts)
 
     def fail(self, error: Exception) -> None:
         """As in ``AppendCallbacks``."""

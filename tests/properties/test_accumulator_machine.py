@@ -51,27 +51,20 @@ class EncodingFailedError(Exception):
 
 @dataclass
 class Rows:
-    """One append: which row each segment begins with, in the order of partitions."""
+    """One append; ``numbers`` of its rows, in the order they were encoded."""
 
     machine: AccumulatorMachine
     numbers: Sequence[int]
     error: None = None
 
-    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int) -> list[Segment]:
-        numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
-        return [Segment(self.machine, numbers[start:]) for start in starts]
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        self.numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
 
     def fail(self, error: Exception) -> None:
-        raise AssertionError("encoding fails before listeners are told")
-
-
-@dataclass
-class Segment:
-    machine: AccumulatorMachine
-    numbers: Sequence[int]
+        raise AssertionError("encoding fails before rows are expected")
 
     def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
-        numbers = set(self.numbers[share.skipped : share.skipped + share.rows])
+        numbers = set(self.numbers[share.start : share.start + share.rows])
         assert not numbers & self.machine.settled, "settled twice"
         self.machine.settled |= numbers
         if batch.error is None:
@@ -247,7 +240,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @invariant()
     def a_batch_is_incomplete_as_long_as_rows_of_it_are_not_settled(self) -> None:
         shares = [share for batch in self.incomplete() for share in batch.record_ranges]
-        rows = [row for share in shares for row in share.listener.numbers[share.skipped : share.skipped + share.rows]]
+        rows = [row for share in shares for row in share.listener.numbers[share.start : share.start + share.rows]]
         assert sorted(rows) == sorted(self.unsettled())
 
     def teardown(self) -> None:

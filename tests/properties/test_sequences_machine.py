@@ -6,8 +6,6 @@ A whole sender under a manual clock, against the TestBroker's checks of sequence
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,19 +43,12 @@ class Rows:
         self.partition = partition
         self.first = first
 
-    def listeners(self, order: npt.NDArray[np.intp] | None, starts: Sequence[int], rows: int) -> list[Segment]:
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         assert order is None
-        return [Segment(self, self.first + start) for start in starts]
-
-
-@dataclass
-class Segment:
-    append: Rows
-    first: int
 
     def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:
-        first = self.first + share.skipped
-        self.append.machine.settled(self.append.partition, range(first, first + share.rows), batch, share)
+        first = self.first + share.start
+        self.machine.settled(self.partition, range(first, first + share.rows), batch, share)
 
 
 class SequencesMachine(RuleBasedStateMachine):

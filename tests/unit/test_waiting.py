@@ -32,7 +32,7 @@ def future() -> Any:
 
 def receipt_wait() -> Any:
     made = receipt.SendReceipt()
-    made.listeners(None, [0], 1)
+    made.expect(1, None)
     return made, lambda: made.wait(WAIT_MS)
 
 

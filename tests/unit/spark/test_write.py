@@ -31,8 +31,8 @@ class FakeProducer:
     def append_columns(self, topic, columns, partitions, receipt):
         if self.append_error is not None:
             raise self.append_error
-        (listener,) = receipt.listeners(None, [0], len(columns))
-        self.appended.append((topic, columns.value.to_pylist(), listener))
+        receipt.expect(len(columns), None)
+        self.appended.append((topic, columns.value.to_pylist(), receipt))
 
     def expect(self, topics):
         pass
@@ -41,11 +41,11 @@ class FakeProducer:
         return 1
 
     def flush(self):
-        for topic, values, listener in self.appended:
+        for topic, values, receipt in self.appended:
             first = self.next_offsets.get(topic, 0)
             self.next_offsets[topic] = first + len(values)
             batch = ProducerBatch(TopicPartition(topic, 0), 0.0, 16384, 0)
-            batch.record_ranges.append(RecordRange(listener, 0, len(values), sum(map(len, values))))
+            batch.record_ranges.append(RecordRange(receipt, 0, len(values), sum(map(len, values))))
             batch.complete(first, NO_TIMESTAMP, self.delivery_error)
         self.appended = []
 
