@@ -14,9 +14,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
+from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
+from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.error_table import FORBIDDEN
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -43,7 +45,6 @@ _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "tra
 _MOST_REPLICAS: Final = 3
 _TOPIC, _BROKER = 2, 4
 _ANSWER_TIME: Final = timedelta(seconds=30)
-_FORBIDDEN: Final = frozenset({int(ErrorCode.topic_authorization_failed), int(ErrorCode.cluster_authorization_failed)})
 
 _told: set[str] = set()
 
@@ -163,11 +164,9 @@ def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> N
         return [CodeAt(f"CreateTopics of {topic}", each.error_code, each.error_message) for each in body.topics]
 
     try:
-        cluster.ask_any(Question("create_topics", (5, 7), make, codes), deadline)
+        cluster.call(Call("create_topics", (5, 7), None, make, codes), deadline)
     except BrokerError as error:
-        if error.code == ErrorCode.topic_already_exists:
-            return
-        advice = "the principal needs CREATE on the topic or the cluster" if error.code in _FORBIDDEN else "see above"
+        advice = "the principal needs CREATE on the topic or the cluster" if error.code in FORBIDDEN else "see above"
         raise ExactlyOnceError(
             f"commitLogTopic {topic} is missing and cannot be created: {error} ({advice}). Create it by hand: "
             f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
@@ -179,7 +178,7 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
     try:
         return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
     except BrokerError as error:
-        if error.code in _FORBIDDEN:
+        if error.code in FORBIDDEN:
             return {}
         raise
 
@@ -201,6 +200,6 @@ def _describe(
             for each in described or body.results
         ]
 
-    body = cluster.ask_any(Question("describe_configs", (2, 4), make, codes), deadline)
+    body = cluster.call(Call("describe_configs", (2, 4), None, make, codes), deadline)
     described = next(each for each in body.results if each.error_code is ErrorCode.none)
     return {config.name: config.value for config in described.configs}

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.cluster import Cluster, CodeAt, Question
+from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST: Final = -2
@@ -48,7 +49,7 @@ class PartitionLog:
         def codes(body: Any) -> list[CodeAt]:
             return [CodeAt(f"ListOffsets of {self.partition}", each.error_code) for each in _partitions(body.topics)]
 
-        body = self._cluster.ask_leader(self.partition, Question("list_offsets", (5, 7), make, codes), deadline)
+        body = self._cluster.call(Call("list_offsets", (5, 7), self.partition, make, codes), deadline)
         return int(_partitions(body.topics)[0].offset)
 
     def fetch(self, offset: int, deadline: float) -> Fetched | None:
@@ -67,11 +68,9 @@ class PartitionLog:
             )
 
         def codes(body: Any) -> list[CodeAt]:
-            codes = [each.error_code for each in _partitions(body.responses)]
-            told = [ErrorCode.none if code is ErrorCode.offset_out_of_range else code for code in codes]
-            return [CodeAt(f"Fetch of {self.partition}", code) for code in told]
+            return [CodeAt(f"Fetch of {self.partition}", each.error_code) for each in _partitions(body.responses)]
 
-        body = self._cluster.ask_leader(self.partition, Question("fetch", (11, 12), make, codes), deadline)
+        body = self._cluster.call(Call("fetch", (11, 12), self.partition, make, codes), deadline)
         told = _partitions(body.responses)[0]
         if told.error_code is ErrorCode.offset_out_of_range:
             return None
@@ -99,7 +98,7 @@ class PartitionLog:
             return [CodeAt(f"Produce to {self.partition}", each.error_code, each.error_message) for each in told(body)]
 
         versions = _PRODUCE_V2 if fence is not None and fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
-        body = self._cluster.ask_leader(self.partition, Question("produce", versions, make, codes), deadline)
+        body = self._cluster.call(Call("produce", versions, self.partition, make, codes), deadline)
         offset = int(told(body)[0].base_offset)
         if offset < 0:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")

@@ -68,9 +68,7 @@ class Session:
         self.settings = settings
         self.clock = clock
         self.cluster = Cluster(settings.producer, clock)
-        self.committer = Committer(
-            replace(settings.producer, transaction_timeout_ms=DRIVER_TIMEOUT_MS), brokers=self.cluster
-        )
+        self.committer = Committer(self.cluster.rpc, DRIVER_TIMEOUT_MS)
         self.ledger = Ledger(self.cluster, settings.name, ledger_partitions(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.planned_driver: DriverIdentity | None = None
@@ -78,7 +76,6 @@ class Session:
         self._verified = False
 
     def close(self) -> None:
-        self.committer.__exit__(None, None, None)
         self.cluster.close()
 
     def deadline(self, timeout_ms: float) -> float:

@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.exactly_once.cluster import BrokerGoneError, Cluster, CodeAt, Question
+from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity
+from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.transactions.committer import EndVerdict
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
@@ -96,7 +97,7 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
         return [CodeAt("ListTransactions", body.error_code)]
 
     try:
-        body = cluster.ask_node(node, Question("list_transactions", (0, 1), make, codes), deadline)
+        body = cluster.call(Call("list_transactions", (0, 1), node, make, codes), deadline)
     except UnsupportedVersionError as error:
         raise ExactlyOnceError(
             "These brokers cannot list transactions (Kafka before 3.0), so that what a dead run has left open cannot "
@@ -114,7 +115,7 @@ def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> 
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt("DescribeTransactions", ErrorCode.none) for _ in body.transaction_states]
 
-    body = cluster.ask_node(node, Question("describe_transactions", (0, 0), make, codes), deadline)
+    body = cluster.call(Call("describe_transactions", (0, 0), node, make, codes), deadline)
     return [
         OpenTransaction(
             each.transactional_id, int(each.producer_id), int(each.producer_epoch), int(each.transaction_start_time)

@@ -26,7 +26,7 @@ _log = logging.getLogger("spark_kafka_sink.network")
 
 
 @dataclass(slots=True)
-class _NodeState:
+class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
@@ -97,8 +97,8 @@ class NetworkClient:
         self._setup_backoff = ExponentialBackoff(
             config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms, random
         )
-        self._states: dict[int, _NodeState] = {}
-        self._by_connection: dict[int, _NodeState] = {}
+        self._states: dict[int, NodeState] = {}
+        self._by_connection: dict[int, NodeState] = {}
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
@@ -149,7 +149,7 @@ class NetworkClient:
                 self._failed(state, unexpected(error))
         self._run_completions()
 
-    def _handle_event(self, state: _NodeState, connection: Connection, event: Event) -> None:
+    def _handle_event(self, state: NodeState, connection: Connection, event: Event) -> None:
         match event:
             case Received(_, data):
                 self._received(state, connection, data)
@@ -244,10 +244,10 @@ class NetworkClient:
             self._drop(state, ProducerClosedError(f"The client was closed before {state.node} answered"))
         self._run_completions()
 
-    def _state(self, node: Node) -> _NodeState:
+    def _state(self, node: Node) -> NodeState:
         state = self._states.get(node.id)
         if state is None:
-            state = self._states[node.id] = _NodeState(node)
+            state = self._states[node.id] = NodeState(node)
         elif (state.node.host, state.node.port) != (node.host, node.port):
             self._drop(state, NetworkError(f"Node {state.node} has moved to {node.host}:{node.port}"))
             state.moved_to(node)
@@ -263,7 +263,7 @@ class NetworkClient:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
 
-    def _connect(self, state: _NodeState) -> None:
+    def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
@@ -274,7 +274,7 @@ class NetworkClient:
         self._by_connection[connection.id] = state
         self._transport.connect(connection.id, node.host, node.port)
 
-    def _received(self, state: _NodeState, connection: Connection, data: bytes) -> None:
+    def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
         shaking_hands = connection.api_versions is None
         try:
             for sent, body in connection.receive(data, self._now):
@@ -289,7 +289,7 @@ class NetworkClient:
             self._transport.send(connection.id, connection.to_send)
             connection.to_send = []
 
-    def _answered(self, state: _NodeState, sent: InFlight, body: memoryview) -> None:
+    def _answered(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
         try:
             parsed = sent.parse(body)
         except KafkaError as error:
@@ -310,7 +310,7 @@ class NetworkClient:
             response = Response(sent.node.id, sent.version, body, error, latency, self._now, disconnected)
             self._completed.append((sent.request, response))
 
-    def _failed(self, state: _NodeState, error: KafkaError) -> None:
+    def _failed(self, state: NodeState, error: KafkaError) -> None:
         unused = (
             state.connection is not None
             and state.connection.state is ConnectionState.READY
@@ -322,7 +322,7 @@ class NetworkClient:
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)
 
-    def _drop(self, state: _NodeState, error: KafkaError) -> None:
+    def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection
         if connection is None:
             return

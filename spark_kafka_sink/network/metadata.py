@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -368,19 +368,26 @@ def bootstrap_nodes(config: ProducerConfig) -> tuple[Node, ...]:
 
 def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
     """Asks for the brokers and these topics; for the brokers only if ``topics`` is empty."""
+    return kio_request("metadata", *METADATA_VERSIONS, MetadataEntity(topics, allow_auto_topic_creation), on_complete)
 
-    def make(module: ModuleType, version: int) -> RequestPayload:
+
+@dataclass(frozen=True, slots=True)
+class MetadataEntity:
+    """Makes kio's MetadataRequest."""
+
+    topics: Sequence[str]
+    allow_auto_topic_creation: bool
+
+    def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:
         topic_id = {"topic_id": None} if version >= _FIRST_WITH_TOPIC_IDS else {}
         cluster = {"include_cluster_authorized_operations": False} if version <= _LAST_WITH_CLUSTER_OPERATIONS else {}
         entity: RequestPayload = module.MetadataRequest(
-            topics=tuple(module.request.MetadataRequestTopic(name=name, **topic_id) for name in topics),
-            allow_auto_topic_creation=allow_auto_topic_creation,
+            topics=tuple(module.request.MetadataRequestTopic(name=name, **topic_id) for name in self.topics),
+            allow_auto_topic_creation=self.allow_auto_topic_creation,
             include_topic_authorized_operations=False,
             **cluster,
         )
         return entity
-
-    return kio_request("metadata", *METADATA_VERSIONS, make, on_complete)
 
 
 def parse_metadata(response: Any) -> ClusterSnapshot:

@@ -1,76 +1,93 @@
-"""The network client and the metadata, turned by the caller's own thread: for who sends and waits."""
+"""The one blocking request loop: requests on the caller's own thread, for ledger, committer and sync producer."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any, Protocol
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import KafkaError, NetworkError
+from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.model import ClusterSnapshot, Node
+from spark_kafka_sink.network.calls import BrokerGoneError, Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Request, Response
+from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, camel_case
+from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 
-MakeRequest = Callable[[Callable[[Response], None]], Request]
+
+class MakeRequest(Protocol):
+    """Makes one request that completes with ``on_complete``."""
+
+    def __call__(self, on_complete: CompletionHandler, /) -> Request: ...
 
 
-class InlineNetwork:
-    """Belongs to one thread at a time. ``timeout_ms`` (request.timeout.ms) bounds every wait but for a topic."""
+class Rpc:
+    """Owns its connections and metadata; belongs to one thread at a time. Deadlines are monotonic ms.
+
+    ``connections``: the most to one coordinator. Requests no metadata before a method needs the brokers.
+    """
 
     def __init__(
-        self, client: NetworkClient, metadata: Metadata, transport: Transport, clock: Clock, timeout_ms: float
+        self, config: ProducerConfig, clock: Clock, transport: Transport | None = None, connections: int = 1
     ) -> None:
-        self._client = client
-        self._metadata = metadata
-        self._updater = MetadataUpdater(metadata)
-        self._transport = transport
+        random = Random()
         self._clock = clock
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = config.request_timeout_ms
+        self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
+        self._client = NetworkClient(config, self._transport, random)
+        self._metadata = Metadata(config, random)
+        self._updater = MetadataUpdater(self._metadata)
+        self._needs_metadata = False
+        self._calls = Calls(self._client, self._metadata, config, random, connections)
+        self._closed = False
 
     @property
     def snapshot(self) -> ClusterSnapshot:
         return self._metadata.snapshot
 
-    def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
-        """Until the snapshot has the topic, and the partition if given; raises as ``Metadata.wait_for_topic`` does."""
-        deadline = self._clock.now() + max_wait_ms
+    @property
+    def calls(self) -> Calls:
+        return self._calls
 
-        def turn() -> None:
-            seen = self._metadata.round
-            self._turn_until(lambda: self._metadata.round != seen, deadline)
+    def now(self) -> float:
+        """Monotonic ms, as in deadlines."""
+        return self._clock.now()
 
-        self._metadata.wait_for_topic(topic, partition, max_wait_ms, self._clock, turn)
+    def call(self, call: Call, deadline: float) -> Any:
+        """The response's body. Raises the error that ended the call, or ``KafkaTimeoutError`` at the deadline."""
+        began = self._clock.now()
+        if not isinstance(call.target, Coordinator):
+            self.await_brokers(deadline)
+        self.run([call], deadline)
+        if call.end is None:
+            raise timeout_error(call, max(0.0, deadline - began))
+        if call.end.error is not None:
+            raise call.end.error
+        return call.end.body
 
-    def refresh(self, deadline: float = math.inf) -> None:
-        """Ask for all topics anew. When no broker answers in time, what was known stays."""
-        seen = self._metadata.snapshot.generation
-        self._metadata.request_update()
-        until = min(deadline, self._clock.now() + self._timeout_ms)
-        self._turn_until(lambda: self._metadata.snapshot.generation != seen, until)
+    def run(self, calls: Iterable[Call], deadline: float) -> None:
+        """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline."""
+        for call in calls:
+            self._calls.start(call)
+        if self._calls.waiting:
+            self._notice_closed_connections()
+        while self._calls.waiting and (now := self._clock.now()) < deadline:
+            self._poll(now, deadline)
+        self._calls.stop()
 
-    def least_loaded(self) -> int | None:
-        """The node that is likely to answer first; None while all of them are in backoff."""
-        node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), self._clock.now())
-        return None if node is None else node.id
-
-    def exchange(
-        self, requests: Mapping[int, MakeRequest], deadline: float = math.inf
-    ) -> dict[int, Response | KafkaError]:
-        """One request to each of these nodes, all under way at once; how each ended, or why it could not be sent.
-
-        What has no response at the ``deadline`` (monotonic ms) ends as an error.
-        """
-        self._turn(self._clock.now())  # notices connections that brokers closed since the last exchange
+    def exchange(self, requests: Mapping[int, MakeRequest]) -> dict[int, Response | KafkaError]:
+        """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent."""
+        self._needs_metadata = True
+        self._notice_closed_connections()
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
-            node = self._metadata.snapshot.nodes.get(node_id)
-            error = (
-                NetworkError(f"Broker {node_id} has left the cluster")
-                if node is None
-                else self._connect(node, deadline)
-            )
+            node = self.snapshot.nodes.get(node_id)
+            gone = BrokerGoneError(f"Broker {node_id} has left the cluster")
+            error = gone if node is None else self._connect(node)
             if error is not None:
                 ended[node_id] = error
                 continue
@@ -79,45 +96,87 @@ class InlineNetwork:
                 ended[response.node_id] = response
 
             self._client.send(node_id, make(completed), self._clock.now())
-        # The client ends every request: by its answer, by request.timeout.ms, or with its connection.
-        self._turn_until(lambda: len(ended) == len(requests), deadline)
-        for node_id in requests.keys() - ended.keys():
-            ended[node_id] = NetworkError(f"Broker {node_id} did not respond in time")
-            self._client.close_node(node_id)
+        # Every request completes: with a response, by request.timeout.ms, or with its connection.
+        while len(ended) < len(requests):
+            self._poll(self._clock.now(), NEVER)
         return ended
 
+    def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
+        """Returns when the snapshot has the topic (and partition); raises as ``Metadata.wait_for_topic``."""
+        deadline = self._clock.now() + max_wait_ms
+
+        def await_round() -> None:
+            seen = self._metadata.round
+            while self._metadata.round == seen and (now := self._clock.now()) < deadline:
+                self._poll(now, deadline)
+
+        self._needs_metadata = True
+        self._metadata.wait_for_topic(topic, partition, max_wait_ms, self._clock, await_round)
+
+    def await_brokers(self, deadline: float) -> None:
+        """Returns when the snapshot has brokers; raises ``KafkaTimeoutError`` at the deadline."""
+        while not self.snapshot.nodes:
+            if self._clock.now() >= deadline:
+                raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has answered")
+            self.refresh(deadline)
+
+    def refresh(self, deadline: float = NEVER) -> None:
+        """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms."""
+        self._needs_metadata = True
+        generation = self.snapshot.generation
+        self._metadata.request_update()
+        until = min(deadline, self._clock.now() + self._timeout_ms)
+        while self.snapshot.generation == generation and (now := self._clock.now()) < until:
+            self._poll(now, until)
+
     def pause(self, ms: float) -> None:
-        """Let time pass; connections are looked after meanwhile."""
-        self._turn_until(lambda: False, self._clock.now() + ms)
+        """Waits; keeps serving the connections."""
+        until = self._clock.now() + ms
+        while (now := self._clock.now()) < until:
+            self._poll(now, until)
+
+    def api_versions(self, node_id: int) -> ApiVersions | None:
+        """None without a ready connection to the node."""
+        return self._client.api_versions(node_id)
 
     def close(self) -> None:
-        self._client.close()
-        self._transport.shutdown()
+        """Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._calls.stop()
+            self._client.close()
+            self._transport.shutdown()
 
-    def _connect(self, node: Node, deadline: float) -> KafkaError | None:
-        """Until a request can be sent to ``node``; gives what kept an attempt that was made here from it."""
-        deadline = min(deadline, self._clock.now() + self._timeout_ms)
+    def _connect(self, node: Node) -> KafkaError | None:
+        """Returns None when ``node`` is ready, else the error of an attempt that was made here."""
+        deadline = self._clock.now() + self._timeout_ms
         attempted = False
         while (now := self._clock.now()) < deadline:
             if self._client.ready(node, now):
                 return None
             delay = self._client.ready_delay(node, now)
             reason = self._client.last_error(node.id)
-            if attempted and delay < math.inf and reason is not None:
+            if attempted and delay < NEVER and reason is not None:
                 return NetworkError(reason)
-            attempted = delay == math.inf
-            self._turn(min(deadline, now + delay))
+            attempted = delay == NEVER
+            self._poll(now, min(deadline, now + delay))
         return NetworkError(f"The connection to {node} was not ready in time")
 
-    def _turn_until(self, done: Callable[[], bool], deadline: float) -> None:
-        while not done() and self._clock.now() < deadline:
-            self._turn(deadline)
+    def _notice_closed_connections(self) -> None:
+        self._client.handle(self._transport.poll(0), self._clock.now())
 
-    def _turn(self, deadline: float) -> None:
-        """One turn of the loop, at most until ``deadline`` (monotonic ms)."""
-        client, now = self._client, self._clock.now()
-        wake_at = min(deadline, self._updater.maybe_update(client, now), client.next_deadline(now))
+    def _poll(self, now: float, deadline: float) -> None:
+        client, wake_at = self._client, deadline
+        if self._needs_metadata:
+            wake_at = min(wake_at, self._updater.maybe_update(client, now))
+        wake_at = min(wake_at, self._calls.advance(now), client.next_deadline(now))
         events = self._transport.poll(max(0.0, wake_at - now))
         now = self._clock.now()
         client.handle(events, now)
         client.expire(now)
+
+
+def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
+    """The error of a call that has not ended in time, with the last reason."""
+    target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
+    return KafkaTimeoutError(f"{camel_case(call.api)}{target} has no answer after {timeout_ms:.0f} ms: {call.reason}")

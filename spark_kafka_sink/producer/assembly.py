@@ -12,13 +12,13 @@ from spark_kafka_sink.append.pending import PendingTopics
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.sender.sender import Sender, SenderParts
 from spark_kafka_sink.sender.sender_thread import SenderThread
-from spark_kafka_sink.transactions.calls import SOON_MS, CoordinatorCalls
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import Sequences
 
@@ -48,8 +48,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
     manager = None
     if config.transactional_id is not None:
-        soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
-        calls = CoordinatorCalls(client, metadata.candidates, retry_backoff, soon)
+        calls = Calls(client, metadata, config, random)
         manager = TransactionManager(config, accumulator, sequences, client, calls)
     sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
     partitioner = load_partitioner(config, random)

@@ -32,13 +32,9 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, TopicPartition
-from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import Response
 from spark_kafka_sink.network.error_table import Action, action, broker_error
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.rpc import InlineNetwork, MakeRequest
-from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
@@ -166,10 +162,7 @@ class SyncProducer:
         self._random = random
         self._partitioner = load_partitioner(kafka, random)
         self._unkeyed: dict[str, int] = {}
-        transport: Transport = Selector(kafka.send_buffer_bytes, kafka.receive_buffer_bytes)
-        client = NetworkClient(kafka, transport, random)
-        metadata = Metadata(kafka, random)
-        self._network = InlineNetwork(client, metadata, transport, self._clock, kafka.request_timeout_ms)
+        self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()
         self._closed = False
 
@@ -204,7 +197,7 @@ class SyncProducer:
         """End the connections. Closing twice has no effect."""
         if not self._closed:
             self._closed = True
-            self._network.close()
+            self._rpc.close()
             self._key_serializer.close()
             self._value_serializer.close()
 
@@ -234,7 +227,7 @@ class SyncProducer:
                 highest[message.topic] = message.partition
         deadline = self._clock.now() + self.config.kafka.max_block_ms
         for topic, partition in highest.items():
-            self._network.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
+            self._rpc.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
 
     def _handle(self, messages: _Group, results: _Results) -> None:
         """Send, and retry what failed with a retriable error."""
@@ -250,12 +243,12 @@ class SyncProducer:
                 "Back off for %d ms before sending %d records again (%d retries remain): %s",
                 backoff, len(outstanding), remaining, results.errors[outstanding[0].row],
             )  # fmt: skip
-            self._network.pause(backoff)
+            self._rpc.pause(backoff)
             self._refresh()
             outstanding = self._dispatch(outstanding, results)
 
     def _refresh(self) -> None:
-        self._network.refresh()
+        self._rpc.refresh()
         self._unkeyed.clear()
         self._refreshed_at = self._clock.now()
 
@@ -266,13 +259,13 @@ class SyncProducer:
         for partition, group in collated.pop(NO_LEADER, {}).items():
             again += results.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)), True)
         requests = {node: self._request(groups) for node, groups in collated.items()}
-        for node, response in self._network.exchange(requests).items():
+        for node, response in self._rpc.exchange(requests).items():
             again += _handle_response(collated[node], response, results)
         return sorted(again)
 
     def _collate(self, messages: _Group) -> dict[int, dict[TopicPartition, list[_Message]]]:
         """Leader (or ``NO_LEADER``) → partition → its messages (Kafka 0.8: ``partitionAndCollate``)."""
-        snapshot = self._network.snapshot
+        snapshot = self._rpc.snapshot
         topics: dict[str, list[_Message]] = {}
         for message in messages:
             topics.setdefault(message.topic, []).append(message)
@@ -287,7 +280,7 @@ class SyncProducer:
 
     def _partitions(self, topic: str, group: _Group, count: int) -> list[int]:
         """Of messages of one topic: their own, by the partitioner for keyed ones, the topic's random one for others."""
-        snapshot, ignore_keys = self._network.snapshot, self.config.kafka.partitioner_ignore_keys
+        snapshot, ignore_keys = self._rpc.snapshot, self.config.kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
         explicit = np.full(len(group), NOT_GIVEN, np.int32)
         for row, message in enumerate(group):

@@ -15,11 +15,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
-from spark_kafka_sink.transactions.calls import SOON_MS
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import PartitionSequence, Sequences
 

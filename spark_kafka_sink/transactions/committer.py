@@ -1,39 +1,27 @@
-"""Ends prepared transactions and takes fences on the caller's thread: no sender thread, one deadline, many at a time.
+"""Ends prepared transactions and fences their ids on the caller's thread: no sender thread, many at a time.
 
-What a producer prepared in one process is committed or aborted here in another. Everything is told by EndTxn and
-InitProducerId alone, so nothing of the producer need be left.
+A transaction that one process prepared is committed or aborted here in another. EndTxn and InitProducerId are all it
+takes; nothing of the producer is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
-from random import Random
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.model import NO_IDENTITY, Node, ProducerIdentity, TopicPartition
-from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import camel_case
+from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.network.calls import Call, CallEnd
 from spark_kafka_sink.network.error_table import NOT_OPEN
-from spark_kafka_sink.network.metadata import bootstrap_nodes
-from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.network.rpc import Rpc, timeout_error
 from spark_kafka_sink.transactions import messages
-from spark_kafka_sink.transactions.calls import (
-    SOON_MS,
-    CallEnd,
-    CoordinatorCall,
-    CoordinatorCalls,
-    last_reason,
-)
 from spark_kafka_sink.transactions.messages import Subject
 from spark_kafka_sink.transactions.values import (
     END_TXN_V1,
@@ -53,14 +41,14 @@ class EndVerdict(Enum):
     COMMITTED = "committed, now or by an earlier attempt with the same verdict"
     ABORTED = "aborted, now or by an earlier attempt with the same verdict"
     GONE = "this transaction is not open any more: it was ended before, or its id was initialised again"
-    UNDECIDED = "no answer until the deadline, or a refusal: it may be open, and may have been ended by this attempt"
+    UNDECIDED = "no response until the deadline, or an error: it may be open, and may have been ended by this attempt"
 
 
 @dataclass(frozen=True, slots=True)
 class EndTxnOutcome:
-    """What came of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none) say why it is GONE or UNDECIDED.
+    """The outcome of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none): the reason of GONE and UNDECIDED.
 
-    ``fence`` is the transactional id's identity for its next transaction, when it was COMMITTED or ABORTED.
+    ``fence``: the identity for the id's next transaction after COMMITTED and ABORTED.
     """
 
     prepared: PreparedTransaction
@@ -72,7 +60,7 @@ class EndTxnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FenceOutcome:
-    """The fence that was taken on an id, or the error that prevented it."""
+    """The new identity of an id, or the error that prevented it."""
 
     transactional_id: str
     fence: TransactionalIdentity | None
@@ -85,27 +73,29 @@ def end_transactions(
     timeout_ms: float,
     connections: int = CONNECTIONS,
 ) -> list[EndTxnOutcome]:
-    """Commit (True) or abort (False) prepared transactions; one outcome for each, in their order. Raises nothing.
+    """Commits (True) or aborts (False) prepared transactions; one outcome for each, in their order. Raises nothing.
 
-    All attempts of one transaction use the EndTxn version it names, so that the same verdict may be sent again, in this
-    call or a later one.
+    Every attempt uses the EndTxn version of ``PreparedTransaction``, so that the same verdict may be sent again, in
+    this call or a later one.
     """
-    with Committer(_parsed(config), connections=connections) as committer:
-        return committer.end(endings, timeout_ms)
+    parsed = _parsed(config)
+    with closing(Rpc(parsed, SystemClock(), connections=connections)) as rpc:
+        return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
 
 
 def take_fence(
     config: Config, transactional_id: str, timeout_ms: float | None = None, held: TransactionalIdentity | None = None
 ) -> TransactionalIdentity:
-    """InitProducerId: abort what was left open under the id, and fence whoever had it; default max.block.ms.
+    """InitProducerId: aborts the id's open transaction and fences its producer; default timeout max.block.ms.
 
-    With ``held`` only if that fence still stands (KIP-360), else ``ProducerFencedError``; a broker takes the same
-    ``held`` twice in a row for one attempt repeated and gives the same epoch to both.
+    With ``held`` only if that identity is still the latest (KIP-360), else ``ProducerFencedError``. A broker takes a
+    repeated ``held`` for a retry and returns the same epoch again.
     """
     parsed = _parsed(config)
-    with Committer(parsed) as committer:
+    with closing(Rpc(parsed, SystemClock())) as rpc:
         identities = {transactional_id: held.identity if held is not None else NO_IDENTITY}
-        (outcome,) = committer.take_fences(identities, parsed.max_block_ms if timeout_ms is None else timeout_ms)
+        timeout = parsed.max_block_ms if timeout_ms is None else timeout_ms
+        (outcome,) = Committer(rpc, parsed.transaction_timeout_ms).take_fences(identities, timeout)
     if outcome.fence is None:
         raise outcome.error or KafkaError(f"No fence on {transactional_id}")
     return outcome.fence
@@ -115,19 +105,21 @@ def take_fences(
     config: Config, transactional_ids: Iterable[str], timeout_ms: float, connections: int = CONNECTIONS
 ) -> list[FenceOutcome]:
     """``take_fence`` for many ids at a time; one outcome for each, in their order. Raises nothing."""
-    with Committer(_parsed(config), connections=connections) as committer:
+    parsed = _parsed(config)
+    with closing(Rpc(parsed, SystemClock(), connections=connections)) as rpc:
+        committer = Committer(rpc, parsed.transaction_timeout_ms)
         return committer.take_fences(dict.fromkeys(transactional_ids, NO_IDENTITY), timeout_ms)
 
 
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
-    """A prepared transaction in whatever process is to end it."""
+    """A prepared transaction in the process that is to end it."""
     return ResumedTransaction(prepared, _parsed(config))
 
 
 @dataclass(frozen=True, slots=True)
 class ResumedTransaction:
-    """``commit`` and ``abort`` raise ``ProducerFencedError`` or another ``BrokerError`` when the transaction is gone,
-    ``KafkaTimeoutError`` when nothing is known after ``timeout_ms`` (default max.block.ms): call the same again.
+    """``commit`` and ``abort`` raise ``ProducerFencedError`` or another ``BrokerError`` if the transaction is gone, and
+    ``KafkaTimeoutError`` without a response in ``timeout_ms`` (default max.block.ms): call the same again.
     """
 
     prepared: PreparedTransaction
@@ -147,174 +139,103 @@ class ResumedTransaction:
         return outcome.fence
 
 
-class KnownBrokers(Protocol):
-    def known_nodes(self) -> Sequence[Node]:
-        """The brokers of the last metadata response; none before the first."""
-        ...
-
-
 class Committer:
-    """Turns the calls' loop until all have ended or the time is up. ``transport`` is shut down at the end.
+    """Calls to transaction coordinators over ``rpc``, which stays open. ``transaction_timeout_ms``: of new epochs."""
 
-    ``brokers``: whom to ask for coordinators besides the bootstrap servers.
-    """
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-        connections: int = CONNECTIONS,
-        brokers: KnownBrokers | None = None,
-    ) -> None:
-        self._brokers = brokers
-        self._config = config
-        self._clock = clock or SystemClock()
-        self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
-        random = Random()
-        self._client = NetworkClient(config, self._transport, random)
-        self._bootstrap = bootstrap_nodes(config)
-        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
-        self._calls = CoordinatorCalls(self._client, self._nodes, backoff, soon, connections)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._calls.stop()
-        self._client.close()
-        self._transport.shutdown()
-
-    def _nodes(self, now: float) -> Sequence[Node]:
-        return self._bootstrap if self._brokers is None else (*self._brokers.known_nodes(), *self._bootstrap)
+    def __init__(self, rpc: Rpc, transaction_timeout_ms: int) -> None:
+        self._rpc = rpc
+        self._transaction_timeout_ms = transaction_timeout_ms
 
     def end(self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float) -> list[EndTxnOutcome]:
-        ends = [_Ending(prepared, commit) for prepared, commit in endings]
-        return self._end([(each, each.end_txn()) for each in ends], timeout_ms)
+        calls = [messages.end_txn(_subject(each), each.end_txn_version, commit) for each, commit in endings]
+        self._run(calls, timeout_ms)
+        return [
+            _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
+        ]
 
     def abort(self, prepared: Iterable[PreparedTransaction], timeout_ms: float) -> list[EndTxnOutcome]:
-        """Aborts, and fences whoever may still write under these identities; one outcome for each, in their order.
+        """Aborts, and fences every producer with these identities; one outcome for each, in their order.
 
-        EndTxn of transactions version 1 leaves the epoch as it is: partitions go on taking the rows of a zombie, and
-        its successor commits them. InitProducerId with the identity (KIP-360) aborts what is open by markers of the
-        next epoch, and nothing that is not this identity's. Never EndTxn before it: it would find nothing open.
+        EndTxn of transactions version 1 keeps the epoch: partitions would accept a zombie's rows, and its successor
+        would commit them. InitProducerId with the identity (KIP-360) aborts this identity's open transaction with
+        markers of the next epoch. An EndTxn before it would leave nothing open to abort.
         """
-        timeout = self._config.transaction_timeout_ms
-        ends = [_Ending(each, False) for each in prepared]
+        asked = list(prepared)
+        timeout = self._transaction_timeout_ms
         calls = [
-            each.end_txn() if each.prepared.end_txn_version >= END_TXN_V2 else each.fence(timeout) for each in ends
+            messages.end_txn(_subject(each), each.end_txn_version, False)
+            if each.end_txn_version >= END_TXN_V2
+            else messages.init_producer_id(_subject(each), timeout)
+            for each in asked
         ]
-        return self._end(list(zip(ends, calls, strict=True)), timeout_ms)
-
-    def _end(self, calls: Sequence[tuple[_Ending, CoordinatorCall]], timeout_ms: float) -> list[EndTxnOutcome]:
-        self._run([call for _, call in calls], timeout_ms)
-        for ending, call in calls:
-            if ending.outcome is None:
-                error = _timeout(camel_case(call.api), call, timeout_ms)
-                ending.outcome = EndTxnOutcome(ending.prepared, EndVerdict.UNDECIDED, error=error)
-        return [ending.outcome for ending, _ in calls if ending.outcome is not None]
+        self._run(calls, timeout_ms)
+        return [
+            _ended(each, False, call, timeout_ms) if call.api == "end_txn" else _fenced(each, call, timeout_ms)
+            for each, call in zip(asked, calls, strict=True)
+        ]
 
     def take_fences(self, held: Mapping[str, ProducerIdentity], timeout_ms: float) -> list[FenceOutcome]:
-        """``held``: transactional id → the identity that must still stand, or ``NO_IDENTITY``."""
-        outcomes: dict[str, FenceOutcome] = {}
-
-        def call(subject: Subject) -> CoordinatorCall:
-            def ended(end: CallEnd) -> None:
-                fence = None if end.error is not None else self._fence(subject, end)
-                outcomes[subject.transactional_id] = FenceOutcome(subject.transactional_id, fence, end.error)
-
-            return messages.init_producer_id(subject, self._config.transaction_timeout_ms, ended)
-
-        calls = {each: call(Subject(each, identity)) for each, identity in held.items()}
+        """``held``: transactional id → the identity that must be the latest, or ``NO_IDENTITY``."""
+        timeout = self._transaction_timeout_ms
+        calls = {name: messages.init_producer_id(Subject(name, identity), timeout) for name, identity in held.items()}
         self._run(calls.values(), timeout_ms)
-        for name in calls.keys() - outcomes.keys():
-            outcomes[name] = FenceOutcome(name, None, _timeout("InitProducerId", calls[name], timeout_ms))
-        return [outcomes[name] for name in held]
+        outcomes = []
+        for name, call in calls.items():
+            error = timeout_error(call, timeout_ms) if call.end is None else call.end.error
+            identity = self._identity(name, call.end) if call.end is not None and error is None else None
+            outcomes.append(FenceOutcome(name, identity, error))
+        return outcomes
 
     def add_partitions(
         self, fence: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
     ) -> None:
-        """AddPartitionsToTxn, which the first transaction protocol wants before Produce; raises what refuses it."""
-        ends: list[CallEnd] = []
-        subject = Subject(fence.transactional_id, fence.identity)
-        call = messages.add_partitions(subject, partitions, ends.append)
-        self._run([call], timeout_ms)
-        if not ends:
-            raise _timeout("AddPartitionsToTxn", call, timeout_ms)
-        if ends[0].error is not None:
-            raise ends[0].error
+        """AddPartitionsToTxn, which transactions version 1 needs before Produce; raises its error."""
+        call = messages.add_partitions(Subject(fence.transactional_id, fence.identity), partitions)
+        self._rpc.call(call, self._rpc.now() + timeout_ms)
 
-    def _run(self, calls: Iterable[CoordinatorCall], timeout_ms: float) -> None:
-        for call in calls:
-            self._calls.start(call)
-        wake_at = now = self._clock.now()
-        deadline = now + timeout_ms
-        while self._calls.busy and now < deadline:
-            events = self._transport.poll(max(0.0, min(wake_at, deadline) - now))
-            now = self._clock.now()
-            self._client.handle(events, now)
-            self._client.expire(now)
-            if now < deadline:  # nothing is sent afterwards, however long this process was stopped
-                wake_at = min(self._calls.advance(now), self._client.next_deadline(now))
+    def _run(self, calls: Iterable[Call], timeout_ms: float) -> None:
+        self._rpc.run(calls, self._rpc.now() + timeout_ms)
 
-    def _fence(self, subject: Subject, end: CallEnd) -> TransactionalIdentity:
-        versions = self._client.api_versions(end.node_id)
+    def _identity(self, transactional_id: str, end: CallEnd) -> TransactionalIdentity:
+        versions = self._rpc.api_versions(end.node_id)
         v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
         version = END_TXN_V2 if v2 else END_TXN_V1
-        return TransactionalIdentity(
-            subject.transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version
-        )
+        return TransactionalIdentity(transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
 
 
-class _Ending:
-    """One prepared transaction, its verdict, and what came of it."""
-
-    def __init__(self, prepared: PreparedTransaction, commit: bool) -> None:
-        self.prepared = prepared
-        self.outcome: EndTxnOutcome | None = None
-        self._commit = commit
-        self._subject = Subject(prepared.transactional_id, prepared.identity)
-
-    def end_txn(self) -> CoordinatorCall:
-        return messages.end_txn(self._subject, self.prepared.end_txn_version, self._commit, self._ended)
-
-    def fence(self, transaction_timeout_ms: int) -> CoordinatorCall:
-        call = messages.init_producer_id(self._subject, transaction_timeout_ms, lambda end: self._fenced(end, call))
-        return call
-
-    def _ended(self, end: CallEnd) -> None:
-        if end.error is not None:
-            self._failed(end)
-            return
-        identity = messages.identity_after(end.body, self.prepared.identity)
-        fence = TransactionalIdentity(self.prepared.transactional_id, *identity, self.prepared.end_txn_version)
-        verdict = EndVerdict.COMMITTED if self._commit else EndVerdict.ABORTED
-        self.outcome = EndTxnOutcome(self.prepared, verdict, fence=fence)
-
-    def _fenced(self, end: CallEnd, call: CoordinatorCall) -> None:
-        """A transaction that was open answers CONCURRENT_TRANSACTIONS while its markers are written, then
-        PRODUCER_FENCED: its identity is the one before by then. One that was completing already, perhaps by a commit,
-        ends in success."""
-        before = call.last_error
-        if (
-            isinstance(before, BrokerError)
-            and before.code == ErrorCode.concurrent_transactions
-            and end.code in NOT_OPEN
-        ):
-            self.outcome = EndTxnOutcome(self.prepared, EndVerdict.ABORTED)
-        elif end.error is None:
-            self.outcome = EndTxnOutcome(self.prepared, EndVerdict.GONE)
-        else:
-            self._failed(end)
-
-    def _failed(self, end: CallEnd) -> None:
-        verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
-        self.outcome = EndTxnOutcome(self.prepared, verdict, int(end.code), end.error)
+def _subject(prepared: PreparedTransaction) -> Subject:
+    return Subject(prepared.transactional_id, prepared.identity)
 
 
-def _timeout(api: str, call: CoordinatorCall, timeout_ms: float) -> KafkaTimeoutError:
-    return KafkaTimeoutError(f"{api} for {call.key.name} has no answer after {timeout_ms:.0f} ms: {last_reason(call)}")
+def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    if call.end is None or call.end.error is not None:
+        return _failed(prepared, call, timeout_ms)
+    identity = messages.identity_after(call.end.body, prepared.identity)
+    fence = TransactionalIdentity(prepared.transactional_id, *identity, prepared.end_txn_version)
+    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, fence=fence)
+
+
+def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    """The outcome of InitProducerId with the transaction's identity.
+
+    The coordinator of an open transaction responds CONCURRENT_TRANSACTIONS while it writes the markers, then
+    PRODUCER_FENCED, as its epoch is bumped by then. One that was completing already, perhaps by a commit, succeeds.
+    """
+    end = call.end
+    if end is not None and end.error is None:
+        return EndTxnOutcome(prepared, EndVerdict.GONE)
+    before = call.last_error.code if isinstance(call.last_error, BrokerError) else None
+    if end is not None and end.code in NOT_OPEN and before == ErrorCode.concurrent_transactions:
+        return EndTxnOutcome(prepared, EndVerdict.ABORTED)
+    return _failed(prepared, call, timeout_ms)
+
+
+def _failed(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    end = call.end
+    if end is None:
+        return EndTxnOutcome(prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms))
+    verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
+    return EndTxnOutcome(prepared, verdict, int(end.code), end.error)
 
 
 def _parsed(config: Config) -> ProducerConfig:

@@ -28,11 +28,11 @@ from spark_kafka_sink.errors import (
     unexpected,
 )
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
 from spark_kafka_sink.transactions import messages
-from spark_kafka_sink.transactions.calls import CallEnd, CoordinatorCalls
 from spark_kafka_sink.transactions.messages import Offsets, Subject
 from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
@@ -82,7 +82,7 @@ class TransactionManager:
         accumulator: RecordAccumulator,
         sequences: Sequences,
         client: NetworkClient,
-        calls: CoordinatorCalls,
+        calls: Calls,
     ) -> None:
         assert config.transactional_id is not None
         self.state = State.UNINITIALIZED
@@ -266,7 +266,7 @@ class TransactionManager:
 
     def _begin(self, command: Command) -> None:
         self._started = self._confirmed = False
-        node = self._calls.coordinator(messages.transaction_key(self.transactional_id))
+        node = self._calls.located(messages.transaction_key(self.transactional_id))
         if node is not None:
             self._choose_protocol(node.id)
         self._begin_step(command)

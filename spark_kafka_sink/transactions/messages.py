@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.network.codec import camel_case
-from spark_kafka_sink.transactions.calls import (
-    CallEnd,
-    CodeAt,
-    CoordinatorCall,
-    CoordinatorKey,
-    CoordinatorType,
-)
+from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinator, CoordinatorType
+from spark_kafka_sink.network.codec import MakeEntity, camel_case
 from spark_kafka_sink.transactions.producer_id import VERSIONS as INIT_PRODUCER_ID
 from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 
@@ -27,12 +21,11 @@ ADD_OFFSETS = (3, 4)
 TXN_OFFSET_COMMIT_V1 = (3, 4)
 TXN_OFFSET_COMMIT_V2 = (5, 5)
 
-OnEnd = Callable[[CallEnd], None]
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-def transaction_key(transactional_id: str) -> CoordinatorKey:
-    return CoordinatorKey(CoordinatorType.TRANSACTION, transactional_id)
+def transaction_key(transactional_id: str) -> Coordinator:
+    return Coordinator(CoordinatorType.TRANSACTION, transactional_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +42,17 @@ class Subject:
             "producer_epoch": self.identity.epoch,
         }
 
-    def call(
-        self, api: str, versions: tuple[int, int], make: Callable[[ModuleType, int], Any], end: OnEnd
-    ) -> CoordinatorCall:
+    def call(self, api: str, versions: tuple[int, int], make: MakeEntity, end: CallHandler | None) -> Call:
         """A call to the transaction coordinator whose response has one error code."""
         where = f"{camel_case(api)} for transactional.id {self.transactional_id}"
 
         def codes(body: Any) -> tuple[CodeAt, ...]:
             return (CodeAt(where, body.error_code),)
 
-        return CoordinatorCall(api, versions, transaction_key(self.transactional_id), make, codes, end)
+        return Call(api, versions, transaction_key(self.transactional_id), make, codes, end)
 
 
-def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: OnEnd) -> CoordinatorCall:
+def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: CallHandler | None = None) -> Call:
     """Fence other producers with the id and abort their open transaction. An identity must be the latest (KIP-360)."""
 
     def make(module: ModuleType, version: int) -> Any:
@@ -71,7 +62,7 @@ def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: OnEn
     return subject.call("init_producer_id", INIT_PRODUCER_ID, make, on_end)
 
 
-def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_end: OnEnd) -> CoordinatorCall:
+def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_end: CallHandler | None = None) -> Call:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -94,10 +85,10 @@ def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_en
                 yield CodeAt(where, each.partition_error_code)
 
     key = transaction_key(subject.transactional_id)
-    return CoordinatorCall("add_partitions_to_txn", ADD_PARTITIONS, key, make, codes, on_end)
+    return Call("add_partitions_to_txn", ADD_PARTITIONS, key, make, codes, on_end)
 
 
-def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: OnEnd) -> CoordinatorCall:
+def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: CallHandler) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.AddOffsetsToTxnRequest(group_id=group.group_id, **subject.fields())
 
@@ -105,8 +96,8 @@ def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: OnEnd) -
 
 
 def txn_offset_commit(
-    subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: OnEnd
-) -> CoordinatorCall:
+    subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: CallHandler
+) -> Call:
     """To the group coordinator. Version 5 also adds the offsets to the transaction."""
 
     def make(module: ModuleType, version: int) -> Any:
@@ -125,8 +116,8 @@ def txn_offset_commit(
                 where = f"TxnOffsetCommit of {topic.name}-{each.partition_index} for group {group.group_id}"
                 yield CodeAt(where, each.error_code)
 
-    key = CoordinatorKey(CoordinatorType.GROUP, group.group_id)
-    return CoordinatorCall("txn_offset_commit", versions, key, make, codes, on_end)
+    key = Coordinator(CoordinatorType.GROUP, group.group_id)
+    return Call("txn_offset_commit", versions, key, make, codes, on_end)
 
 
 def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
@@ -144,7 +135,7 @@ def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
     return tuple(topic_class(name=name, partitions=tuple(partitions)) for name, partitions in by_topic.items())
 
 
-def end_txn(subject: Subject, version: int, commit: bool, on_end: OnEnd) -> CoordinatorCall:
+def end_txn(subject: Subject, version: int, commit: bool, on_end: CallHandler | None = None) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.EndTxnRequest(committed=commit, **subject.fields())
 

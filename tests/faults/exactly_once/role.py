@@ -7,15 +7,14 @@ import os
 import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.exactly_once import cluster
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt
+from spark_kafka_sink.network import rpc
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing.proxy import redirected
-from spark_kafka_sink.transactions import committer
 from tests.faults.support import kill_points
 
 
@@ -36,7 +35,7 @@ def play(answer, role, arguments, through):
     """In the new process: the call's result, or its exception, goes through the pipe."""
     kill_points.install()
     if through:
-        cluster.Selector = committer.Selector = redirected(through)
+        rpc.Selector = redirected(through)
     try:
         outcome = ROLES[role](*arguments)
     except Exception as error:

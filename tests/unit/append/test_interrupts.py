@@ -20,13 +20,13 @@ from spark_kafka_sink.append import append, future_record_metadata, pending, pen
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
-from spark_kafka_sink.network import client
+from spark_kafka_sink.network import calls, client
 from spark_kafka_sink.producer import producer
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.sender import produce_api, produce_response_handler, sender, sender_thread
-from spark_kafka_sink.transactions import calls, manager, sequences
+from spark_kafka_sink.transactions import manager, sequences
 from spark_kafka_sink.transactions.states import Step
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import TOPIC

@@ -9,11 +9,12 @@ import pytest
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once.cluster import BrokerGoneError, Cluster, CodeAt, Question
+from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
@@ -75,9 +76,9 @@ def test_a_session_outlives_the_only_bootstrap_server(brokers, node):
 
 def test_a_broker_that_left_the_cluster_is_told_by_an_error_of_ours(brokers, cluster):
     brokers.kill(2)
-    cluster.ask_any(_limit(1), soon())
+    cluster.call(_limit(1, None), soon())
     with pytest.raises(BrokerGoneError, match="Broker 2 has left the cluster"):
-        cluster.ask_node(2, _limit(2), soon())
+        cluster.call(_limit(2, 2), soon())
 
 
 def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
@@ -88,9 +89,10 @@ def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
         brokers.kill(leader)
         session.cluster.pause(0)
         session.ledger.read(soon())
-        session.cluster._network.refresh()
+        session.cluster.rpc.refresh()
         assert leader not in session.cluster.node_ids(soon())
-        session.cluster._leaders[TopicPartition(LEDGER, session.ledger.partitions.partition)] = leader
+        partition = TopicPartition(LEDGER, session.ledger.partitions.partition)
+        session.cluster.rpc.calls._located[partition] = Node(leader, "localhost", 1)
         session.ledger.read(soon())
 
 
@@ -146,7 +148,7 @@ def test_a_fetch_that_is_throttled_for_ever_ends_at_the_deadline(brokers):
             session.ledger.read(soon(700))
 
 
-def _limit(node):
+def _limit(node, target):
     def make(module, version):
         resource = module.request.DescribeConfigsResource(
             resource_type=4, resource_name=str(node), configuration_keys=()
@@ -156,4 +158,4 @@ def _limit(node):
     def codes(body):
         return [CodeAt("DescribeConfigs", each.error_code) for each in body.results]
 
-    return Question("describe_configs", (2, 4), make, codes)
+    return Call("describe_configs", (2, 4), target, make, codes)

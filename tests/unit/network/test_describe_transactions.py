@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import Random
+from contextlib import closing
 
 import pytest
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
@@ -11,11 +10,8 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Request, Response, kio_request
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.rpc import InlineNetwork
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 
 
@@ -31,22 +27,15 @@ def test_kafka_describes_an_id_without_a_transaction(local_kafka: LocalKafka) ->
 def check(servers: str) -> None:
     with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "never-begun"}) as producer:
         producer.init_transactions()
-    config, random = ProducerConfig.parse({"bootstrap.servers": servers}), Random()
-    transport = Selector()
-    client = NetworkClient(config, transport, random)
-    metadata = Metadata(config, random)
-    network = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
-    try:
-        network.refresh()
-        (node,) = network.snapshot.nodes
-        answer = network.exchange({node: request})[node]
-    finally:
-        network.close()
+    with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": servers}), SystemClock())) as rpc:
+        rpc.refresh()
+        (node,) = rpc.snapshot.nodes
+        answer = rpc.exchange({node: request})[node]
     assert isinstance(answer, Response)
     (told,) = answer.body.transaction_states
     assert (told.transaction_state, told.transaction_start_time, told.topics) == ("Empty", -1, ())
 
 
-def request(completed: Callable[[Response], None]) -> Request:
+def request(completed: CompletionHandler) -> Request:
     asked = DescribeTransactionsRequest(transactional_ids=("never-begun",))
     return kio_request("describe_transactions", 0, 0, lambda _module, _version: asked, completed)

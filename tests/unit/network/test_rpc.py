@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from random import Random
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
@@ -12,11 +12,8 @@ from spark_kafka_sink import ProducerRecord
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Request, Response, kio_request
-from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.rpc import InlineNetwork
-from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
 
@@ -28,28 +25,21 @@ def brokers() -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def network(brokers: TestBroker) -> Iterator[InlineNetwork]:
-    config = ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers})
-    transport, random = Selector(), Random()
-    client = NetworkClient(config, transport, random)
-    metadata = Metadata(config, random)
-    each = InlineNetwork(client, metadata, transport, SystemClock(), config.request_timeout_ms)
-    each.refresh()
-    yield each
-    each.close()
+def rpc(brokers: TestBroker) -> Iterator[Rpc]:
+    with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers}), SystemClock())) as each:
+        each.refresh()
+        yield each
 
 
-def list_transactions(completed: Callable[[Response], None]) -> Request:
+def list_transactions(completed: CompletionHandler) -> Request:
     return kio_request("list_transactions", 0, 0, lambda _module, _version: ListTransactionsRequest(), completed)
 
 
-def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(
-    brokers: TestBroker, network: InlineNetwork
-) -> None:
+def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(brokers: TestBroker, rpc: Rpc) -> None:
     brokers.kill(2)
-    network.refresh()
+    rpc.refresh()
 
-    ended = network.exchange({1: list_transactions, 2: list_transactions})
+    ended = rpc.exchange({1: list_transactions, 2: list_transactions})
 
     left, answered = ended[2], ended[1]
     assert isinstance(left, NetworkError)

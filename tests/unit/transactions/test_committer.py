@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import NO_IDENTITY
+from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
@@ -95,12 +98,18 @@ def brokers(clock: ManualClock) -> Brokers:
     return Brokers(clock)
 
 
+@contextmanager
+def open_committer(brokers: Brokers, clock: ManualClock, connections: int = 10) -> Iterator[Committer]:
+    with closing(Rpc(CONFIG, clock, brokers, connections)) as rpc:
+        yield Committer(rpc, CONFIG.transaction_timeout_ms)
+
+
 def prepared(name: str, version: int = 5) -> PreparedTransaction:
     return PreparedTransaction(name, 7, 4, version)
 
 
 def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Brokers, clock: ManualClock) -> None:
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1", 3), False)], 1_000)
     assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 3, 4, False)]
     assert [outcome.verdict for outcome in outcomes] == [EndVerdict.COMMITTED, EndVerdict.ABORTED]
@@ -112,14 +121,14 @@ def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Bro
 
 
 def test_many_are_spread_over_the_connections_to_their_coordinator(brokers: Brokers, clock: ManualClock) -> None:
-    with Committer(CONFIG, brokers, clock, connections=5) as committer:
+    with open_committer(brokers, clock, connections=5) as committer:
         outcomes = committer.end([(prepared(f"a{number}-0"), True) for number in range(50)], 1_000)
     assert {outcome.verdict for outcome in outcomes} == {EndVerdict.COMMITTED}
     assert sorted(brokers.served.values()) == [10] * 5
 
 
 def test_one_transaction_opens_one_connection_to_its_coordinator(brokers: Brokers, clock: ManualClock) -> None:
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         committer.end([(prepared("a0"), True)], 1_000)
     assert list(brokers.addresses.values()) == [("boot", 9092), ("n0", 9092)]
 
@@ -138,7 +147,7 @@ def test_one_that_is_gone_says_so_with_the_code_and_keeps_no_other_from_its_end(
     brokers: Brokers, clock: ManualClock, code: ErrorCode
 ) -> None:
     brokers.codes["gone0"] = [code]
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         gone, ended = committer.end([(prepared("gone0"), True), (prepared("a0"), True)], 1_000)
     assert (gone.verdict, gone.error_code, gone.fence) == (EndVerdict.GONE, int(code), None)
     assert code.name.upper() in str(gone.error)
@@ -147,14 +156,14 @@ def test_one_that_is_gone_says_so_with_the_code_and_keeps_no_other_from_its_end(
 
 def test_a_refusal_decides_nothing(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["a0"] = [ErrorCode.transactional_id_authorization_failed]
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], 1_000)
     assert (outcome.verdict, outcome.error_code) == (EndVerdict.UNDECIDED, 53)
 
 
 def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["a0"] = [ErrorCode.concurrent_transactions] * 3 + [ErrorCode.not_coordinator]
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], 5_000)
     assert outcome.verdict is EndVerdict.COMMITTED
     assert len(brokers.ended) == 5
@@ -162,7 +171,7 @@ def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock:
 
 def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], 3_000)
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert isinstance(outcome.error, KafkaTimeoutError)
@@ -173,7 +182,7 @@ def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock
 
 def test_brokers_that_never_answer_cost_the_deadline_and_no_more(brokers: Brokers, clock: ManualClock) -> None:
     brokers.silent = True
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1"), True)], 2_500)
     assert {outcome.verdict for outcome in outcomes} == {EndVerdict.UNDECIDED}
     assert "did not answer EndTxn v5 within 1000 ms" in str(outcomes[0].error)
@@ -182,7 +191,7 @@ def test_brokers_that_never_answer_cost_the_deadline_and_no_more(brokers: Broker
 
 def test_unreachable_brokers_are_named(brokers: Brokers, clock: ManualClock) -> None:
     brokers.refusing = True
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], 2_000)
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert "(boot:9092) could not be established: Connection refused" in str(outcome.error)
@@ -190,14 +199,14 @@ def test_unreachable_brokers_are_named(brokers: Brokers, clock: ManualClock) -> 
 
 
 def test_nothing_to_end_asks_nobody(brokers: Brokers, clock: ManualClock) -> None:
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         assert committer.end([], 1_000) == []
     assert brokers.addresses == {}
 
 
 def test_fences_are_taken_each_for_itself(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["b1"] = [ErrorCode.producer_fenced]
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         taken, refused = committer.take_fences({"b0": NO_IDENTITY, "b1": NO_IDENTITY}, 1_000)
     assert (taken.fence, taken.error) == (TransactionalIdentity("b0", 7, 3, 3), None)
     assert refused.fence is None
@@ -213,7 +222,7 @@ def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_
     brokers.codes["completing0"] = [ErrorCode.concurrent_transactions]
     brokers.codes["lost0"] = [ErrorCode.transactional_id_authorization_failed]
     names = ["a0", "gone0", "empty0", "completing0", "lost0"]
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         outcomes = committer.abort([prepared(name, 3) for name in names], 1_000)
     assert [outcome.verdict for outcome in outcomes] == [
         EndVerdict.ABORTED,
@@ -227,7 +236,7 @@ def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_
 
 
 def test_an_abort_of_transactions_version_2_is_an_end(brokers: Brokers, clock: ManualClock) -> None:
-    with Committer(CONFIG, brokers, clock) as committer:
+    with open_committer(brokers, clock) as committer:
         (outcome,) = committer.abort([prepared("a0")], 1_000)
     assert outcome.verdict is EndVerdict.ABORTED
     assert (brokers.ended, brokers.initialised) == ([("a0", 5, 4, False)], [])

@@ -201,7 +201,7 @@ def test_places_of_coordinators_are_not_kept_without_an_end(v2):
     engine = TransactionalEngine(v2)
     for number in range(1_003):
         engine.call(Step.INIT_AS, transactional_id=f"tx-{number}")
-    assert len(engine.manager._calls._coordinators) == 3
+    assert len(engine.manager._calls._located) == 3
     engine.call(Step.INIT_AS, transactional_id="tx-1002")
     assert [api for api, _ in engine.asked[-2:]] == ["init_producer_id"] * 2, "the last ones are known"
 

@@ -1,0 +1,444 @@
+"""API calls that are repeated until a response or an error ends them: the one retry loop, for sender and ``rpc``.
+
+A call finds its broker by its target: a coordinator, a partition's leader, one node, or any node. Retries, node
+rotation and their delays follow ``error_table``. Has no clock and no I/O; owned by the thread that runs the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from random import Random
+from types import ModuleType
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    KafkaError,
+    NetworkError,
+    UnsupportedVersionError,
+    WrongProtocolError,
+    unexpected,
+)
+from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import MakeEntity, Response, camel_case, kio_request
+from spark_kafka_sink.network.error_table import Action, action, broker_error
+from spark_kafka_sink.network.metadata import metadata_request, parse_metadata
+
+_log = logging.getLogger("spark_kafka_sink.network")
+
+SOON_MS: Final = 5.0
+"""First delay after CONCURRENT_TRANSACTIONS; it doubles. Writing the markers takes a few milliseconds."""
+
+_FIND_VERSIONS: Final = (3, 4)
+_FIRST_WITH_MANY_KEYS: Final = 4
+_MAX_LOCATIONS: Final = 1_000
+"""A producer with many transactional ids finds their coordinators again from time to time."""
+_CONNECTION: Final = 1 << 32
+"""Node ids have 32 bits. Connection ``k`` to a node is a node of its own for the network client."""
+
+
+class CoordinatorType(IntEnum):
+    """``key_type`` of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinator(NamedTuple):
+    """The coordinator of a group or of a transactional id."""
+
+    type: CoordinatorType
+    name: str
+
+    def __str__(self) -> str:
+        return f"transactional.id {self.name}" if self.type is CoordinatorType.TRANSACTION else f"group {self.name}"
+
+
+Target: TypeAlias = Coordinator | TopicPartition | int | None
+"""The broker of a call: a coordinator, a partition's leader, a node id, or None for any broker."""
+
+
+class BrokerGoneError(NetworkError):
+    """The broker is no longer in the cluster's metadata."""
+
+
+class CodeAt(NamedTuple):
+    """An error code, what it is about, and the broker's message if there is one."""
+
+    where: str
+    code: ErrorCode
+    message: str | None = None
+
+
+class ReadCodes(Protocol):
+    """All error codes in a response's body; none if the broker says nothing (a throttled Fetch has no partitions)."""
+
+    def __call__(self, body: Any, /) -> Iterable[CodeAt]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How a call ended: ``body`` when ``action`` is SUCCEED, else ``error``. ``code``: ``none`` if no broker sent one.
+
+    ``node_id``: the network client's name of the connection that responded.
+    """
+
+    action: Action
+    body: Any
+    error: KafkaError | None
+    code: ErrorCode
+    node_id: int
+    at: float
+
+
+class CallHandler(Protocol):
+    """Takes the end of a call."""
+
+    def __call__(self, end: CallEnd, /) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request made of kio's entities as in ``kio_request``, and the state of its retries.
+
+    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``.
+    """
+
+    api: str
+    versions: tuple[int, int]
+    target: Target
+    make: MakeEntity
+    codes: ReadCodes
+    on_end: CallHandler | None = None
+    end: CallEnd | None = None
+    attempts: int = 0
+    retry_at: float = 0.0
+    in_flight: bool = False
+    stopped: bool = False
+    last_error: KafkaError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the call has not ended, for a timeout's text."""
+        return "No broker has answered" if self.last_error is None else str(self.last_error)
+
+
+class Brokers(Protocol):
+    """The known brokers (``Metadata``)."""
+
+    snapshot: ClusterSnapshot
+
+    def candidates(self, now: float) -> Sequence[Node]:
+        """The brokers to ask for anything: those of the snapshot, or the bootstrap servers."""
+
+
+class Calls:
+    """``start`` calls, then ``advance`` in each loop.
+
+    ``connections``: the most to one coordinator. A broker serves one request of a connection at a time.
+    """
+
+    def __init__(
+        self, client: NetworkClient, brokers: Brokers, config: ProducerConfig, random: Random, connections: int = 1
+    ) -> None:
+        self._client = client
+        self._brokers = brokers
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
+        self._connections = connections
+        self._calls: dict[Call, None] = {}
+        self._located: dict[Target, Node] = {}
+        self._finding = False
+        self._find_attempts = 0
+        self._find_at = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call has not ended. A stopped call counts while it is in flight."""
+        return bool(self._calls)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any call has neither ended nor been stopped."""
+        return not all(call.stopped for call in self._calls)
+
+    def located(self, target: Coordinator | TopicPartition) -> Node | None:
+        """The coordinator or leader, if it has been found."""
+        return self._located.get(target)
+
+    def forget(self, target: Coordinator | TopicPartition) -> None:
+        """The next call finds the coordinator or leader again."""
+        self._located.pop(target, None)
+
+    def start(self, call: Call) -> None:
+        self._calls[call] = None
+
+    def stop(self) -> None:
+        """Sends nothing again. Responses to what is in flight are dropped."""
+        for call in [*self._calls]:
+            call.stopped = True
+            if not call.in_flight:
+                del self._calls[call]
+
+    def advance(self, now: float) -> float:
+        """Sends what can be sent. Returns when to call it again at the latest (monotonic ms)."""
+        wake_at = NEVER
+        missing: dict[Coordinator | TopicPartition, None] = {}
+        by_node: dict[int, tuple[Node, list[Call]]] = {}
+        for call in [*self._calls]:
+            if call.in_flight:
+                continue
+            if call.retry_at > now:
+                wake_at = min(wake_at, call.retry_at)
+            elif call.target is None:
+                wake_at = min(wake_at, self._send_to_any(call, now))
+            elif (node := self._node(call.target)) is not None:
+                by_node.setdefault(node.id, (node, []))[1].append(call)
+            elif not isinstance(call.target, int):
+                missing[call.target] = None
+            elif self._brokers.snapshot.nodes:
+                error = BrokerGoneError(f"Broker {call.target} has left the cluster")
+                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, call.target, now))
+                wake_at = now
+        if missing and not self._finding:
+            wake_at = min(wake_at, self._find(list(missing), now))
+        for node, calls in by_node.values():
+            wake_at = min(wake_at, self._send(node, calls, now))
+        return wake_at
+
+    def _node(self, target: Coordinator | TopicPartition | int) -> Node | None:
+        return self._brokers.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
+
+    def _any_node(self, now: float) -> Node | float:
+        """A ready broker, or when there may be one (monotonic ms)."""
+        nodes = self._brokers.candidates(now)
+        node = self._client.least_loaded_node(nodes, now)
+        if node is not None and self._client.ready(node, now):
+            return node
+        errors = [error for each in nodes if (error := self._client.last_error(each.id)) is not None]
+        if errors:
+            for call in self._calls:
+                call.last_error = call.last_error or NetworkError(errors[-1])
+        return now + min((self._client.ready_delay(each, now) for each in nodes), default=NEVER)
+
+    # Coordinators and leaders
+
+    def _find(self, missing: list[Coordinator | TopicPartition], now: float) -> float:
+        """Asks any broker for all coordinators of the first one's type, or for one partition's leader."""
+        if self._find_at > now:
+            return self._find_at
+        node = self._any_node(now)
+        if not isinstance(node, Node):
+            return node
+        first = missing[0]
+        if isinstance(first, TopicPartition):
+            self._find_leader(node, first, now)
+        else:
+            same = [each for each in missing if isinstance(each, Coordinator) and each.type is first.type]
+            self._find_coordinators(node, same, now)
+        self._finding = True
+        return NEVER
+
+    def _find_leader(self, node: Node, partition: TopicPartition, now: float) -> None:
+        def found(response: Response) -> None:
+            self._finding = False
+            try:
+                error = response.error or self._leader_found(partition, parse_metadata(response.body), response)
+            except NetworkError as unreadable:
+                error = unreadable
+            if error is not None:
+                self._not_found([partition], error, response.completed_at)
+
+        self._client.send(node.id, metadata_request([partition.topic], False, found), now)
+
+    def _leader_found(self, partition: TopicPartition, found: ClusterSnapshot, response: Response) -> KafkaError | None:
+        info = found.topics.get(partition.topic)
+        code = ErrorCode.none if info is None else ErrorCode(info.error)
+        leader = found.leader(partition)
+        if leader != NO_LEADER:
+            self._locate(partition, found.nodes[leader])
+            return None
+        error = NetworkError(f"{partition} has no leader that can be reached")
+        if action("metadata", code) is Action.FAIL:
+            refused = broker_error(code, f"Metadata of topic {partition.topic}")
+            self._end_all(partition, CallEnd(Action.FAIL, None, refused, code, response.node_id, response.completed_at))
+        return error
+
+    def _find_coordinators(self, node: Node, keys: list[Coordinator], now: float) -> None:
+        def make(module: ModuleType, version: int) -> Any:
+            if version < _FIRST_WITH_MANY_KEYS:
+                return module.FindCoordinatorRequest(key=keys[0].name, key_type=keys[0].type)
+            return module.FindCoordinatorRequest(
+                key_type=keys[0].type, coordinator_keys=tuple(key.name for key in keys)
+            )
+
+        def found(response: Response) -> None:
+            self._finding = False
+            at, body = response.completed_at, response.body
+            if response.error is not None:
+                self._not_found(keys, response.error, at)
+            elif response.api_version < _FIRST_WITH_MANY_KEYS:
+                self._coordinator_found(keys[0], body, at)
+            else:
+                by_key = {Coordinator(keys[0].type, each.key): each for each in getattr(body, "coordinators", ())}
+                for key, each in by_key.items():
+                    self._coordinator_found(key, each, at)
+                if left_out := [key for key in keys if key not in by_key]:
+                    self._not_found(left_out, NetworkError(f"FindCoordinator has no response for {left_out[0]}"), at)
+
+        self._client.send(node.id, kio_request("find_coordinator", *_FIND_VERSIONS, make, found), now)
+
+    def _coordinator_found(self, key: Coordinator, response: Any, now: float) -> None:
+        code: ErrorCode = response.error_code
+        if code is ErrorCode.none:
+            self._locate(key, Node(int(response.node_id), response.host, int(response.port)))
+            return
+        error = broker_error(code, f"FindCoordinator for {key}", response.error_message)
+        what = action("find_coordinator", code)
+        if what < Action.SPLIT:
+            self._not_found([key], error, now)
+        else:
+            self._end_all(key, CallEnd(what, None, error, code, -1, now))
+
+    def _locate(self, target: Coordinator | TopicPartition, node: Node) -> None:
+        if len(self._located) >= _MAX_LOCATIONS:
+            self._located.clear()
+        self._located[target] = node
+
+    def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
+        _log.debug("Leaders and coordinators are found again: %s", error)
+        wanted = set(targets)
+        for call in [call for call in self._calls if call.target in wanted]:
+            call.last_error = error
+            if isinstance(error, UnsupportedVersionError):
+                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, -1, now))
+        self._find_later(now)
+
+    def _find_later(self, now: float) -> None:
+        if self._find_at <= now:
+            self._find_at = now + self._backoff.delay(self._find_attempts)
+            self._find_attempts += 1
+
+    # Sending
+
+    def _send_to_any(self, call: Call, now: float) -> float:
+        node = self._any_node(now)
+        if not isinstance(node, Node):
+            return node
+        self._request(node, call, now)
+        return NEVER
+
+    def _send(self, node: Node, calls: list[Call], now: float) -> float:
+        """Sends to the connections with the fewest requests in flight; none waits for another."""
+        numbers = range(1, min(self._connections, len(calls)))
+        connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
+        ready = [each for each in connections if self._client.ready(each, now)]
+        if not ready and (error := self._client.last_error(node.id)) is not None:
+            return self._lost(calls, error, now)
+        for call in calls:
+            if not ready:
+                break
+            connection = min(ready, key=lambda each: self._client.in_flight(each.id))
+            self._request(connection, call, now)
+            if not self._client.ready(connection, now):
+                ready.remove(connection)
+        else:
+            return NEVER
+        return now + min(self._client.ready_delay(each, now) for each in connections)
+
+    def _lost(self, calls: list[Call], error: str, now: float) -> float:
+        """The coordinator or leader cannot be reached; another broker may be it by now."""
+        wake_at = NEVER
+        for call in calls:
+            call.last_error = NetworkError(error)
+            if isinstance(call.target, int):
+                call.attempts += 1
+                call.retry_at = now + self._backoff.delay(call.attempts - 1)
+                wake_at = min(wake_at, call.retry_at)
+            else:
+                self._located.pop(call.target, None)
+                self._find_later(now)
+                wake_at = min(wake_at, self._find_at)
+        return wake_at
+
+    def _request(self, connection: Node, call: Call, now: float) -> None:
+        call.in_flight = True
+        call.attempts += 1
+
+        def completed(response: Response) -> None:
+            self._completed(call, response)
+
+        self._client.send(connection.id, kio_request(call.api, *call.versions, call.make, completed), now)
+
+    # Responses
+
+    def _completed(self, call: Call, response: Response) -> None:
+        call.in_flight = False
+        try:
+            self._handle(call, response)
+        except Exception as error:
+            _log.exception("The response to %s could not be handled", camel_case(call.api))
+            self._calls[call] = None  # its handler may have failed, which is an end of its own
+            at, node_id = response.completed_at, response.node_id
+            self._end(call, CallEnd(Action.FAIL, None, unexpected(error), ErrorCode.none, node_id, at))
+
+    def _handle(self, call: Call, response: Response) -> None:
+        at, error = response.completed_at, response.error
+        if error is not None:
+            if _is_fatal(error, call.target):
+                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, response.node_id, at))
+            else:
+                self._retry(call, Action.REFRESH_RETRY, error, at)
+            return
+        self._find_attempts = 0
+        worst = max(call.codes(response.body), key=lambda each: action(call.api, each.code), default=None)
+        if worst is None:
+            text = f"The response to {camel_case(call.api)} says nothing of what was asked: throttled by a quota"
+            self._retry(call, Action.RETRY, NetworkError(text), at)
+            return
+        what = action(call.api, worst.code)
+        if what is Action.SUCCEED:
+            self._end(call, CallEnd(what, response.body, None, worst.code, response.node_id, at))
+            return
+        error = broker_error(worst.code, worst.where, worst.message)
+        if what < Action.SPLIT:
+            self._retry(call, what, error, at)
+        else:
+            self._end(call, CallEnd(what, None, error, worst.code, response.node_id, at))
+
+    def _retry(self, call: Call, what: Action, error: KafkaError, now: float) -> None:
+        call.last_error = error
+        if call.stopped:
+            self._calls.pop(call, None)
+            return
+        _log.debug("Retrying after attempt %d: %s", call.attempts, error)
+        if what is Action.REFRESH_RETRY and isinstance(call.target, tuple):
+            self.forget(call.target)
+        backoff = self._soon if what is Action.RETRY_SOON else self._backoff
+        call.retry_at = now + backoff.delay(call.attempts - 1)
+
+    def _end_all(self, target: Target, end: CallEnd) -> None:
+        for call in [call for call in self._calls if call.target == target]:
+            self._end(call, end)
+
+    def _end(self, call: Call, end: CallEnd) -> None:
+        if call in self._calls:
+            del self._calls[call]
+            if not call.stopped:
+                call.end = end
+                if call.on_end is not None:
+                    call.on_end(end)
+
+
+def _is_fatal(error: KafkaError, target: Target) -> bool:
+    """A coordinator may be found elsewhere, on a node that speaks Kafka's protocol."""
+    wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
+    return wrong_peer or isinstance(error, UnsupportedVersionError)
