@@ -1,8 +1,8 @@
 """A producer's metrics under Kafka's names (Java: ``SenderMetricsRegistry``, ``Sender.SenderMetrics``).
 
-Counted once per batch and per request, read from any thread. Counters only grow; a *sample* is what they were when it
-began. Rates and averages come from the difference to the oldest of two samples of 30 s, as in Kafka
-(``metrics.num.samples``, ``metrics.sample.window.ms``); a largest value is kept per sample.
+The sender counts per batch and per request; any thread reads. Counters only grow. A *sample* is a copy of them; rates
+and averages are the difference to the older of two samples of 30 s (Java: ``metrics.num.samples``,
+``metrics.sample.window.ms``). Largest values are kept per sample.
 """
 
 from __future__ import annotations
@@ -19,27 +19,23 @@ SAMPLES = 2
 SAMPLE_WINDOW_MS = 30_000.0
 
 PRODUCER, TOPIC, NODE = "producer-metrics", "producer-topic-metrics", "producer-node-metrics"
-"""Kafka's groups. Each metric of the producer sums up all topics, or all nodes."""
+"""Kafka's groups. A metric of the producer sums all topics or all nodes."""
 
 
 class Kind(Enum):
-    """How a metric follows from the counters ``of`` and ``per``."""
+    """How to compute a metric from the counters ``of`` and ``per``."""
 
-    TOTAL = "of, since the producer was made"
-    RATE = "of per second, over the samples"
-    AVERAGE = "of per per, over the samples; NaN without any"
-    LARGEST = "the largest of the samples; NaN without any per"
-    OPEN = "of less per, now"
-    GAUGE = "asked for when it is read"
+    TOTAL = "of"
+    RATE = "growth of of per second"
+    AVERAGE = "growth of of / growth of per; NaN if per has not grown"
+    LARGEST = "largest value of of in the samples; NaN if per has not grown"
+    OPEN = "of - per"
+    GAUGE = "a function of the metric's name in gauges"
 
 
 @dataclass(slots=True)
 class TopicCounters:
-    """One topic; batches and records count each time they are sent. Written by the sender thread.
-
-    ``bytes`` of batches as sent; ``ratios`` is the sum of their compression rates, ``queue_ms`` of their times from
-    creation to sending.
-    """
+    """One topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression rates."""
 
     records: int = 0
     bytes: int = 0
@@ -55,7 +51,7 @@ class TopicCounters:
 
 @dataclass(slots=True)
 class NodeCounters:
-    """Produce requests to one broker, and those that have ended. Written by the sender thread."""
+    """Produce requests to one broker."""
 
     requests: int = 0
     request_records: int = 0
@@ -69,7 +65,7 @@ class NodeCounters:
 
 @dataclass(slots=True)
 class BufferCounters:
-    """Waiting for buffer.memory. Guarded by the buffer pool's lock."""
+    """Waits for buffer.memory. Guarded by the buffer pool's lock."""
 
     waited_s: float = 0.0
     exhausted: int = 0
@@ -90,60 +86,57 @@ class Metric(NamedTuple):
 METRICS = tuple(Metric(*row) for row in (
     ("record-send-rate", (PRODUCER, TOPIC), Kind.RATE, "records", "", "Records sent per second."),
     ("record-send-total", (PRODUCER, TOPIC), Kind.TOTAL, "records", "", "Records sent."),
-    ("record-retry-rate", (PRODUCER, TOPIC), Kind.RATE, "retries", "", "Records per second that had to be sent again."),
-    ("record-retry-total", (PRODUCER, TOPIC), Kind.TOTAL, "retries", "", "Records that had to be sent again."),
-    ("record-error-rate", (PRODUCER, TOPIC), Kind.RATE, "errors", "", "Records per second that could not be sent."),
-    ("record-error-total", (PRODUCER, TOPIC), Kind.TOTAL, "errors", "", "Records that could not be sent."),
+    ("record-retry-rate", (PRODUCER, TOPIC), Kind.RATE, "retries", "", "Records sent again per second."),
+    ("record-retry-total", (PRODUCER, TOPIC), Kind.TOTAL, "retries", "", "Records sent again."),
+    ("record-error-rate", (PRODUCER, TOPIC), Kind.RATE, "errors", "", "Records that failed per second."),
+    ("record-error-total", (PRODUCER, TOPIC), Kind.TOTAL, "errors", "", "Records that failed."),
     ("byte-rate", (TOPIC,), Kind.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
     ("byte-total", (TOPIC,), Kind.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
-    ("compression-rate", (TOPIC,), Kind.AVERAGE, "ratios", "batches", "Compressed size of a batch by its plain one."),
+    ("compression-rate", (TOPIC,), Kind.AVERAGE, "ratios", "batches", "Compressed / uncompressed size of batches."),
     ("compression-rate-avg", (PRODUCER,), Kind.AVERAGE, "ratios", "batches",
-     "Compressed size of a batch by its plain one."),
+     "Compressed / uncompressed size of batches."),
     ("batch-size-avg", (PRODUCER,), Kind.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
     ("batch-size-max", (PRODUCER,), Kind.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
-    ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches per second that a broker found too large."),
-    ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches that a broker found too large."),
+    ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches split per second, too large for a broker."),
+    ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches split, too large for a broker."),
     ("record-queue-time-avg", (PRODUCER,), Kind.AVERAGE, "queue_ms", "batches",
-     "Ms from a batch's creation to its being sent."),
+     "Ms from the creation of a batch to its request."),
     ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
-     "Longest time in ms from a batch's creation to its being sent."),
-    ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records of a request."),
+     "Longest time in ms from the creation of a batch to its request."),
+    ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records per request."),
     ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "responses",
-     "Ms from a request's being sent to its answer."),
+     "Ms from a request to its response."),
     ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "responses",
-     "Longest time in ms from a request's being sent to its answer."),
-    ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests sent and not answered yet."),
+     "Longest time in ms from a request to its response."),
+    ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests without a response so far."),
     ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "responses",
-     "Ms that a broker asked not to be sent to, with each answer."),
+     "Ms of throttling per response."),
     ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "responses",
-     "Longest time in ms that a broker asked not to be sent to."),
+     "Longest throttling in ms."),
     ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATE, "waited_s", "",
-     "Time that callers waited for buffer.memory, as a fraction; several can wait at once."),
+     "Fraction of time that callers waited for buffer.memory; more than 1 if several wait at once."),
     ("buffer-exhausted-rate", (PRODUCER,), Kind.RATE, "exhausted", "",
-     "Appends per second that waited for buffer.memory in vain."),
+     "Appends per second that got no buffer.memory within max.block.ms."),
     ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
-     "Appends that waited for buffer.memory in vain."),
+     "Appends that got no buffer.memory within max.block.ms."),
     ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "", "", "buffer.memory."),
     ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "", "", "Bytes of buffer.memory that are free."),
-    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "", "", "Callers that wait for buffer.memory now."),
+    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "", "", "Callers that wait for buffer.memory."),
 ))  # fmt: skip
-"""Every metric there is. ``requests`` and what counts them mean Produce requests."""
+"""All metrics. *Requests* are Produce requests."""
 
 _LARGEST = frozenset(metric.of for metric in METRICS if metric.kind is Kind.LARGEST)
 
 
 class _Sample(NamedTuple):
-    """``base`` are copies of the counters at ``started`` (monotonic ms), with the largest values of the sample before.
-
-    A counter without one was made later.
-    """
+    """``base``: copies of the counters at ``started`` (monotonic ms) by their ids. Newer counters have none."""
 
     started: float
     base: Mapping[int, Counters]
 
 
 class _Window(NamedTuple):
-    """What the samples still hold at one moment."""
+    """The samples that are not outdated, and the seconds that they cover."""
 
     samples: tuple[_Sample, ...]
     seconds: float
@@ -156,7 +149,7 @@ class _Window(NamedTuple):
         return value - (getattr(base, name, 0) if base is not None else 0)
 
     def largest(self, counters: Counters, name: str) -> float:
-        """What the counters hold is of the newest sample, what the newest sample holds is of the one before."""
+        """Counters have the value of the newest sample; a sample's copy has the value of the sample before."""
         values = [getattr(counters, name, 0)]
         values += [getattr(sample.base.get(id(counters)), name, 0) for sample in self.samples[1:]]
         return max(values)
@@ -164,7 +157,7 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """``gauges``: metrics of kind GAUGE by name, each called when it is read. Times are monotonic ms."""
+    """``gauges``: functions of GAUGE metrics by name. Times are monotonic ms."""
 
     gauges: Mapping[str, Callable[[], float]] = field(default_factory=lambda: MappingProxyType({}))
     buffer: BufferCounters = field(default_factory=BufferCounters)
@@ -173,17 +166,14 @@ class ProducerMetrics:
     _samples: tuple[_Sample, ...] = ()
     _sample_ends: float = -math.inf
 
-    # The sender thread.
+    # The sender
 
     def topic(self, name: str) -> TopicCounters:
-        counters = self._topics.get(name)
-        if counters is None:
-            counters = self._topics[name] = TopicCounters()
-        return counters
+        return self._topics.get(name) or self._topics.setdefault(name, TopicCounters())
 
     def batch_sent(self, topic: str, records: int, size: int, plain_size: int, queue_ms: float) -> None:
-        """A batch of ``size`` bytes, ``plain_size`` before compression, header included in both."""
-        counters = self._topics.get(topic) or self.topic(topic)
+        """Sizes in bytes with header; ``plain_size`` before compression."""
+        counters = self.topic(topic)
         counters.records += records
         counters.bytes += size
         counters.batches += 1
@@ -195,7 +185,7 @@ class ProducerMetrics:
             counters.longest_queue_ms = queue_ms
 
     def request_sent(self, node_id: int, records: int, now: float) -> None:
-        """Before its batches are counted: a new sample begins here when the last one is over."""
+        """Before ``batch_sent`` of its batches: a new sample begins here."""
         if now >= self._sample_ends:
             self._begin_sample(now)
         counters = self._node(node_id)
@@ -203,7 +193,7 @@ class ProducerMetrics:
         counters.request_records += records
 
     def request_ended(self, node_id: int) -> None:
-        """However it ended; if by an answer, ``response_received`` counts that too."""
+        """With or without a response."""
         self._node(node_id).ended += 1
 
     def response_received(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
@@ -215,10 +205,7 @@ class ProducerMetrics:
         counters.longest_throttle_ms = max(counters.longest_throttle_ms, throttle_ms)
 
     def _node(self, node_id: int) -> NodeCounters:
-        counters = self._nodes.get(node_id)
-        if counters is None:
-            counters = self._nodes[node_id] = NodeCounters()
-        return counters
+        return self._nodes.get(node_id) or self._nodes.setdefault(node_id, NodeCounters())
 
     def _begin_sample(self, now: float) -> None:
         counters = list(self._all_counters())
@@ -230,11 +217,11 @@ class ProducerMetrics:
         self._samples = (*kept, _Sample(now, base))
         self._sample_ends = now + SAMPLE_WINDOW_MS
 
-    # Any thread.
+    # Any thread
 
     def read(self, now: float) -> dict[str, dict[str, float]]:
-        """Every metric by group and name: ``producer-metrics``, and ``producer-topic-metrics.<topic>`` and
-        ``producer-node-metrics.node-<id>`` for each topic and node that was sent to.
+        """Every metric by group and name. Groups: ``producer-metrics``, ``producer-topic-metrics.<topic>``,
+        ``producer-node-metrics.node-<id>``.
         """
         return {group + suffix: values for group, suffix, _, values in self._groups(now)}
 
@@ -257,7 +244,7 @@ class ProducerMetrics:
         return "\n".join((*text, "# EOF", ""))
 
     def _groups(self, now: float) -> Iterator[tuple[str, str, dict[str, str], dict[str, float]]]:
-        """Group, what follows it in ``read``, labels and values."""
+        """Group, suffix in ``read``, labels and values."""
         window = self._window(now)
         yield PRODUCER, "", {}, self._values(PRODUCER, tuple(self._all_counters()), window)
         for topic, counters in tuple(self._topics.items()):
@@ -287,7 +274,7 @@ class ProducerMetrics:
         return sum(window.growth(each, of) for each in counters) / count
 
     def _window(self, now: float) -> _Window:
-        """Its length as in ``Rate.windowSize``: while there is less than one whole sample, one more is added."""
+        """Length as in Java's ``Rate.windowSize``: at least one whole sample."""
         held = tuple(sample for sample in self._samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
         length = now - held[0].started if held else 0.0
         missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
@@ -300,7 +287,7 @@ class ProducerMetrics:
 
 
 def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of the table in the documentation."""
+    """Head and rows of the table in ``docs/metrics.md``."""
     return ("metric", "groups", "what it is"), [
         (f"`{metric.name}`", ", ".join(f"`{group}`" for group in metric.groups), metric.doc) for metric in METRICS
     ]

@@ -1,7 +1,7 @@
-"""Waiting for a change of what a lock guards, so that an interrupt (Ctrl-C) leaves that lock alone.
+"""Waits that leave locks intact when an interrupt (Ctrl-C) strikes.
 
-A ``Condition`` lets go of its lock while it waits: an interrupt inside of that, and the ``with`` around it unlocks what
-another thread has locked meanwhile. Here nobody holds any lock while waiting but one of its own.
+``threading.Condition.wait`` releases its lock meanwhile: after an interrupt in there, the ``with`` around it may unlock
+a lock that another thread has acquired. Here a waiting thread holds only a lock of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Final
 
 from spark_kafka_sink.clock import SystemClock
 
-_LONGEST_MS: Final = 60_000.0  # a lock's timeout holds no infinity
+_LONGEST_MS: Final = 60_000.0
+"""A lock's timeout cannot be infinite."""
+
 _clock = SystemClock()
 
 
 class Sleeper:
-    """Waits with a lock of its own, which stays locked until then."""
+    """One waiting thread. Its lock stays locked until ``wake``."""
 
     __slots__ = ("_asleep",)
 
@@ -27,17 +29,17 @@ class Sleeper:
         self._asleep.acquire()
 
     def wait(self, ms: float) -> None:
-        """May return before; whoever calls looks again."""
+        """May return early: the caller checks its condition again."""
         self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
 
     def wake(self) -> None:
-        """Under the lock that guards what is waited for. May be done twice."""
+        """Under the lock that guards the condition. A second call has no effect."""
         if self._asleep.locked():
             self._asleep.release()
 
 
 class Waiters:
-    """All who wait for what one lock guards."""
+    """The threads that wait for changes of the state that one lock guards."""
 
     __slots__ = ("_sleepers",)
 
@@ -45,24 +47,24 @@ class Waiters:
         self._sleepers: set[Sleeper] = set()
 
     def join(self) -> Sleeper:
-        """Under the lock, which then is left to ``sleep``."""
+        """Under the lock. The caller releases it, then calls ``sleep``."""
         sleeper = Sleeper()
         self._sleepers.add(sleeper)
         return sleeper
 
     def sleep(self, sleeper: Sleeper, ms: float) -> None:
-        """Without the lock, until ``notify_all`` or for so long; whoever calls looks again."""
+        """Without the lock, until ``notify_all``, for at most ``ms``. The caller checks its condition again."""
         try:
             sleeper.wait(ms)
         finally:
             self._sleepers.discard(sleeper)
 
-    def wait_for(self, lock: AbstractContextManager[object], happened: Callable[[], bool], ms: float) -> bool:
-        """Without the lock; ``happened`` is asked under it. False when the time is up."""
+    def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float) -> bool:
+        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``."""
         deadline = _clock.now() + ms
         while True:
             with lock:
-                if happened():
+                if condition():
                     return True
                 remaining = deadline - _clock.now()
                 if remaining <= 0:
@@ -71,7 +73,7 @@ class Waiters:
             self.sleep(sleeper, remaining)
 
     def notify_all(self) -> None:
-        """Under the lock. May be done twice."""
+        """Under the lock. A second call has no effect."""
         if self._sleepers:
             for sleeper in tuple(self._sleepers):
                 sleeper.wake()

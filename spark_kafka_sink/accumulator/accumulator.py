@@ -131,7 +131,6 @@ class RecordAccumulator:
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         self._codec = CODEC_IDS[config.compression_type]
-        self._clock = clock
         self._lock = threading.Lock()
         self._changed = Waiters()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -144,7 +143,7 @@ class RecordAccumulator:
         self._closing = False
         self._aborted_by: Exception | None = None
         self._snapshot = ClusterSnapshot()
-        self._next_expiry = NEVER
+        self.next_expiry = NEVER
 
     # Callers
 
@@ -176,7 +175,7 @@ class RecordAccumulator:
                 queue = self._queue(TopicPartition(topic, run.partition))
                 claim.take(queue.partition, queue.batches, run, rows, now)
             self._incomplete.update(dict.fromkeys(claim.opened))
-            self._next_expiry = min(self._next_expiry, now + self._config.delivery_timeout_ms)
+            self.next_expiry = min(self.next_expiry, now + self._config.delivery_timeout_ms)
 
     def seal(self, batch: ProducerBatch) -> None:
         """Close a batch and compress it. Only its owner calls this: the caller that filled it, or the sender."""
@@ -260,20 +259,16 @@ class RecordAccumulator:
 
         Raises ``KafkaTimeoutError`` after ``timeout_ms``.
         """
-        deadline = self._clock.now() + timeout_ms
         pending = list(flush.batches)
+
+        def all_done() -> bool:
+            while pending and pending[-1] not in self._incomplete:
+                pending.extend(pending.pop().parts)
+            return not pending
+
         try:
-            while True:
-                with self._lock:
-                    while pending and pending[-1] not in self._incomplete:
-                        pending.extend(pending.pop().parts)
-                    if not pending:
-                        return
-                    remaining = deadline - self._clock.now()
-                    if remaining <= 0:
-                        raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
-                    sleeper = self._changed.join()
-                self._changed.sleep(sleeper, remaining)
+            if not self._changed.wait_for(self._lock, all_done, timeout_ms):
+                raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
         finally:
             self.end_flush(flush)
 
@@ -292,10 +287,6 @@ class RecordAccumulator:
     @property
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
-
-    @property
-    def next_expiry(self) -> float:
-        return self._next_expiry
 
     def topics_in_use(self) -> frozenset[str]:
         """The topics of all batches that are not done, also of those in flight."""
@@ -325,17 +316,15 @@ class RecordAccumulator:
             send_all = self._send_all()
             for _ in range(len(queues)):
                 queue = queues[0]
-                if not queue.sendable(now, send_all):
-                    queues.popleft().listed = False
-                    continue
-                size += queue.batches[0].size
-                if batches and size > self._config.max_request_size:
-                    break
-                batches.append(self._take_head(queue))
                 if queue.sendable(now, send_all):
-                    queues.rotate(-1)
-                else:
-                    queues.popleft().listed = False
+                    size += queue.batches[0].size
+                    if batches and size > self._config.max_request_size:
+                        break
+                    batches.append(self._take_head(queue))
+                    if queue.sendable(now, send_all):
+                        queues.rotate(-1)
+                        continue
+                queues.popleft().listed = False
         return batches
 
     def undrain(self, batch: ProducerBatch) -> None:
@@ -395,7 +384,7 @@ class RecordAccumulator:
         """Take every unclaimed batch older than delivery.timeout.ms (Java: ``expiredBatches``): queued, in flight, or
         lost by an unexpected exception. A batch that is not finished then is returned again.
         """
-        if now < self._next_expiry:
+        if now < self.next_expiry:
             return []
         timeout = self._config.delivery_timeout_ms
         with self._lock:
@@ -408,13 +397,14 @@ class RecordAccumulator:
                 while (head := queue.unclaimed_head()) is not None and head.created + timeout <= now:
                     expired.append(self._take_head(queue))
             oldest = min((batch.created for batch in self._incomplete), default=NEVER)
-            self._next_expiry = max(oldest + timeout, now + 1.0)
+            self.next_expiry = max(oldest + timeout, now + 1.0)
         return expired
 
     def finish(self, batches: Iterable[ProducerBatch]) -> None:
         """Forget completed batches and wake the callers of ``await_flush``."""
         with self._lock:
-            self._forget(batches)
+            for batch in batches:
+                self._incomplete.pop(batch, None)
             if self._flushes:
                 self._changed.notify_all()
 
@@ -443,17 +433,13 @@ class RecordAccumulator:
         """A second call has no effect."""
         for batch in claim.opened:
             self._unqueue(batch)
-        self._forget(claim.opened)
+            self._incomplete.pop(batch, None)
         for batch, count, size in claim.before:
             batch.count, batch.size = count, size
             batch.claimed = batch.filled = False
             self._list_if_sendable(self._queues[batch.partition], batch)
         claim.undone = True
         self._changed.notify_all()
-
-    def _forget(self, batches: Iterable[ProducerBatch]) -> None:
-        for batch in batches:
-            self._incomplete.pop(batch, None)
 
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]

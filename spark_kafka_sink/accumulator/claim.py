@@ -45,10 +45,6 @@ class RowSizes:
     def timestamp(self, row: int) -> int:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[row]
 
-    def fit_timestamps_of(self, batch: ProducerBatch) -> bool:
-        base = batch.base_timestamp
-        return max(abs(self.latest - base), abs(self.earliest - base)) <= self.max_timestamp_delta
-
 
 class ClaimedRange(NamedTuple):
     """Rows ``start .. end - 1`` become records ``first ..`` of ``batch``."""
@@ -120,7 +116,8 @@ class Claim:
             return None
         self.before.append((batch, batch.count, batch.size))
         batch.claimed = True
-        if rows.fit_timestamps_of(batch):
+        base = batch.base_timestamp
+        if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:
             return batch
         batch.filled = True
         self.filled.append(batch)

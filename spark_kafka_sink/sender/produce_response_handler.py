@@ -126,8 +126,10 @@ class ProduceResponseHandler:
         self._accumulator.set_drain_mode(partition, mode)
 
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
-        if any(_previous_transaction_is_ending(batch.last_error) for batch in retries):
-            return SOON_MS
+        for batch in retries:
+            error = batch.last_error
+            if isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions:
+                return SOON_MS  # the coordinator is completing the previous transaction
         return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
 
     def _handle_response(self, batches: Sequence[ProducerBatch], response: Response) -> None:
@@ -228,10 +230,6 @@ class ProduceResponseHandler:
         self._metrics.topic(batch.partition.topic).errors += batch.count
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self._finished.append(batch)
-
-
-def _previous_transaction_is_ending(error: Exception | None) -> bool:
-    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
 def expiry_error(batch: ProducerBatch, now: float) -> KafkaTimeoutError:

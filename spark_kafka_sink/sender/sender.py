@@ -192,7 +192,11 @@ class Sender:
         try:
             for batch in batches:
                 self._stamp(batch)
-            self._update_metrics(node_id, batches, now)
+            metrics = self._parts.accumulator.metrics
+            metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
+            for batch in batches:
+                queue_ms = now - batch.created
+                metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, queue_ms)
             transactions = self._parts.transactions
             versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
             transactional_id = None if transactions is None else transactions.transactional_id
@@ -201,7 +205,11 @@ class Sender:
             sent = True
         except Exception as error:
             _log.exception("A Produce request could not be made: its records fail")
-            self._fail_unsent(batches, unexpected(error), now)
+            for batch in batches:
+                if batch in self._in_flight:
+                    del self._in_flight[batch]
+                    self._parts.sequences.remove_in_flight(batch)
+            self._fail_all([(batch, unexpected(error)) for batch in batches], now)
 
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts
@@ -212,12 +220,6 @@ class Sender:
         if alone or self._one_in_flight:
             parts.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
 
-    def _update_metrics(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
-        metrics = self._parts.accumulator.metrics
-        metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
-        for batch in batches:
-            metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, now - batch.created)
-
     def _expire(self, now: float) -> None:
         """Fail batches older than delivery.timeout.ms, those in flight first, in their order."""
         overdue = dict.fromkeys(self._parts.accumulator.expire(now))
@@ -227,13 +229,6 @@ class Sender:
                 del self._in_flight[batch]
             expired = dict.fromkeys(in_flight) | overdue
             self._fail_all([(batch, expiry_error(batch, now)) for batch in expired], now)
-
-    def _fail_unsent(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
-        for batch in batches:
-            if batch in self._in_flight:
-                del self._in_flight[batch]
-                self._parts.sequences.remove_in_flight(batch)
-        self._fail_all([(batch, error) for batch in batches], now)
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""
