@@ -8,17 +8,18 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.cli.arguments import add_command, add_pairs
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from spark_kafka_sink.cli.arguments import Subparsers
 
 DESCRIPTION = """\
-Starts a real Apache Kafka (KRaft) on this machine and runs it until Ctrl-C. Needs Java 17 and
-nothing else: no containers, no ZooKeeper. The first start of a version fetches it from Maven
-Central (43 MB) into ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
+Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. Needs only Java 17: no containers, no
+ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
+~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
-It listens on 127.0.0.1 only. Its data live in a temporary folder that goes when it ends."""
+It listens on 127.0.0.1 only, and stores its data in a temporary folder that is removed at the end."""
 
 EXAMPLES = """\
 examples:
@@ -33,29 +34,21 @@ Apache Kafka {version} is up: {servers}
       .option("kafka.bootstrap.servers", "{servers}") \\
       .option("topic", "try-it").mode("append").save()
 
-Ctrl-C ends it and removes its data."""
+Ctrl-C stops it and removes its data."""
 
 
 def add_to(commands: Subparsers) -> None:
-    broker = commands.add_parser(
-        "broker",
-        help="run a real Kafka on this machine until Ctrl-C",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    broker = add_command(
+        commands, run, "broker", "run a real Kafka on this machine until Ctrl-C", DESCRIPTION, EXAMPLES
     )
     broker.add_argument("--port", type=int, default=9092, help="port of the first node (default: %(default)s)")
-    broker.add_argument("--nodes", type=int, default=1, help="number of nodes, on ports upwards (default: %(default)s)")
+    broker.add_argument("--nodes", type=int, default=1, help="nodes, on consecutive ports (default: %(default)s)")
     broker.add_argument("--version", default=DEFAULT_VERSION, help="3.9.x or 4.x.y (default: %(default)s)")
-    broker.add_argument(
-        "--set", type=_property, action="append", default=[], metavar="NAME=VALUE", dest="properties",
-        help="a line for server.properties; may be given several times",
-    )  # fmt: skip
-    broker.set_defaults(run=run)
+    add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service manager's Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
     kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
@@ -63,14 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             while all(kafka.alive(node) for node in kafka.node_ids):
                 time.sleep(0.5)
         except KeyboardInterrupt:
-            print("\nKafka has ended.", file=sys.stderr)
+            print("\nKafka has stopped.", file=sys.stderr)
             return 0
         ended = next(node for node in kafka.node_ids if not kafka.alive(node))
         raise LocalKafkaError(f"Node {ended} ended by itself:\n{kafka.log_tail(ended)}")
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value

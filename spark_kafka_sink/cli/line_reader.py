@@ -1,4 +1,4 @@
-"""From lines of text to records (Java: ``LineMessageReader`` of ``kafka-console-producer``)."""
+"""Lines → records (Java: ``LineMessageReader`` of ``kafka-console-producer``)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class LineError(KafkaError):
-    """A line that is no record; its text begins with the line's number."""
+    """A line that is not a record; the text begins with the line's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
     """Reads ``[headers ⟨headers.delimiter⟩] [key ⟨key.separator⟩] value``. Fields are Kafka's properties.
 
-    Headers are ``name:value`` pairs separated by commas. What equals ``null_marker`` is null. Everything but a header's
-    name may be any bytes.
+    Headers are ``name:value`` pairs separated by commas. A part equal to ``null_marker`` is null. Header names are
+    UTF-8; all other parts may be any bytes.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class LineReader:
 
     @classmethod
     def parse(cls, topic: str, properties: Iterable[tuple[str, str]]) -> LineReader:
-        """From ``parse.key=true`` and the like; raises ``ConfigError`` with all faults at once."""
+        """From properties such as ``parse.key=true``. Raises ``ConfigError`` with all faults."""
         names = {field.name.replace("_", "."): field for field in fields(cls) if field.name != "topic"}
         values: dict[str, bool | bytes] = {}
         faults = []
@@ -52,7 +52,7 @@ class LineReader:
             else:
                 values[names[name].name] = text.encode()
         reader = cls(topic, **values)  # type: ignore[arg-type]
-        faults += reader._confusions()
+        faults += reader._equal_separators()
         if faults:
             raise ConfigError(faults)
         return reader
@@ -92,8 +92,8 @@ class LineReader:
     def _or_null(self, text: bytes | None) -> bytes | None:
         return None if text == self.null_marker else text
 
-    def _confusions(self) -> list[str]:
-        """Two separators that cannot be told apart, among those that are in use."""
+    def _equal_separators(self) -> list[str]:
+        """Faults: pairs of equal separators among those in use."""
         used = {"null.marker": self.null_marker} if self.null_marker is not None else {}
         if self.parse_key:
             used["key.separator"] = self.key_separator

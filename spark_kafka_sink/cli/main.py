@@ -1,4 +1,4 @@
-"""``spark-kafka-sink``: reads the command line and hands over to one subcommand."""
+"""``spark-kafka-sink``: parses the command line and runs one subcommand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="spark-kafka-sink",
-        description='A Kafka sink for PySpark, format("pykafka"), and what helps to try it.',
+        description='Commands around the PySpark Kafka sink format("pykafka").',
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 when done, 1 after one ``error:`` line, 2 for a wrong command line, 130 after Ctrl-C."""
+    """Exit code: 0, 1 after one ``error:`` line, 2 for a wrong command line, 130 after Ctrl-C."""
     arguments = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:

@@ -1,4 +1,4 @@
-"""``spark-kafka-sink perf``: how fast this producer writes to that cluster."""
+"""``spark-kafka-sink perf``: throughput and latency of this producer on a cluster."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import argparse
 import math
 import random
 import string
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.cli.perf_report import Report, live_line
-from spark_kafka_sink.cli.producer_options import add_producer_options, producer_config
+from spark_kafka_sink.cli.arguments import add_command, add_producer_options, producer_options
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.producer import KafkaProducer
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from spark_kafka_sink.cli.arguments import Subparsers
 
 DESCRIPTION = """\
-Sends records of one size, or those of a file, as fast as it can or at a given rate, and prints what
-Kafka's kafka-producer-perf-test prints: records and MB (2^20 bytes) per second from the first send to
-the last acknowledgement, and how long records took from send to acknowledgement: average, maximum,
-and percentiles, in ms, of 20,000 records evenly spread over all. The exit code is 1 when a record was
-not delivered."""
+Sends records of one size, or the lines of a file, at full speed or at a given rate. Prints the line of
+Kafka's kafka-producer-perf-test: records and MB (2^20 bytes) per second from the first send to the
+last acknowledgement, and the latency from send to acknowledgement in ms: average, maximum and
+percentiles of 20,000 evenly spread records. The exit code is 1 if a record was not delivered."""
 
 EXAMPLES = """\
 examples:
@@ -38,37 +39,37 @@ examples:
 
 _RANDOM_PAYLOADS = 1024
 _BLOCK = 500
-"""Records between two looks at the clock for the rate and the progress line."""
+"""Records between two updates of the rate and the progress line."""
+
+MB = 1 << 20
+SAMPLES = 20_000
+PERCENTILES = (0.5, 0.95, 0.99, 0.999)
+
+_PLAIN_LINE_EVERY_S = 5.0
+
+Show = Callable[[int, "Report"], None]
 
 
 def add_to(commands: Subparsers) -> None:
-    perf = commands.add_parser(
-        "perf",
-        help="measure how fast records go out",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    perf = add_command(commands, run, "perf", "measure the producer's throughput and latency", DESCRIPTION, EXAMPLES)
     add_producer_options(perf)
-    perf.add_argument("--num-records", type=_positive, required=True, metavar="N", help="how many records to send")
+    perf.add_argument("--num-records", type=_positive, required=True, metavar="N", help="number of records to send")
     payload = perf.add_mutually_exclusive_group()
     payload.add_argument(
         "--record-size", type=_positive, default=100, metavar="BYTES",
         help="size of each value, random capital letters (default: %(default)s)",
     )  # fmt: skip
-    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send its lines instead, again and again")
+    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send the lines of this file, repeatedly")
     perf.add_argument(
-        "--throughput", type=_rate, default=-1.0, metavar="RATE", help="records per second; -1, the default: no limit"
+        "--throughput", type=_rate, default=-1.0, metavar="RATE", help="records per second; -1 (default): no limit"
     )
     perf.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
-    perf.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     payloads = _payloads(arguments)
-    with KafkaProducer(producer_config(arguments)) as producer:
-        producer.partitions_for(arguments.topic)  # what it takes to connect is not what is measured
-        report = Report(arguments.num_records)
+    with KafkaProducer(producer_options(arguments)) as producer:
+        producer.partitions_for(arguments.topic)  # connect before the measurement
         report = Report(arguments.num_records)
         with live_line(arguments.num_records) as show:
             for sent in _send(producer, arguments, payloads, report):
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _send(
     producer: KafkaProducer, arguments: argparse.Namespace, payloads: list[bytes], report: Report
 ) -> Iterator[int]:
-    """Sends everything; gives how many are sent after each block."""
+    """Sends all records; yields the number sent after each block."""
     topic = arguments.topic
     rate = arguments.throughput
     block = _BLOCK if rate <= 0 else max(1, min(_BLOCK, int(rate / 100)))
@@ -146,3 +147,93 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+class Report:
+    """Throughput, and the latencies of at most ``SAMPLES`` evenly spread records: a callback per record costs time."""
+
+    def __init__(self, records: int) -> None:
+        self.sample_every = -(-records // SAMPLES)
+        self.started = time.monotonic()
+        self.first_error: Exception | None = None
+        self._records = records
+        self._bytes = 0
+        self._latencies: list[float] = []
+        self._elapsed = 0.0
+
+    def sent(self, size: int) -> None:
+        """Counts ``size`` more bytes of values."""
+        self._bytes += size
+
+    def watch(self, future: FutureRecordMetadata) -> None:
+        """Measures the latency of the record just sent."""
+        sent_at = time.monotonic()
+
+        def completed(future: FutureRecordMetadata) -> None:
+            error = future.exception(0)
+            if error is None:
+                self._latencies.append(time.monotonic() - sent_at)
+            else:
+                self.first_error = self.first_error or error
+
+        future.add_done_callback(completed)
+
+    def end(self) -> None:
+        """All records are acknowledged."""
+        self._elapsed = time.monotonic() - self.started
+
+    def so_far(self, sent: int) -> str:
+        elapsed = max(time.monotonic() - self.started, 1e-3)
+        return f"{sent} records sent, {self._rates(sent, elapsed)}"
+
+    def total(self) -> str:
+        """The last line of kafka-producer-perf-test."""
+        latencies = sorted(1000.0 * each for each in self._latencies)
+        average = sum(latencies) / len(latencies) if latencies else 0.0
+        shown = [f"{_percentile(latencies, share):.0f} ms {100 * share:g}th" for share in PERCENTILES]
+        return (
+            f"{self._records} records sent, {self._rates(self._records, self._elapsed)}, {average:.2f} ms avg latency, "
+            f"{_percentile(latencies, 1.0):.2f} ms max latency, {', '.join(shown)}."
+        )
+
+    def _rates(self, sent: int, elapsed: float) -> str:
+        return f"{sent / elapsed:.1f} records/sec ({self._bytes / elapsed / MB:.2f} MB/sec)"
+
+
+def _percentile(ordered: list[float], share: float) -> float:
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+
+
+@contextmanager
+def live_line(records: int) -> Iterator[Show]:
+    """Progress on stderr: a live line on a terminal if rich is installed, else a line every 5 s."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+    except ImportError:
+        yield _plain_lines()
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _plain_lines()
+        return
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f}% {task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=records)
+
+        def show(sent: int, report: Report) -> None:
+            progress.update(task, completed=sent, description=report.so_far(sent))
+
+        yield show
+
+
+def _plain_lines() -> Show:
+    shown_at = time.monotonic()
+
+    def show(sent: int, report: Report) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= _PLAIN_LINE_EVERY_S:
+            shown_at = time.monotonic()
+            print(f"{report.so_far(sent)}.", file=sys.stderr, flush=True)
+
+    return show

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.cli.arguments import add_command
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from confluent_kafka import Consumer, Message
+
+    from spark_kafka_sink.cli.arguments import Subparsers
 
 _COLUMNS = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
+_DEADLINE_S = 30.0
 
 
 def add_to(commands: Subparsers) -> None:
-    command = commands.add_parser("receipts", help="show what was written: query, batch, offsets, counts")
+    command = add_command(commands, run, "receipts", "show what was written: query, batch, offsets, counts")
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--path", type=Path, help="a receiptsPath on this machine")
     source.add_argument("--topic", help="a receiptsTopic (needs confluent-kafka)")
-    command.add_argument("--bootstrap-server", metavar="HOST:PORT", help="for --topic")
-    command.add_argument("--query", help="only this query's id or txnAppId")
+    command.add_argument("--bootstrap-server", metavar="HOST:PORT", help="brokers, for --topic")
+    command.add_argument("--query", help="only this query id or txnAppId")
     command.add_argument("--json", action="store_true", help="JSON lines instead of a table")
-    command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,26 +46,69 @@ def _parsed(line: str) -> WriteReceipt:
         raise KafkaError(f"not a receipt: {error}") from error
 
 
-def _from_path(path: Path) -> Iterator[str]:
-    if not path.is_dir():
-        raise ConfigError([f"--path {path} is no directory."])
-    for file in sorted(path.glob("*.jsonl")):
-        yield from file.read_text().splitlines()
-
-
-def _from_topic(servers: str | None, topic: str) -> Iterator[str]:
-    if servers is None:
-        raise ConfigError(["--topic needs --bootstrap-server."])
-    try:
-        from spark_kafka_sink.cli.receipts_topic import committed_values
-    except ImportError:
-        raise KafkaError("--topic is read with confluent-kafka: pip install 'spark-kafka-sink[demo]'") from None
-    return committed_values(servers, topic)
-
-
 def _table(receipts: list[WriteReceipt]) -> str:
     rows = [_COLUMNS, *(tuple(str(getattr(each, name)) for name in _COLUMNS) for each in receipts)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def _from_path(path: Path) -> Iterator[str]:
+    if not path.is_dir():
+        raise ConfigError([f"--path {path} is not a directory."])
+    for file in sorted(path.glob("*.jsonl")):
+        yield from file.read_text().splitlines()
+
+
+def _from_topic(servers: str | None, topic: str) -> Iterator[str]:
+    """The committed values up to the end of every partition, or to its first open transaction, named on stderr."""
+    if servers is None:
+        raise ConfigError(["--topic needs --bootstrap-server."])
+    try:
+        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import KafkaError as ClientError
+    except ImportError:
+        raise KafkaError("--topic needs confluent-kafka: pip install 'spark-kafka-sink[demo]'") from None
+    settings = {"bootstrap.servers": servers, "group.id": "receipts", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    try:
+        left = _assign(consumer, topic)
+        while left:
+            message = consumer.poll(_DEADLINE_S)
+            if message is None:
+                raise KafkaError(f"{topic} cannot be read: no response within {_DEADLINE_S:.0f} s")
+            error = message.error()
+            if error is None:
+                yield (message.value() or b"").decode(errors="replace")
+            elif error.code() == ClientError._PARTITION_EOF:
+                left.discard(message.partition())
+                _warn_of_open_transaction(consumer, message)
+            else:
+                raise KafkaError(f"{topic} cannot be read: {error.str()}")
+    except KafkaException as error:
+        raise KafkaError(f"{topic} cannot be read: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _assign(consumer: Consumer, topic: str) -> set[int | None]:
+    """Assigns all partitions from their beginning; returns their numbers."""
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    found = consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic]
+    if found.error is not None:
+        raise KafkaError(f"--topic {topic}: {found.error.str()}")
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in found.partitions])
+    return set(found.partitions)
+
+
+def _warn_of_open_transaction(consumer: Consumer, end: Message) -> None:
+    from confluent_kafka import TopicPartition
+
+    partition = TopicPartition(end.topic() or "", end.partition() or 0)
+    _, high_watermark = consumer.get_watermark_offsets(partition, cached=True)
+    offset = end.offset()
+    if offset is not None and offset < high_watermark:
+        name = f"{partition.topic}-{partition.partition}"
+        print(f"{name}: an open transaction hides the records from offset {offset} on", file=sys.stderr)

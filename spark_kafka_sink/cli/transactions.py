@@ -1,4 +1,4 @@
-"""``spark-kafka-sink transactions``: what exactly-once writes have left open, and what to do about it."""
+"""``spark-kafka-sink transactions``: lists and ends the transactions that exactly-once writes left open."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.cli.producer_options import name_and_value
-from spark_kafka_sink.cli.properties import read_properties
+from spark_kafka_sink.cli.arguments import add_command, add_pairs, properties_of
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
@@ -25,60 +24,53 @@ from spark_kafka_sink.exactly_once.operator_commands import (
 )
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import driver_id
+from spark_kafka_sink.spark.options import LEDGER_TOPIC
 
 if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-LEDGER_TOPIC = "__pykafka_commits"
+    from spark_kafka_sink.cli.arguments import Subparsers
 
 DECLINED: Final = 1
 
 DESCRIPTION = """\
-An exactly-once write leaves transactions prepared until its batch is decided, and carries the decision
-out. Between these, a driver may die: readers then wait at what is open.
+The tasks of an exactly-once write prepare transactions, then the driver decides the batch and commits
+them. If the driver dies in between, the transactions stay open, and readers wait for their end.
 
-  list     what is open, since when, and under which intent; disturbs nobody. Without --prefix: of every write
-  commit   carries out what is decided
-  abort    aborts what is open and not decided; refuses while an intent stands. With --force what is left
-           of a decided batch is committed, and its rows that are gone are given up
+  list     lists open transactions, with age and decision; changes nothing. Without --prefix: of all writes
+  commit   commits the transactions of decided batches
+  abort    aborts the transactions of undecided batches; refused while a decided batch is not committed.
+           With --force, commits what remains of a decided batch and gives up its missing rows
 
-commit and abort fence a query that runs under the name: it fails and has to be started again. They ask first;
+commit and abort fence a running query of the same name: it fails and must be restarted. They ask first;
 without a terminal they need --yes. --dry-run shows what they would do.
 
-Starting the query again does the first two by itself, and is the better way while its checkpoint is there.
-A batch job without txnAppId is tidied by nobody else: no later run has its name."""
+Restarting the query commits and aborts by itself: prefer it while the checkpoint exists. For a batch job
+without txnAppId use this command: no later run has its name."""
 
 
 def add_to(commands: Subparsers) -> None:
-    command = commands.add_parser(
-        "transactions",
-        help="list, commit or abort what exactly-once writes have left open",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "list, commit or abort transactions that exactly-once writes left open"
+    command = add_command(commands, run, "transactions", summary, DESCRIPTION)
     command.add_argument("action", choices=("list", "commit", "abort"))
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, commas between")
-    command.add_argument(
-        "--prefix", help="the write's transactionalIdPrefix, or its name as list shows it; list does without"
-    )
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    command.add_argument("--prefix", help="transactionalIdPrefix or name of the write; optional for list")
     command.add_argument("--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC", help="default: %(default)s")
-    command.add_argument("--force", action="store_true", help="for abort: although a batch is decided")
-    command.add_argument("--dry-run", action="store_true", help="show what commit or abort would do, and do nothing")
-    command.add_argument("--yes", action="store_true", help="do not ask before a query is fenced")
-    command.add_argument(
-        "--command-property", type=name_and_value, action="append", default=[], metavar="NAME=VALUE",
-        help="an option of Kafka's producer, such as max.block.ms (how long to wait for brokers, default 60000); may "
-        "be given several times, wins over --command-config",
+    command.add_argument("--force", action="store_true", help="for abort: also if a batch is decided")
+    command.add_argument("--dry-run", action="store_true", help="show what commit or abort would do")
+    command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")
+    add_pairs(
+        command, "--command-property",
+        text="an option of Kafka's producer, such as max.block.ms (how long to wait for brokers, default 60000); may "
+        "be repeated, overrides --command-config",
     )  # fmt: skip
     command.add_argument("--command-config", type=Path, metavar="FILE", help="a .properties file of such options")
-    command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.action != "list" and arguments.prefix is None:
-        raise ConfigError([f"{arguments.action} needs --prefix; `transactions list` shows the names that there are."])
-    config = _config(arguments)
-    found = _look(config, arguments)
+        raise ConfigError([f"{arguments.action} needs --prefix; `transactions list` shows the names."])
+    options = properties_of("--command-config", arguments.command_config) | dict(arguments.command_property)
+    config = ProducerConfig.parse({**options, "bootstrap.servers": arguments.bootstrap_server})
+    found = _discover(config, arguments)
     if arguments.action == "list":
         print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
         return 0
@@ -103,16 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _look(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
+def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
     with closing(Session(CommitSettings(config, "", "", arguments.commit_log_topic), SystemClock())) as session:
         deadline = session.deadline(config.max_block_ms)
         if session.cluster.topic(session.settings.topic, deadline) is None:
-            raise ConfigError(
-                [
-                    f"--commit-log-topic {session.settings.topic}: there is no such topic, so nobody can tell what is "
-                    "decided. Name the one of the write (its option commitLogTopic)."
-                ]
-            )
+            raise ConfigError([
+                f"--commit-log-topic {session.settings.topic}: there is no such topic. Set it to the write's option "
+                "commitLogTopic, which has the decisions."
+            ])  # fmt: skip
         found = discover(session, deadline)
         if arguments.prefix is None:
             return found
@@ -137,19 +127,19 @@ def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
 
 
 def _agreed(todo: Sequence[FoundWrite]) -> bool:
-    fences = ", ".join(driver_id(each.name) for each in todo)
-    told = f"This takes the fence {fences}: a query or job that runs under it fails and has to be started again."
+    ids = ", ".join(driver_id(each.name) for each in todo)
+    warning = f"This fences {ids}: a running query or job with this transactional id fails and must be restarted."
     if not sys.stdin.isatty():
-        raise ConfigError([f"{told} Without a terminal to ask at, say so with --yes."])
+        raise ConfigError([f"{warning} There is no terminal to ask: confirm with --yes."])
     try:
-        return input(f"{told} Go on? [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"{warning} Go on? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # Ctrl-D
         print()
         return False
 
 
 def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
-    """A write with rows that are gone keeps no other one waiting."""
+    """Commits all writes; those with lost rows fail after the others."""
     lost: list[str] = []
     for each in todo:
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
@@ -172,30 +162,18 @@ def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpar
     print(f"aborted {aborted} transactions")
 
 
-def _config(arguments: argparse.Namespace) -> ProducerConfig:
-    options: dict[str, object] = {}
-    if arguments.command_config is not None:
-        try:
-            options.update(read_properties(arguments.command_config))
-        except OSError as error:
-            raise ConfigError([f"--command-config {arguments.command_config}: {error.strerror}."]) from error
-    options.update(arguments.command_property)
-    options["bootstrap.servers"] = arguments.bootstrap_server
-    return ProducerConfig.parse(options)
-
-
 def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
     if not found:
         return "nothing is open, and the ledger has no entry"
     lines: list[str] = []
     for each in found:
-        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _told(each, now_ms))]
+        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms))]
         if not each.entries:
             lines.append(f"  {_no_entry(ledger)}")
     return "\n".join([*lines, f"{sum(len(each.transactions) for each in found)} transactions open"])
 
 
-def _told(found: FoundWrite, now_ms: int) -> list[str]:
+def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
     lines += [
         f"{entry.query}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
@@ -213,7 +191,7 @@ def _told(found: FoundWrite, now_ms: int) -> list[str]:
 
 
 def _no_entry(ledger: str) -> str:
-    """What is decided in another ledger must not be aborted, and nothing tells which ledger a write has."""
+    """A batch decided in another ledger must not be aborted, and a transaction does not name its ledger."""
     return f"no entry in {ledger}: be sure that this is the write's commitLogTopic"
 
 

@@ -216,7 +216,7 @@ def test_receipts_shows_what_is_committed_and_says_what_hides_the_rest(night, re
     code, out, err = receipts("--json")
     assert code == 0
     assert [json.loads(line)["batch"] for line in out.splitlines()] == [0]
-    assert f"{night.topic('receipts')}-0: an open transaction hides what is there from offset 4 on" in err
+    assert f"{night.topic('receipts')}-0: an open transaction hides the records from offset 4 on" in err
     _, table, _ = receipts()
     assert table.splitlines()[1].split() == ["q1", "0", "0", "t", "0", "0", "4", "5", "50"]
     assert len(receipts("--query", "other")[1].splitlines()) == 1

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from spark_kafka_sink.cli import perf_report
+from spark_kafka_sink.cli import perf as command
 from spark_kafka_sink.cli.main import main, parser
-from spark_kafka_sink.cli.perf_report import Report, live_line
+from spark_kafka_sink.cli.perf import Report, live_line
 from spark_kafka_sink.testing import KEPT, TestBroker
 
 TOTAL = re.compile(
@@ -99,7 +99,7 @@ def test_a_payload_file_without_lines_is_an_error(broker, capsys, tmp_path, cont
 
 
 def test_off_a_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(perf_report, "_PLAIN_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(command, "_PLAIN_LINE_EVERY_S", 0.0)
     with live_line(100) as show:
         show(40, Report(100))
     assert re.fullmatch(r"40 records sent, [\d.]+ records/sec \(0.00 MB/sec\)\.\n", capsys.readouterr().err)
@@ -117,7 +117,7 @@ def test_on_a_terminal_progress_is_one_live_line(monkeypatch, capsys):
 
 def test_without_rich_progress_is_still_shown(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    monkeypatch.setattr(perf_report, "_PLAIN_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(command, "_PLAIN_LINE_EVERY_S", 0.0)
     with live_line(100) as show:
         show(40, Report(100))
     assert "40 records sent" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from spark_kafka_sink.cli.properties import read_properties
+from spark_kafka_sink.cli.arguments import read_properties
 from spark_kafka_sink.config import ProducerConfig
 
 SAMPLE = Path(__file__).parents[3] / "conf" / "producer.properties"

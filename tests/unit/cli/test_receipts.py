@@ -56,4 +56,4 @@ def test_what_is_no_receipt_is_said_so(capsys, tmp_path):
 def test_a_path_that_is_not_there_is_named(capsys, tmp_path):
     code, _, err = run(capsys, "--path", tmp_path / "none")
     assert code == 1
-    assert "is no directory" in err
+    assert "is not a directory" in err

@@ -235,8 +235,8 @@ def test_without_a_terminal_nobody_is_fenced_unless_told(broker, transactions, q
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     code, said = transactions("commit", "--prefix", "app")
     assert code == 1
-    assert "This takes the fence app-driver: a query or job that runs under it fails" in said
-    assert "say so with --yes" in said
+    assert "This fences app-driver: a running query or job with this transactional id fails" in said
+    assert "confirm with --yes" in said
     assert committed(broker) == {}
 
 
@@ -247,7 +247,7 @@ def test_at_a_terminal_it_asks_before_it_fences(broker, transactions, monkeypatc
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
     code, said = transactions("commit", "--prefix", "app")
     assert (code, committed(broker)) == (0 if rows else 1, rows)
-    assert "takes the fence app-driver" in asked[0]
+    assert "fences app-driver" in asked[0]
     assert said.startswith("commit batch 0 of q1: app-0, app-1\n")
 
 

@@ -1,0 +1,127 @@
+"""What the commands share: their subparsers, NAME=VALUE pairs, ``.properties`` files, a producer's options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import ConfigError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_COMMENT = ("#", "!")
+_ENTRY = re.compile(r"(?P<name>(?:\\.|[^\\\s:=])+)\s*[:=]?\s*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def add_command(
+    commands: Subparsers, run: Callable[[argparse.Namespace], int], name: str, summary: str, *texts: str
+) -> argparse.ArgumentParser:
+    """A subcommand that calls ``run``. ``texts``: description and examples for its ``--help``, printed as they are."""
+    description, epilog = (*texts, None, None)[:2]
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def add_pairs(
+    parser: argparse._ActionsContainer, *flags: str, text: str, dest: str | None = None, value: str = "VALUE"
+) -> None:
+    """A repeatable argument NAME=VALUE, parsed to a list of (name, value)."""
+    parser.add_argument(
+        *flags, type=_pair, action="append", default=[], metavar=f"NAME={value}", help=text, dest=dest
+    )  # fmt: skip
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def add_producer_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT", help="one or more brokers, separated by commas"
+    )
+    command.add_argument("--topic", required=True, help="topic to write to")
+    command.add_argument(
+        "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
+        help="acknowledgements to wait for: all in-sync replicas (all, the default), the leader (1), none (0)",
+    )  # fmt: skip
+    command.add_argument(
+        "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",
+        help=f"{', '.join(_CODECS)} (default: none; without a value: gzip)",
+    )  # fmt: skip
+    add_pairs(
+        command, "--producer-property", text="any option of Kafka's producer (docs/options.md); may be repeated"
+    )  # fmt: skip
+    command.add_argument(
+        "--producer.config", type=Path, metavar="FILE", dest="producer_config",
+        help="a .properties file of such options; --producer-property overrides it, the other flags override both",
+    )  # fmt: skip
+
+
+def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
+
+    Drops the Java serializers of a file: these commands send bytes.
+    """
+    options: dict[str, object] = {
+        name: value
+        for name, value in properties_of("--producer.config", arguments.producer_config).items()
+        if name not in ("key.serializer", "value.serializer")
+    }
+    options.update(arguments.producer_property)
+    options["bootstrap.servers"] = arguments.bootstrap_server
+    if arguments.request_required_acks is not None:
+        options["acks"] = arguments.request_required_acks
+    if arguments.compression_codec is not None:
+        options["compression.type"] = arguments.compression_codec
+    return options
+
+
+def properties_of(flag: str, path: Path | None) -> dict[str, str]:
+    """The properties in the file that ``flag`` names, if it names one. Raises ``ConfigError`` if it is unreadable."""
+    try:
+        return {} if path is None else read_properties(path)
+    except OSError as error:
+        raise ConfigError([f"{flag} {path} cannot be read: {error.strerror}."]) from error
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Name → value by the rules of ``java.util.Properties.load``; of a repeated name the last value. Raises OSError."""
+    entries: dict[str, str] = {}
+    lines = iter(path.read_text("latin-1").splitlines())
+    for line in lines:
+        entry = line.lstrip()
+        if not entry or entry.startswith(_COMMENT):
+            continue
+        # An odd number of backslashes at the end continues the line.
+        while (len(entry) - len(entry.rstrip("\\"))) % 2:
+            entry = entry[:-1] + next(lines, "").lstrip()
+        if match := _ENTRY.fullmatch(entry):
+            entries[_unescaped(match["name"])] = _unescaped(match["value"])
+    return entries
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_plain, text)
+
+
+def _plain(escape: re.Match[str]) -> str:
+    letter = escape[1]
+    return chr(int(letter[1:], 16)) if len(letter) > 1 else _LETTERS.get(letter, letter)
