@@ -22,13 +22,17 @@ SOUGHT = (
 
 
 def names_of(file: str) -> set[str]:
-    body = ast.parse((PACKAGE / file).read_text()).body
-    defined = {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    for node in body:
+    """Classes, their methods, functions and constants of a file."""
+    names: set[str] = set()
+    for node in ast.parse((PACKAGE / file).read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            defined |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return defined
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
 
 
 def test_every_class_is_in_the_table():
