@@ -22,7 +22,7 @@ from spark_kafka_sink.testing import TestBroker
 from tests.house.architecture import quoted, table
 from tests.house.repository import PACKAGE
 
-MOST_FILES = 48
+MOST_FILES = 30
 # A metadata update or a busy machine may fall into one row; it falls into none of so many.
 ROWS = 10
 
