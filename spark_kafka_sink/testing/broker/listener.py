@@ -7,7 +7,7 @@ import itertools
 import random
 import socket
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
@@ -31,8 +31,8 @@ class Listener:
         self._numbers = numbers
         self._max_request_bytes = max_request_bytes
         self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[Connection, asyncio.Task[Any]] = {}
         self._running = asyncio.Event()
         self._running.set()
 
@@ -40,20 +40,19 @@ class Listener:
         self._socket = _listening(self.port) if self.port else _listening_anywhere()
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(self._socket))
+        asyncio.get_running_loop().add_reader(self._socket, self._accept, self._socket)
 
     def close(self) -> None:
         """Stop listening and cut every connection, as ``kill -9`` does."""
-        if self._socket is not None and self._accepting is not None:
-            self._accepting.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
         self.cut_connections()
 
     async def closed(self) -> None:
         """Until nothing runs here any more; after ``close``."""
-        ending = [self._accepting, *self._connections.values()]
-        await asyncio.gather(*(task for task in ending if task is not None), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_connections(self) -> None:
         """Cut what is connected now; new connections are welcome."""
@@ -68,17 +67,25 @@ class Listener:
     def resume(self) -> None:
         self._running.set()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            accepted, _ = await loop.sock_accept(listening)
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(BlockingIOError, ConnectionAbortedError):
+            accepted, _ = listening.accept()
+            accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            streams = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
-            connection = Connection(next(self._numbers), self._node, streams, self._running)
-            self._connections[connection] = loop.create_task(self._serve(connection))
+            task = asyncio.get_running_loop().create_task(self._serve(accepted, listening))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, accepted: socket.socket, listening: socket.socket) -> None:
+        """``close`` does not cancel a task whose connection is not known yet: it would leave the socket open."""
+        streams = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
+        connection = Connection(next(self._numbers), self._node, streams, self._running)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[connection] = task
         try:
+            if self._socket is not listening:
+                return
             while (frame := await connection.read_frame(self._max_request_bytes)) is not None:
                 await self._pool.serve(connection, frame)
         finally:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from spark_kafka_sink.errors import ConfigError, IllegalStateError
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.listener import LOOPBACK, Listener
 from tests.contract.plain_client import PlainClient, batch
 
 
@@ -96,3 +101,22 @@ def test_importing_the_pytest_plugin_loads_neither_kio_nor_a_broker() -> None:
         ).returncode
         == 0
     )
+
+
+@pytest.mark.parametrize("steps", range(10))
+def test_incident_a_connection_accepted_while_its_node_was_killed_stayed_open_and_silent(steps: int) -> None:
+    async def first_byte_of_a_killed_node() -> bytes:
+        no_requests: Any = None
+        listener = Listener(1, no_requests, itertools.count(), 1)
+        listener.open()
+        await asyncio.sleep(0.01)  # it waits for a connection
+        with socket.create_connection((LOOPBACK, listener.port)) as client:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            listener.close()
+            client.setblocking(False)
+            with suppress(ConnectionResetError):
+                return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5)
+            return b""
+
+    assert asyncio.run(first_byte_of_a_killed_node()) == b""
