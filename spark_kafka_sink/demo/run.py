@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -19,7 +17,7 @@ from spark_kafka_sink.demo import flights as demo_flights
 from spark_kafka_sink.demo import spark as demo_spark
 from spark_kafka_sink.demo.check import TopicCheck, Topics
 from spark_kafka_sink.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
-from spark_kafka_sink.demo.report import Report, Step
+from spark_kafka_sink.demo.report import Report, repeated
 from spark_kafka_sink.testing.kafka_jars import cache_folder
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
 
@@ -29,7 +27,7 @@ _SPEED = "rows/s: the whole job by the clock, reading CSV and starting Python in
 
 
 class Demo:
-    """``broker`` None starts a Kafka; ``keep`` leaves the topics ``<prefix>-…`` on one that was given."""
+    """``broker`` None: starts a Kafka. ``keep``: keeps the topics ``<prefix>-…`` on the given broker."""
 
     def __init__(self, broker: str | None, prefix: str, keep: bool) -> None:
         self._broker = broker
@@ -39,16 +37,16 @@ class Demo:
         self._titles: dict[str, str] = {}
 
     def run(self) -> int:
-        """Exit code: 0 when everything is as it has to be, else 1."""
+        """Exit code: 0 if every record is right, else 1."""
         began = time.monotonic()
-        logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps say it
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it shows each call that ended
+        logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True)))
             servers = self._broker or stack.enter_context(self._kafka())
             topics = Topics(servers, PARTITIONS)
-            keep = self._keep or self._broker is None  # its own Kafka goes with everything in it
+            keep = self._keep or self._broker is None  # its own Kafka is removed with its topics
             stack.enter_context(topics.created(self._batch, self._stream, self._keys, keep=keep))
             with self._report.step("flights.csv.zip") as step:
                 flights = demo_flights.unpack(folder / "flights")
@@ -84,9 +82,15 @@ class Demo:
 
     @contextmanager
     def _writing(self, kind: str, topic: str, topics: Topics) -> Iterator[None]:
-        """The bar follows the end offsets of the topic, which another client asks for."""
+        """The bar shows the topic's end offsets, as another client reads them."""
         with self._report.step(kind, ROWS) as step:
-            with _watched(topics, topic, step):
+
+            def show() -> None:
+                with suppress(KafkaException):  # shown next time
+                    step.advance_to(acknowledged := topics.acknowledged(topic))
+                    step.detail(f"{acknowledged:,} rows")
+
+            with repeated(show, _WATCH_S):
                 yield
                 step.stop_clock()
             speed = f"{ROWS / step.seconds:,.0f} rows/s"
@@ -113,8 +117,10 @@ class Demo:
                 self._report.failed(fault)
             if not check.faults():
                 keyed = check.records - check.without_key
-                self._report.proved(f"{check.topic}: each of {ROWS:,} rows is there exactly once,")
-                self._report.more(f"{keyed:,} keyed ones on the partition librdkafka's murmur2 chooses")
+                self._report.passed(
+                    f"{check.topic}: each of {ROWS:,} rows is there exactly once,",
+                    f"{keyed:,} keyed ones on the partition librdkafka's murmur2 chooses",
+                )
         self._report.note(f"{seconds:.1f} s in all. {self._left()}")
         return 1 if any(check.faults() for check in checks) else 0
 
@@ -123,23 +129,3 @@ class Demo:
             return "Kafka and Spark have ended, their files are removed."
         topics = f"topics {self._batch}, {self._stream} and {self._keys}"
         return f"Spark has ended, the {topics} {'stay' if self._keep else 'are removed'}."
-
-
-@contextmanager
-def _watched(topics: Topics, topic: str, step: Step) -> Iterator[None]:
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_WATCH_S):
-            with contextlib.suppress(KafkaException):  # the next look will tell
-                acknowledged = topics.acknowledged(topic)
-                step.advance_to(acknowledged)
-                step.detail(f"{acknowledged:,} rows")
-
-    thread = threading.Thread(target=watch, name="demo-progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

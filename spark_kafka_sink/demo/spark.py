@@ -1,4 +1,4 @@
-"""The demo's Spark: one local session, one batch job, one streaming query."""
+"""The demo's Spark: a local session, a batch job, a streaming query."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ STREAM_DEADLINE_S = 120
 MONTHS_PER_MICRO_BATCH = 2
 _JVM_DEADLINE_S = 10.0
 
-# Settings of another Spark on this machine that would reach the demo's.
+# Settings of other Spark installations that the demo must not inherit.
 _FOREIGN = ("SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR")
 
 
 class SparkFailedError(KafkaError):
-    """A job of Spark failed; the message holds its reason and the end of Spark's log."""
+    """A Spark job failed; the message has the reason and the end of Spark's log."""
 
 
 @contextmanager
 def local_spark(folder: Path) -> Iterator[SparkSession]:
-    """A session that keeps its files in ``folder`` and writes its log to ``folder/spark.log``; its JVM ends with it."""
+    """A session with its files in ``folder`` and its log in ``folder/spark.log``; its JVM ends with the block."""
     _set_environment()
     conf = SparkConf(loadDefaults=False).setMaster("local[*]").setAppName("spark-kafka-sink demo")
     conf.setAll([
@@ -55,7 +55,7 @@ def local_spark(folder: Path) -> Iterator[SparkSession]:
         stack.callback(context.stop)
         try:
             yield SparkSession(context)
-        except (Py4JError, PySparkException) as error:  # its text has to be asked for while the JVM lives
+        except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
             raise SparkFailedError(f"{reason(error)}\nSpark's log ends with:\n{tail(log, 15)}") from None
 
 
@@ -73,7 +73,7 @@ def write_batch(spark: SparkSession, flights: Path, servers: str, topic: str) ->
 
 
 def write_stream(spark: SparkSession, flights: Path, servers: str, topic: str, checkpoint: Path) -> list[int]:
-    """One streaming query over all files there are; returns the rows of each micro-batch."""
+    """One streaming query over all files; returns the number of rows of each micro-batch."""
     source = spark.readStream.schema(demo_flights.SCHEMA).options(header=True, nullValue=demo_flights.NULL)
     query = (
         records(source.option("maxFilesPerTrigger", MONTHS_PER_MICRO_BATCH).csv(str(flights)))
@@ -101,12 +101,12 @@ def _set_environment() -> None:
     os.environ.update(java_environment())
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python of an environment nobody activated.
+    # Without PYSPARK_PYTHON, Spark's workers would not use this virtual environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def _end(jvm: subprocess.Popen[bytes]) -> None:
-    """The JVM of a driver ends when its standard input does; this waits until it has."""
+    """Closes the standard input of a driver's JVM, which ends it, and waits."""
     if jvm.stdin is not None:
         jvm.stdin.close()
     try:

@@ -6,9 +6,8 @@ import argparse
 import os
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from spark_kafka_sink.demo.report import repeated
 from spark_kafka_sink.testing.java import java_environment
 from tests.faults.chaos.plan import Round, one_of_each, random_round
 from tests.faults.chaos.run import Chaos
@@ -61,29 +61,17 @@ def _rounds(arguments: argparse.Namespace) -> Iterator[Round]:
 
 @contextmanager
 def _progress(console: Console, chaos: Chaos) -> Iterator[None]:
-    """A live line on a terminal, else one now and then."""
-    ended = threading.Event()
+    """A live line on a terminal, else a line every 15 s."""
 
-    def line() -> str:
-        return f"{chaos.elapsed_s / 60:5.1f} min | {chaos.status()}"
+    def line() -> Text:
+        return Text(f"{chaos.elapsed_s / 60:5.1f} min | {chaos.status()}")
 
-    def live() -> None:
-        with Live(console=console, refresh_per_second=4) as shown:
-            while not ended.wait(0.25):
-                shown.update(Text(line()))
-
-    def plain() -> None:
-        while not ended.wait(_LINE_EVERY_S):
-            console.print(Text(line()), soft_wrap=True)
-
-    show: Callable[[], None] = live if console.is_terminal else plain
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
+    if not console.is_terminal:
+        with repeated(lambda: console.print(line(), soft_wrap=True), _LINE_EVERY_S):
+            yield
+        return
+    with Live(console=console, refresh_per_second=4) as shown, repeated(lambda: shown.update(line()), 0.25):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 if __name__ == "__main__":
