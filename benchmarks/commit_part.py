@@ -15,7 +15,7 @@ from benchmarks.topics import check_rows, new_topics
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once.commit import commit_batch
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind
@@ -73,7 +73,7 @@ class _Query:
         self._cache.close()
 
     def _prepared(self) -> list[TaskReport]:
-        plan = plan_write(PlanningRequest(self._settings))
+        plan = plan_write(self._settings)
         write_id = WriteId("query", self._number, WriteKind.MICRO_BATCH)
         row = RecordColumns(value=pa.array([b"row"], pa.binary()))
         reports = []

@@ -10,7 +10,7 @@ from typing import Final
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import complete
-from spark_kafka_sink.exactly_once.decisions import CommitOrder, commit_order, done
+from spark_kafka_sink.exactly_once.decisions import commit_order, done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
@@ -42,13 +42,13 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     """
     with session_for(settings) as session:
         order = commit_order(reports, settings.producer.transaction_timeout_ms, session.clock.epoch_ms())
-        entry, write = order.entry, order.report.write
+        entry, write = order.entry, reports[0].write
         if entry is None:
             return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
         _refuse_recreated(session, reports, deadline)
         steps.reach("before the intent")
-        driver = _decide(session, order, entry, deadline)
+        driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         steps.reach("intent committed")
         lost = complete(session, entry, deadline) if entry.state is EntryState.INTENT else None
         if lost:
@@ -112,13 +112,15 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
         )
 
 
-def _decide(session: Session, order: CommitOrder, entry: Entry, deadline: float) -> DriverIdentity:
-    """Records the entry. No EndTxn is sent after ``deadline`` or after ``order.decide_by``."""
-    if order.decide_by is not None:
-        deadline = min(deadline, session.deadline(order.decide_by - session.clock.epoch_ms()))
-    write, timeout_ms = order.report.write, session.settings.producer.transaction_timeout_ms
+def _decide(
+    session: Session, report: TaskReport, entry: Entry, decide_by: int | None, deadline: float
+) -> DriverIdentity:
+    """Records the entry. No EndTxn is sent after ``deadline`` or ``decide_by``."""
+    if decide_by is not None:
+        deadline = min(deadline, session.deadline(decide_by - session.clock.epoch_ms()))
+    write, timeout_ms = report.write, session.settings.producer.transaction_timeout_ms
     try:
-        return session.record(order.report.driver, entry, deadline)
+        return session.record(report.driver, entry, deadline)
     except NotDecidedError as error:
         raise ExactlyOnceError(
             f"{write} is not committed: {error}, by delivery.timeout.ms or by what "

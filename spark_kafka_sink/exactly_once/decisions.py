@@ -171,7 +171,6 @@ class CommitOrder:
     ``decide_by``: epoch ms, after which no EndTxn of the intent is sent; None: nothing can time out.
     """
 
-    report: TaskReport
     entry: Entry | None
     decide_by: int | None = None
 
@@ -191,7 +190,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     actions = {report.action for report in reports}
     if actions == {TaskAction.SKIP}:
         _check_replay(reports)
-        return CommitOrder(first, None)
+        return CommitOrder(None)
     if len({(report.name, report.write_id, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(f"The tasks of {first.write} were planned by different drivers: nothing is committed")
     if first.tasks_before not in (0, len(reports)):
@@ -212,7 +211,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         once=first.write_id.kind is WriteKind.ONCE,
     )
     if not prepared:
-        return CommitOrder(first, entry)
+        return CommitOrder(entry)
     oldest = min(report.began_at for report in prepared)
     decide_by = oldest + timeout_ms - decision_margin_ms(timeout_ms)
     if now_ms > decide_by:
@@ -222,7 +221,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
             "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
         )
-    return CommitOrder(first, entry, decide_by)
+    return CommitOrder(entry, decide_by)
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:

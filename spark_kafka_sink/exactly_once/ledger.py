@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.exactly_once.cluster import Cluster
@@ -21,7 +21,7 @@ from spark_kafka_sink.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from spark_kafka_sink.transactions.values import PreparedTransaction
+from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -30,6 +30,21 @@ _MAX_VIEW_AGE_MS: Final = 900_000
 """Half of the delete.retention.ms that the topic is created with."""
 
 _warned_foreign: set[TopicPartition] = set()
+
+
+class LedgerPart(NamedTuple):
+    """The records of a write that go to one partition, with their base sequence."""
+
+    log: PartitionLog
+    sequence: int
+    records: Sequence[LedgerRecord]
+
+    def append(self, identity: TransactionalIdentity, now_ms: int, deadline: float) -> None:
+        """Into the open transaction; under transactions v2 the first append opens it."""
+        header = BatchHeader(
+            TRANSACTIONAL, len(self.records), now_ms, now_ms, identity.producer_id, identity.epoch, self.sequence
+        )
+        self.log.append(encode_batch(header, self.records), identity, deadline)
 
 
 class Ledger:
@@ -97,34 +112,14 @@ class Ledger:
             )
         return outcomes.committed
 
-    def append(self, driver: DriverIdentity, write: LedgerWrite, now_ms: int, deadline: float) -> None:
-        """Into the driver's open transaction; under transactions v2 this opens it."""
-        identity = driver.identity
-        for log, sequence, records in self._parts(driver, write):
-            header = BatchHeader(
-                TRANSACTIONAL, len(records), now_ms, now_ms, identity.producer_id, identity.epoch, sequence
-            )
-            log.append(encode_batch(header, records), identity, deadline)
-
-    def after(self, driver: DriverIdentity, write: LedgerWrite) -> DriverIdentity:
-        """The next sequence numbers after a write that left the epoch as it was (transactions v1)."""
-        parts = {log.partition.partition: len(records) for log, _, records in self._parts(driver, write)}
-        entries = parts.pop(self.partitions.partition)
-        return DriverIdentity(driver.identity, driver.sequence + entries, driver.marker_sequence + sum(parts.values()))
-
-    def partitions_of(self, driver: DriverIdentity, write: LedgerWrite) -> list[TopicPartition]:
-        return [log.partition for log, _, _ in self._parts(driver, write)]
-
-    def _parts(
-        self, driver: DriverIdentity, write: LedgerWrite
-    ) -> list[tuple[PartitionLog, int, Sequence[LedgerRecord]]]:
-        """Each partition of a write, with sequence number and records."""
+    def parts(self, driver: DriverIdentity, write: LedgerWrite) -> list[LedgerPart]:
+        """One for each partition that the write goes to; the entries' is the last."""
         if not write.markers or write.marker_partition is None:
-            return [(self._log, driver.sequence, write.entries)]
+            return [LedgerPart(self._log, driver.sequence, write.entries)]
         if write.marker_partition == self.partitions.partition:
-            return [(self._log, driver.sequence, (*write.entries, *write.markers))]
-        markers = self._partition_log(write.marker_partition)
-        return [(markers, driver.marker_sequence, write.markers), (self._log, driver.sequence, write.entries)]
+            return [LedgerPart(self._log, driver.sequence, (*write.entries, *write.markers))]
+        markers = LedgerPart(self._partition_log(write.marker_partition), driver.marker_sequence, write.markers)
+        return [markers, LedgerPart(self._log, driver.sequence, write.entries)]
 
     def _partition_log(self, partition: int) -> PartitionLog:
         return PartitionLog(self._cluster, TopicPartition(self.partitions.topic, partition))

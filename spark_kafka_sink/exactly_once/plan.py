@@ -4,7 +4,6 @@ decided batches and aborts what earlier runs left open."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
@@ -17,27 +16,28 @@ from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import STRICT, Entry, EntryState, LedgerStart, WriteId, WritePlan
 
 
-@dataclass(frozen=True, slots=True)
-class PlanningRequest:
-    """``write_id`` None: only the tasks know it."""
-
-    settings: CommitSettings
-    write_id: WriteId | None = None
-    ledger_start: LedgerStart = STRICT
-
-
-def plan_write(request: PlanningRequest) -> WritePlan:
-    """Within max.block.ms. Raises ``PlanningError``."""
+def plan_write(
+    settings: CommitSettings, write_id: WriteId | None = None, ledger_start: LedgerStart = STRICT
+) -> WritePlan:
+    """``write_id`` None: only the tasks know it. Takes at most max.block.ms. Raises ``PlanningError``."""
     try:
-        with session_for(request.settings) as session:
-            return _plan(session, request, session.deadline(request.settings.producer.max_block_ms))
+        with session_for(settings) as session:
+            state = _plan(session, write_id, session.deadline(settings.producer.max_block_ms))
+            return WritePlan(
+                name=settings.name,
+                prefix=settings.prefix,
+                ledger=session.ledger.partitions,
+                driver=state.driver,
+                entries=state.entries,
+                lost=state.lost,
+                write_id=write_id,
+                ledger_start=ledger_start,
+            )
     except KafkaError as error:
-        raise PlanningError(
-            f"Exactly-once write under the name {request.settings.name} cannot start: {error}"
-        ) from error
+        raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 
 
-def _plan(session: Session, request: PlanningRequest, deadline: float) -> WritePlan:
+def _plan(session: Session, write_id: WriteId | None, deadline: float) -> Completed:
     if session.planned is None:
         session.verify_ledger(deadline)
         _check_timeout(session, deadline)
@@ -45,8 +45,8 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
             deadline = session.catch_up(deadline)
     listing = None if session.swept else list_open(session, deadline)
     state = _complete(session, deadline)
-    if request.write_id is not None:
-        check_target(request.write_id, state.entries.get(request.write_id.query))
+    if write_id is not None:
+        check_target(write_id, state.entries.get(write_id.query))
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)
         state = _complete(session, deadline)
@@ -56,16 +56,7 @@ def _plan(session: Session, request: PlanningRequest, deadline: float) -> WriteP
         session.swept = True
     session.planned, session.planned_driver = state.entries, state.driver
     steps.reach("planned")
-    return WritePlan(
-        name=session.settings.name,
-        prefix=session.settings.prefix,
-        ledger=session.ledger.partitions,
-        driver=state.driver,
-        entries=state.entries,
-        lost=state.lost,
-        write_id=request.write_id,
-        ledger_start=request.ledger_start,
-    )
+    return state
 
 
 def _complete(session: Session, deadline: float) -> Completed:

@@ -73,7 +73,6 @@ class Session:
         self.planned: Mapping[str, Entry] | None = None
         self.planned_driver: DriverIdentity | None = None
         self.swept = False
-        self._verified = False
 
     def close(self) -> None:
         self.cluster.close()
@@ -82,11 +81,9 @@ class Session:
         return self.clock.now() + timeout_ms
 
     def verify_ledger(self, deadline: float) -> None:
-        """Once per session: settings of a topic do not change by themselves."""
-        if not self._verified:
-            partitions = ensure_ledger(self.cluster, self.settings.topic, deadline)
-            self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, partitions)
-            self._verified = True
+        """Creates the ledger's topic, or checks its settings."""
+        partitions = ensure_ledger(self.cluster, self.settings.topic, deadline)
+        self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, partitions)
 
     def catch_up(self, deadline: float) -> float:
         """Reads the ledger before the driver id is initialised. Returns ``deadline`` extended by the time it took: a
@@ -145,10 +142,12 @@ class Session:
         """
         identity = driver.identity
         try:
+            parts = self.ledger.parts(driver, write)
             if identity.end_txn_version < END_TXN_V2:
-                partitions = self.ledger.partitions_of(driver, write)
+                partitions = [part.log.partition for part in parts]
                 self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
-            self.ledger.append(driver, write, self.clock.epoch_ms(), deadline)
+            for part in parts:
+                part.append(identity, self.clock.epoch_ms(), deadline)
             steps.reach("intent in the log")
             prepared = PreparedTransaction(identity.transactional_id, *identity.identity, identity.end_txn_version)
             if self.clock.now() >= deadline:
@@ -161,7 +160,14 @@ class Session:
         if outcome.fence is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
         after = replace(identity, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch)
-        return DriverIdentity(after) if after != identity else self.ledger.after(driver, write)
+        if after != identity:
+            return DriverIdentity(after)
+        *markers, entries = parts  # transactions v1: the epoch stays, the sequences go on
+        return DriverIdentity(
+            identity,
+            driver.sequence + len(entries.records),
+            driver.marker_sequence + sum(len(p.records) for p in markers),
+        )
 
     def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> FenceOutcome:
         (outcome,) = self.committer.take_fences({name: identity}, deadline - self.clock.now())

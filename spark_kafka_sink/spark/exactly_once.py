@@ -19,7 +19,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
@@ -62,13 +62,13 @@ def plan_batch(options: SinkOptions) -> WritePlan:
         )
     else:
         write_id = WriteId(*exactly_once.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(PlanningRequest(settings, write_id, LedgerStart.parse(exactly_once.ledger_start)))
+    return plan_write(settings, write_id, LedgerStart.parse(exactly_once.ledger_start))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
     """Runs when Spark pickles a micro-batch's writer; only the tasks know the micro-batch's number."""
     start = LedgerStart.parse(_exactly_once(options).ledger_start)
-    return plan_write(PlanningRequest(_settings(options), ledger_start=start))
+    return plan_write(_settings(options), ledger_start=start)
 
 
 def write_exactly_once(

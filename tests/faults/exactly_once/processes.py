@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.exactly_once.plan import PlanningRequest
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.values import STRICT, WriteId, WriteKind
 from tests.faults.exactly_once.reader import read_committed
@@ -83,7 +82,7 @@ class Query:
         return self.roles[-1]
 
     def plan(self, ledger_start=STRICT):
-        return self.start("plan", PlanningRequest(self.settings, ledger_start=ledger_start)).result()
+        return self.start("plan", self.settings, None, ledger_start).result()
 
     def start_task(self, plan, number, task, values) -> Role:
         write_id = WriteId(self.name, number, WriteKind.MICRO_BATCH)

@@ -13,7 +13,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.exactly_once.values import STRICT, LedgerStart, Target, TaskAttempt, WriteId, WriteKind
@@ -66,7 +66,7 @@ class Query:
     def plan(self, number=0):
         new_process()
         write_id = None if self.kind is WriteKind.MICRO_BATCH else self.write_id(number)
-        return carried(plan_write(PlanningRequest(self.settings, write_id, self.ledger_start)))
+        return carried(plan_write(self.settings, write_id, self.ledger_start))
 
     def open_task(self, plan, number, task) -> TaskTransaction:
         name = TaskAttempt(self.write_id(number), task, next(_attempts))

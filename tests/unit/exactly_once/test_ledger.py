@@ -10,7 +10,7 @@ from spark_kafka_sink.exactly_once import partition_log
 from spark_kafka_sink.exactly_once import session as kept
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -100,7 +100,7 @@ def test_a_watermark_that_lags_hides_no_intent_from_the_operators_abort(broker, 
 
 def test_a_run_that_wakes_misses_no_batch_that_its_successor_committed(broker, query):
     """It finds its own last batch done under its new fence, but the fence was another's in between."""
-    stalled = query.settings, PlanningRequest(query.settings)
+    stalled = query.settings, query.settings
     first = carried(plan_write(stalled[1]))
     query_commit(query, query.tasks(first, 0, ROWS))
     mine = kept._sessions.copy()
@@ -130,11 +130,11 @@ def barriers(broker):
 
 def test_a_kept_session_that_finds_its_last_batch_done_appends_no_barrier(broker, query):
     for number in range(3):
-        plan = carried(plan_write(PlanningRequest(query.settings)))
+        plan = carried(plan_write(query.settings))
         query_commit(query, query.tasks(plan, number, ROWS))
     assert len(barriers(broker)) == 1, "of the first planning"
-    plan_write(PlanningRequest(query.settings))
-    plan_write(PlanningRequest(query.settings))
+    plan_write(query.settings)
+    plan_write(query.settings)
     assert len(barriers(broker)) > 1, "nobody committed what was planned"
 
 

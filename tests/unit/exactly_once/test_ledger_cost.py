@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.records.decode import batch_headers
@@ -50,7 +50,7 @@ def test_a_start_after_a_day_takes_less_than_two_seconds_of_cpu(tasks, batches_p
 
         count = broker._call(a_day_later)
         began, cpu = time.perf_counter(), time.thread_time()
-        plan = plan_write(PlanningRequest(Query(broker.bootstrap_servers).settings))
+        plan = plan_write(Query(broker.bootstrap_servers).settings)
         cpu, took = time.thread_time() - cpu, time.perf_counter() - began
         new_process()
     with capsys.disabled():

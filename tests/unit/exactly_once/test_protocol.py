@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
-from spark_kafka_sink.exactly_once.plan import PlanningRequest, plan_write
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark.producer_cache import ProducerCache
@@ -83,7 +83,7 @@ def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(br
     reports = query.tasks(query.plan(), 0, [[b"x"]])
     assert [broker.transaction_state(f"app-{task}") for task in (1, 2)] == ["Ongoing", "Ongoing"]
     commit_batch(query.settings, reports)
-    plan_write(PlanningRequest(query.settings))
+    plan_write(query.settings)
     assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} <= ENDED
     assert committed(broker) == {b"x": 1}
 
@@ -117,7 +117,7 @@ def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query,
         with pytest.raises(killed):
             query.commit(reports)
     elsewhere = replace(query.settings, topic="__other")
-    plan = plan_write(PlanningRequest(elsewhere))
+    plan = plan_write(elsewhere)
     with pytest.raises(ExactlyOnceError, match="commitLogTopic changed"):
         query.task(plan, 1, 0, MORE[0])
     query.run(1, MORE)
