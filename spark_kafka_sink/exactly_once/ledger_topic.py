@@ -1,4 +1,4 @@
-"""The ledger's topic: how it is created, and what it must be like to be trusted."""
+"""The ledger's topic: creates it, and checks the settings of an existing one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 PARTITIONS: Final = 10
-"""A name's partition is its hash modulo this, however many more the topic gets; its markers are as many further on."""
+"""A name's entries are in partition hash modulo this, even if the topic has more; its markers this many further on."""
 
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -35,8 +35,8 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "min.cleanable.dirty.ratio": "0.1",
     }
 )
-"""Created with these. A driver that starts reads the last segment, and the control records of half an hour: reading
-must have ended before they are removed, and a kept view is read anew after half of that."""
+"""Of a new topic. A starting driver reads the last segment, and the control records of half an hour. They must not be
+removed while it reads; a kept view is read anew after half of that."""
 
 _REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")
 _NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
@@ -44,20 +44,20 @@ _IN_SYNC: Final = "min.insync.replicas"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _MOST_REPLICAS: Final = 3
 _TOPIC, _BROKER = 2, 4
-_ANSWER_TIME: Final = timedelta(seconds=30)
+_CREATE_TIMEOUT: Final = timedelta(seconds=30)
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPartitions:
-    """Where there are too few partitions for it, markers stand among the entries."""
+    """With too few partitions the markers are in the entries' partition."""
     partition = zlib.crc32(name.encode()) % PARTITIONS
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 
 
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
-    """Creates the topic when it is missing and verifies what is there; gives its number of partitions. Raises
-    ``ExactlyOnceError`` when it cannot be created or would lose entries."""
+    """Creates the topic, or checks its settings. Returns its number of partitions. Raises ``ExactlyOnceError`` if it
+    cannot be created or would lose entries."""
     wanted = _wanted(cluster, deadline)
     info = cluster.topic(topic, deadline)
     if info is None:
@@ -77,20 +77,20 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
             f"commitLogTopic {topic} would lose what was decided: {'; '.join(faults)}. Change its settings "
             "(kafka-configs --alter), or name another topic."
         )
-    if topic not in _told and (mends := _mends(cluster, topic, wanted, configs, deadline)):
-        _told.add(topic)
+    if topic not in _warned and (commands := _repair_commands(cluster, topic, wanted, configs, deadline)):
+        _warned.add(topic)
         _log.warning(
             "commitLogTopic %s is not as this sink would create it: it may lose what was decided when brokers do, or "
             "make queries slow to start. Mend it with: %s",
             topic,
-            " ; ".join(mends),
+            " ; ".join(commands),
         )
     return info.partition_count
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the topic is created with in this cluster."""
+    """The replication factor and settings of a new topic in this cluster."""
 
     replication: int
     settings: Mapping[str, str]
@@ -104,11 +104,11 @@ def _wanted(cluster: Cluster, deadline: float) -> _Wanted:
     return _Wanted(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
 
 
-def _mends(
+def _repair_commands(
     cluster: Cluster, topic: str, wanted: _Wanted, configs: Mapping[str, str | None], deadline: float
 ) -> list[str]:
-    """The commands that make an existing topic what it would have been created as."""
-    server, mends = f"--bootstrap-server {cluster.servers}", []
+    """The commands that give an existing topic the settings of a new one."""
+    server, commands = f"--bootstrap-server {cluster.servers}", []
     replicas = cluster.replicas(topic, deadline)
     brokers = cluster.node_ids(deadline)
     factor = min(wanted.replication, len(brokers))
@@ -122,27 +122,27 @@ def _mends(
             for index, each in enumerate(replicas)
         ]
         plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
-        mends.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
+        commands.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
     if len(replicas) < 2 * PARTITIONS:
-        mends.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
+        commands.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
     weak = [name for name in _NO_MORE_THAN if float(configs.get(name) or 0) > float(wanted.settings[name])]
     if int(configs.get(_IN_SYNC) or 1) < min(int(wanted.settings[_IN_SYNC]), len(brokers)):
         weak.append(_IN_SYNC)
     if weak:
         changes = ",".join(f"{name}={wanted.settings[name]}" for name in weak)
-        mends.append(
+        commands.append(
             f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
         )
-    return mends
+    return commands
 
 
 def _widened(replicas: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
-    """The leader stays the first."""
+    """The preferred leader stays."""
     return list(dict.fromkeys([*replicas, *brokers]))[: max(factor, len(replicas))]
 
 
 def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
-    """The brokers' transaction.max.timeout.ms; None when this principal may not ask."""
+    """The brokers' transaction.max.timeout.ms; None without the right to describe configs."""
     configs = _broker_configs(cluster, ("transaction.max.timeout.ms",), deadline)
     limit = configs.get("transaction.max.timeout.ms")
     return None if limit is None else int(limit)
@@ -151,14 +151,14 @@ def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
 def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> None:
     def make(module: ModuleType, version: int) -> Any:
         entry = module.request.CreatableTopicConfig
-        asked = module.request.CreatableTopic(
+        creatable = module.request.CreatableTopic(
             name=topic,
             num_partitions=2 * PARTITIONS,
             replication_factor=wanted.replication,
             assignments=(),
             configs=tuple(entry(name=name, value=value) for name, value in wanted.settings.items()),
         )
-        return module.CreateTopicsRequest(topics=(asked,), timeout=_ANSWER_TIME)
+        return module.CreateTopicsRequest(topics=(creatable,), timeout=_CREATE_TIMEOUT)
 
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"CreateTopics of {topic}", each.error_code, each.error_message) for each in body.topics]
@@ -174,7 +174,7 @@ def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> N
 
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
-    """Of whichever broker responds first: it describes itself and refuses the names of the others."""
+    """Of the broker that responds: it describes itself and refuses the names of the others."""
     try:
         return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
     except BrokerError as error:
@@ -186,12 +186,12 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
 def _describe(
     cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
 ) -> dict[str, str | None]:
-    """The configs of the first of these resources that the broker describes."""
+    """The configs of the first resource that the broker describes."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource
-        asked = [resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
-        return module.DescribeConfigsRequest(resources=tuple(asked))
+        resources = [resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
+        return module.DescribeConfigsRequest(resources=tuple(resources))
 
     def codes(body: Any) -> list[CodeAt]:
         described = [each for each in body.results if each.error_code is ErrorCode.none]

@@ -24,7 +24,7 @@ _LONGEST_PAUSE_MS: Final = 200.0
 
 
 class Fetched(NamedTuple):
-    """``batches`` from the offset that was asked for; ``next_offset`` is behind everything that is there by now."""
+    """``batches`` from the requested offset on; ``next_offset``: where the next fetch continues."""
 
     batches: list[RawBatch]
     next_offset: int
@@ -32,14 +32,14 @@ class Fetched(NamedTuple):
 
 
 class PartitionLog:
-    """Methods raise as those of ``Cluster`` do."""
+    """Methods raise as those of ``Cluster``."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
         self.partition = partition
         self._cluster = cluster
 
     def earliest(self, deadline: float) -> int:
-        """The offset that the log begins with."""
+        """The log start offset."""
 
         def make(module: ModuleType, version: int) -> Any:
             asked = module.request.ListOffsetsPartition(partition_index=self.partition.partition, timestamp=_EARLIEST)
@@ -53,7 +53,7 @@ class PartitionLog:
         return int(_partitions(body.topics)[0].offset)
 
     def fetch(self, offset: int, deadline: float) -> Fetched | None:
-        """What is there from ``offset`` on, without waiting for more. None: the log does not have that offset."""
+        """Without waiting for new records. None: offset out of range."""
 
         def make(module: ModuleType, version: int) -> Any:
             request = module.request
@@ -71,35 +71,37 @@ class PartitionLog:
             return [CodeAt(f"Fetch of {self.partition}", each.error_code) for each in _partitions(body.responses)]
 
         body = self._cluster.call(Call("fetch", (11, 12), self.partition, make, codes), deadline)
-        told = _partitions(body.responses)[0]
-        if told.error_code is ErrorCode.offset_out_of_range:
+        fetched = _partitions(body.responses)[0]
+        if fetched.error_code is ErrorCode.offset_out_of_range:
             return None
-        batches = [batch for batch in raw_batches(told.records or b"") if batch.header.last_offset >= offset]
-        # Compaction may have left nothing of what is between the offset and the high watermark.
-        next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, told.high_watermark)
-        return Fetched(batches, next_offset, told.high_watermark)
+        batches = [batch for batch in raw_batches(fetched.records or b"") if batch.header.last_offset >= offset]
+        # Compaction may have removed everything between the offset and the high watermark.
+        next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, fetched.high_watermark)
+        return Fetched(batches, next_offset, fetched.high_watermark)
 
-    def append(self, batch: bytes, fence: TransactionalIdentity | None, deadline: float) -> int:
-        """Produce with acks=all, into the fence's transaction or into none; gives the batch's offset."""
+    def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
+        """Produce with acks=all. ``identity``: of the batch's transaction. Returns the batch's offset."""
 
         def make(module: ModuleType, version: int) -> Any:
             request = module.request
             data = request.PartitionProduceData(index=self.partition.partition, records=batch)
             topic = request.TopicProduceData(name=self.partition.topic, partition_data=(data,))
-            transactional_id = None if fence is None else fence.transactional_id
+            transactional_id = None if identity is None else identity.transactional_id
             return module.ProduceRequest(
                 transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
             )
 
-        def told(body: Any) -> list[Any]:
+        def responses(body: Any) -> list[Any]:
             return [each for topic in body.responses for each in topic.partition_responses]
 
         def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"Produce to {self.partition}", each.error_code, each.error_message) for each in told(body)]
+            return [
+                CodeAt(f"Produce to {self.partition}", each.error_code, each.error_message) for each in responses(body)
+            ]
 
-        versions = _PRODUCE_V2 if fence is not None and fence.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
+        versions = _PRODUCE_V2 if identity is not None and identity.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
         body = self._cluster.call(Call("produce", versions, self.partition, make, codes), deadline)
-        offset = int(told(body)[0].base_offset)
+        offset = int(responses(body)[0].base_offset)
         if offset < 0:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")
         return offset
@@ -109,7 +111,7 @@ class PartitionLog:
 
 
 class ProgressDeadline:
-    """Bounds the time that reading a log takes without progress; a long log may take longer."""
+    """Bounds the time without progress while a log is read; a long log may take longer."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition, deadline: float) -> None:
         self.deadline = deadline
@@ -123,12 +125,11 @@ class ProgressDeadline:
         self.deadline = max(self.deadline, self._cluster.now() + self._allowed_ms)
 
     def wait(self, what: str) -> None:
-        """Nothing new was there: pause, and ask the leader that the brokers name then, as a deposed one goes on
-        answering. Raises ``KafkaTimeoutError`` that says ``what`` when the time is up."""
+        """Pauses, and forgets the leader, as a deposed one still responds. Raises ``KafkaTimeoutError`` at the deadline."""
         left = self.deadline - self._cluster.now()
         self._cluster.pause(max(0.0, min(_SOON_MS * 2**self._attempts, _LONGEST_PAUSE_MS, left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
-        self._cluster.forget_leader(self._partition)
+        self._cluster.calls.forget(self._partition)
         self._attempts = min(self._attempts + 1, 10)
 
 

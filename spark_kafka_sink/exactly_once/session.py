@@ -68,7 +68,7 @@ class Session:
         self.settings = settings
         self.clock = clock
         self.cluster = Cluster(settings.producer, clock)
-        self.committer = Committer(self.cluster.rpc, DRIVER_TIMEOUT_MS)
+        self.committer = Committer(self.cluster, DRIVER_TIMEOUT_MS)
         self.ledger = Ledger(self.cluster, settings.name, ledger_partitions(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.planned_driver: DriverIdentity | None = None

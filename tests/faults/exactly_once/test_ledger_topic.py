@@ -176,7 +176,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     kafka, stream = three_nodes, query(three_nodes)
     kafka.create_topic(LEDGER, 10, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replication=1)
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
-    ledger_topic._told.clear()
+    ledger_topic._warned.clear()
     stream.run(0, ROWS)
     (told,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
     for command in told.split("Mend it with: ")[1].split(" ; "):
@@ -184,7 +184,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
         kafka._run_tool(TOOLS[script], *arguments)
     kafka.await_in_sync(LEDGER)
     caplog.clear()
-    ledger_topic._told.clear()
+    ledger_topic._warned.clear()
     stream.run(1, ROWS)
     again = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
     # Partitions that --alter adds have the replication factor that the reassignment has given to the others.

@@ -89,10 +89,10 @@ def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
         brokers.kill(leader)
         session.cluster.pause(0)
         session.ledger.read(soon())
-        session.cluster.rpc.refresh()
+        session.cluster.refresh()
         assert leader not in session.cluster.node_ids(soon())
         partition = TopicPartition(LEDGER, session.ledger.partitions.partition)
-        session.cluster.rpc.calls._located[partition] = Node(leader, "localhost", 1)
+        session.cluster.calls._located[partition] = Node(leader, "localhost", 1)
         session.ledger.read(soon())
 
 

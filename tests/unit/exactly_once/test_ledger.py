@@ -100,8 +100,7 @@ def test_a_watermark_that_lags_hides_no_intent_from_the_operators_abort(broker, 
 
 def test_a_run_that_wakes_misses_no_batch_that_its_successor_committed(broker, query):
     """It finds its own last batch done under its new fence, but the fence was another's in between."""
-    stalled = query.settings, query.settings
-    first = carried(plan_write(stalled[1]))
+    first = carried(plan_write(query.settings))
     query_commit(query, query.tasks(first, 0, ROWS))
     mine = kept._sessions.copy()
     kept._sessions.clear()
@@ -110,7 +109,7 @@ def test_a_run_that_wakes_misses_no_batch_that_its_successor_committed(broker, q
     kept._sessions.clear()
     kept._sessions.update(mine)
     watermark(broker, before)
-    again = query.tasks(carried(plan_write(stalled[1])), 1, [[b"c"]])
+    again = query.tasks(carried(plan_write(query.settings)), 1, [[b"c"]])
     assert {report.action for report in again} == {TaskAction.SKIP}
     assert committed(broker) == {b"a": 1, b"b": 1, b"c": 1}
 

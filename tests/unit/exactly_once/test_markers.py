@@ -169,7 +169,7 @@ def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, st
 
 @pytest.fixture
 def warnings(caplog):
-    ledger_topic._told.clear()
+    ledger_topic._warned.clear()
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     return caplog
 
