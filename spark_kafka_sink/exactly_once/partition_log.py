@@ -125,7 +125,7 @@ class ProgressDeadline:
         self.deadline = max(self.deadline, self._cluster.now() + self._allowed_ms)
 
     def wait(self, what: str) -> None:
-        """Pauses, and forgets the leader, as a deposed one still responds. Raises ``KafkaTimeoutError`` at the deadline."""
+        """Pauses and forgets the leader: a deposed one still responds. Raises ``KafkaTimeoutError`` at the deadline."""
         left = self.deadline - self._cluster.now()
         self._cluster.pause(max(0.0, min(_SOON_MS * 2**self._attempts, _LONGEST_PAUSE_MS, left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
