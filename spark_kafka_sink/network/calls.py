@@ -7,7 +7,7 @@ rotation and their delays follow ``error_table``. Has no clock and no I/O; owned
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from random import Random
@@ -28,9 +28,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import MakeEntity, Response, camel_case, kio_request
+from spark_kafka_sink.network.codec import KioRequest, MakeEntity, Response, camel_case
 from spark_kafka_sink.network.error_table import Action, action, broker_error
-from spark_kafka_sink.network.metadata import metadata_request, parse_metadata
+from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -92,11 +92,10 @@ class CallEnd:
     """
 
     action: Action
-    body: Any
-    error: KafkaError | None
-    code: ErrorCode
-    node_id: int
-    at: float
+    body: Any = None
+    error: KafkaError | None = None
+    code: ErrorCode = ErrorCode.none
+    node_id: int = -1
 
 
 class CallHandler(Protocol):
@@ -107,7 +106,7 @@ class CallHandler(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request made of kio's entities as in ``kio_request``, and the state of its retries.
+    """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
     ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``.
     """
@@ -131,15 +130,6 @@ class Call:
         return "No broker has answered" if self.last_error is None else str(self.last_error)
 
 
-class Brokers(Protocol):
-    """The known brokers (``Metadata``)."""
-
-    snapshot: ClusterSnapshot
-
-    def candidates(self, now: float) -> Sequence[Node]:
-        """The brokers to ask for anything: those of the snapshot, or the bootstrap servers."""
-
-
 class Calls:
     """``start`` calls, then ``advance`` in each loop.
 
@@ -147,10 +137,10 @@ class Calls:
     """
 
     def __init__(
-        self, client: NetworkClient, brokers: Brokers, config: ProducerConfig, random: Random, connections: int = 1
+        self, client: NetworkClient, metadata: Metadata, config: ProducerConfig, random: Random, connections: int = 1
     ) -> None:
         self._client = client
-        self._brokers = brokers
+        self._metadata = metadata
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
@@ -204,9 +194,9 @@ class Calls:
                 by_node.setdefault(node.id, (node, []))[1].append(call)
             elif not isinstance(call.target, int):
                 missing[call.target] = None
-            elif self._brokers.snapshot.nodes:
+            elif self._metadata.snapshot.nodes:
                 error = BrokerGoneError(f"Broker {call.target} has left the cluster")
-                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, call.target, now))
+                self._end(call, CallEnd(Action.FAIL, error=error))
                 wake_at = now
         if missing and not self._finding:
             wake_at = min(wake_at, self._find(list(missing), now))
@@ -215,11 +205,11 @@ class Calls:
         return wake_at
 
     def _node(self, target: Coordinator | TopicPartition | int) -> Node | None:
-        return self._brokers.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
+        return self._metadata.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
 
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when there may be one (monotonic ms)."""
-        nodes = self._brokers.candidates(now)
+        nodes = self._metadata.candidates(now)
         node = self._client.least_loaded_node(nodes, now)
         if node is not None and self._client.ready(node, now):
             return node
@@ -251,7 +241,7 @@ class Calls:
         def found(response: Response) -> None:
             self._finding = False
             try:
-                error = response.error or self._leader_found(partition, parse_metadata(response.body), response)
+                error = response.error or self._leader_found(partition, parse_metadata(response.body))
             except NetworkError as unreadable:
                 error = unreadable
             if error is not None:
@@ -259,7 +249,7 @@ class Calls:
 
         self._client.send(node.id, metadata_request([partition.topic], False, found), now)
 
-    def _leader_found(self, partition: TopicPartition, found: ClusterSnapshot, response: Response) -> KafkaError | None:
+    def _leader_found(self, partition: TopicPartition, found: ClusterSnapshot) -> KafkaError | None:
         info = found.topics.get(partition.topic)
         code = ErrorCode.none if info is None else ErrorCode(info.error)
         leader = found.leader(partition)
@@ -269,7 +259,7 @@ class Calls:
         error = NetworkError(f"{partition} has no leader that can be reached")
         if action("metadata", code) is Action.FAIL:
             refused = broker_error(code, f"Metadata of topic {partition.topic}")
-            self._end_all(partition, CallEnd(Action.FAIL, None, refused, code, response.node_id, response.completed_at))
+            self._end_all(partition, CallEnd(Action.FAIL, error=refused, code=code))
         return error
 
     def _find_coordinators(self, node: Node, keys: list[Coordinator], now: float) -> None:
@@ -294,7 +284,7 @@ class Calls:
                 if left_out := [key for key in keys if key not in by_key]:
                     self._not_found(left_out, NetworkError(f"FindCoordinator has no response for {left_out[0]}"), at)
 
-        self._client.send(node.id, kio_request("find_coordinator", *_FIND_VERSIONS, make, found), now)
+        self._client.send(node.id, KioRequest("find_coordinator", _FIND_VERSIONS, make, found), now)
 
     def _coordinator_found(self, key: Coordinator, response: Any, now: float) -> None:
         code: ErrorCode = response.error_code
@@ -306,7 +296,7 @@ class Calls:
         if what < Action.SPLIT:
             self._not_found([key], error, now)
         else:
-            self._end_all(key, CallEnd(what, None, error, code, -1, now))
+            self._end_all(key, CallEnd(what, error=error, code=code))
 
     def _locate(self, target: Coordinator | TopicPartition, node: Node) -> None:
         if len(self._located) >= _MAX_LOCATIONS:
@@ -319,7 +309,7 @@ class Calls:
         for call in [call for call in self._calls if call.target in wanted]:
             call.last_error = error
             if isinstance(error, UnsupportedVersionError):
-                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, -1, now))
+                self._end(call, CallEnd(Action.FAIL, error=error))
         self._find_later(now)
 
     def _find_later(self, now: float) -> None:
@@ -376,7 +366,7 @@ class Calls:
         def completed(response: Response) -> None:
             self._completed(call, response)
 
-        self._client.send(connection.id, kio_request(call.api, *call.versions, call.make, completed), now)
+        self._client.send(connection.id, KioRequest(call.api, call.versions, call.make, completed), now)
 
     # Responses
 
@@ -387,32 +377,28 @@ class Calls:
         except Exception as error:
             _log.exception("The response to %s could not be handled", camel_case(call.api))
             self._calls[call] = None  # its handler may have failed, which is an end of its own
-            at, node_id = response.completed_at, response.node_id
-            self._end(call, CallEnd(Action.FAIL, None, unexpected(error), ErrorCode.none, node_id, at))
+            self._end(call, CallEnd(Action.FAIL, error=unexpected(error)))
 
     def _handle(self, call: Call, response: Response) -> None:
-        at, error = response.completed_at, response.error
+        now, error = response.completed_at, response.error
         if error is not None:
             if _is_fatal(error, call.target):
-                self._end(call, CallEnd(Action.FAIL, None, error, ErrorCode.none, response.node_id, at))
+                self._end(call, CallEnd(Action.FAIL, error=error))
             else:
-                self._retry(call, Action.REFRESH_RETRY, error, at)
+                self._retry(call, Action.REFRESH_RETRY, error, now)
             return
         self._find_attempts = 0
         worst = max(call.codes(response.body), key=lambda each: action(call.api, each.code), default=None)
         if worst is None:
             text = f"The response to {camel_case(call.api)} says nothing of what was asked: throttled by a quota"
-            self._retry(call, Action.RETRY, NetworkError(text), at)
+            self._retry(call, Action.RETRY, NetworkError(text), now)
             return
         what = action(call.api, worst.code)
-        if what is Action.SUCCEED:
-            self._end(call, CallEnd(what, response.body, None, worst.code, response.node_id, at))
-            return
-        error = broker_error(worst.code, worst.where, worst.message)
-        if what < Action.SPLIT:
-            self._retry(call, what, error, at)
+        error = None if what is Action.SUCCEED else broker_error(worst.code, worst.where, worst.message)
+        if error is not None and what < Action.SPLIT:
+            self._retry(call, what, error, now)
         else:
-            self._end(call, CallEnd(what, None, error, worst.code, response.node_id, at))
+            self._end(call, CallEnd(what, response.body, error, worst.code, response.node_id))
 
     def _retry(self, call: Call, what: Action, error: KafkaError, now: float) -> None:
         call.last_error = error

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -54,24 +53,30 @@ class CompletionHandler(Protocol):
     def __call__(self, response: Response, /) -> None: ...
 
 
-@dataclass(slots=True)
 class Request:
     """One request to one broker. ``NetworkClient`` calls ``on_complete`` exactly once.
 
     ``versions``: lowest and highest version that we speak. The highest that the broker speaks too is used.
-    ``build(version, correlation_id, client_id)`` returns the whole frame, size and header first (``request_header``).
-    Its buffers are sent without a copy and must not change before the request completes.
-    ``parse(version, data)`` gets the bytes after the correlation id; an exception closes the connection.
-    ``timeout_ms`` defaults to request.timeout.ms.
     """
 
-    api_key: int
-    build: Callable[[int, int, str], Sequence[Bytes]]
-    versions: tuple[int, int]
-    parse: Callable[[int, memoryview], object]
-    on_complete: CompletionHandler
-    expects_response: bool = True
-    timeout_ms: float | None = None
+    def __init__(
+        self, api_key: int, versions: tuple[int, int], on_complete: CompletionHandler, expects_response: bool = True
+    ) -> None:
+        self.api_key = api_key
+        self.versions = versions
+        self.on_complete = on_complete
+        self.expects_response = expects_response
+
+    def build(self, version: int, correlation_id: int, client_id: str) -> Sequence[Bytes]:
+        """The whole frame, size and header first (``request_header``).
+
+        The buffers are sent without a copy and must not change before the request completes.
+        """
+        raise NotImplementedError
+
+    def parse(self, version: int, data: memoryview) -> object:
+        """The response's body, from the bytes after the correlation id; an exception closes the connection."""
+        raise NotImplementedError
 
 
 class MakeEntity(Protocol):
@@ -80,28 +85,19 @@ class MakeEntity(Protocol):
     def __call__(self, module: ModuleType, version: int, /) -> RequestPayload: ...
 
 
-def kio_request(
-    api: str,
-    min_version: int,
-    max_version: int,
-    make: MakeEntity,
-    on_complete: CompletionHandler,
-    timeout_ms: float | None = None,
-) -> Request:
-    """A request made of kio's entities; the response's ``body`` is kio's response entity.
+class KioRequest(Request):
+    """A request made of kio's entities; the response's body is kio's entity. ``api``: kio's name (``end_txn``)."""
 
-    ``api`` is kio's name (``init_producer_id``).
-    """
-    return Request(
-        api_key=API_KEYS[api],
-        build=lambda version, correlation_id, client_id: (
-            encode_request(make(schema(api, version), version), correlation_id, client_id),
-        ),
-        versions=(min_version, max_version),
-        parse=lambda version, data: decode_response(data, response_type(api, version)),
-        on_complete=on_complete,
-        timeout_ms=timeout_ms,
-    )
+    def __init__(self, api: str, versions: tuple[int, int], make: MakeEntity, on_complete: CompletionHandler) -> None:
+        super().__init__(API_KEYS[api], versions, on_complete)
+        self._api = api
+        self._make = make
+
+    def build(self, version: int, correlation_id: int, client_id: str) -> Sequence[Bytes]:
+        return (encode_request(self._make(schema(self._api, version), version), correlation_id, client_id),)
+
+    def parse(self, version: int, data: memoryview) -> object:
+        return decode_response(data, response_type(self._api, version))
 
 
 def throttle_time_ms(body: object) -> float:

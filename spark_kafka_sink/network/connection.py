@@ -195,9 +195,9 @@ class Connection:
         version = self.api_versions.pick(request.api_key, *request.versions)
         correlation_id = self._next_correlation_id()
         buffers = request.build(version, correlation_id, self._config.client_id)
-        timeout = self._config.request_timeout_ms if request.timeout_ms is None else request.timeout_ms
         queue = self.in_flight if request.expects_response else self.unacknowledged
-        queue.append(InFlight(self.node, request, request.api_key, version, correlation_id, now, now + timeout))
+        deadline = now + self._config.request_timeout_ms
+        queue.append(InFlight(self.node, request, request.api_key, version, correlation_id, now, deadline))
         self.last_active = now
         return buffers
 
@@ -227,12 +227,8 @@ class Connection:
             return self.setup_deadline
         if not self.in_flight and not self.unacknowledged:
             return self.last_active + max_idle_ms
-        deadline = math.inf
-        for queue in (self.in_flight, self.unacknowledged):
-            for sent in queue:
-                if sent.deadline < deadline:
-                    deadline = sent.deadline
-        return deadline
+        deadline = self.in_flight[0].deadline if self.in_flight else math.inf
+        return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
     def closed_error(self, reason: str) -> NetworkError:
         """The error of an ended connection, by its state at the end."""

@@ -30,7 +30,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.waiting import Waiters
@@ -368,7 +368,7 @@ def bootstrap_nodes(config: ProducerConfig) -> tuple[Node, ...]:
 
 def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
     """Asks for the brokers and these topics; for the brokers only if ``topics`` is empty."""
-    return kio_request("metadata", *METADATA_VERSIONS, MetadataEntity(topics, allow_auto_topic_creation), on_complete)
+    return KioRequest("metadata", METADATA_VERSIONS, MetadataEntity(topics, allow_auto_topic_creation), on_complete)
 
 
 @dataclass(frozen=True, slots=True)

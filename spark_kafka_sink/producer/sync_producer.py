@@ -40,7 +40,7 @@ from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.sender.produce_api import ProduceResponse, produce_request
+from spark_kafka_sink.sender.produce_api import ProduceRequest, ProduceResponse
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -301,7 +301,7 @@ class SyncProducer:
     def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
         kafka = self.config.kafka
         batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
-        return lambda on_complete: produce_request(batches, kafka, on_complete)
+        return lambda on_complete: ProduceRequest(batches, kafka, on_complete)
 
 
 def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> ProducerBatch:

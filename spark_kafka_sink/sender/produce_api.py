@@ -62,20 +62,26 @@ class ProduceResponse(NamedTuple):
     throttle_time: timedelta
 
 
-def produce_request(
-    batches: Sequence[ProducerBatch],
-    config: ProducerConfig,
-    on_complete: CompletionHandler,
-    versions: tuple[int, int] = PRODUCE_VERSIONS,
-    transactional_id: str | None = None,
-) -> Request:
+class ProduceRequest(Request):
     """A request with stamped batches, at most one per partition. The response's body is a ``ProduceResponse``."""
-    first_fields = _first_fields(config.acks, config.request_timeout_ms, transactional_id)
 
-    def build(version: int, correlation_id: int, client_id: str) -> list[Buffer]:
-        return _frame(batches, first_fields, version, correlation_id, client_id)
+    def __init__(
+        self,
+        batches: Sequence[ProducerBatch],
+        config: ProducerConfig,
+        on_complete: CompletionHandler,
+        versions: tuple[int, int] = PRODUCE_VERSIONS,
+        transactional_id: str | None = None,
+    ) -> None:
+        super().__init__(PRODUCE, versions, on_complete, expects_response=config.acks != 0)
+        self._batches = batches
+        self._first_fields = _first_fields(config.acks, config.request_timeout_ms, transactional_id)
 
-    return Request(PRODUCE, build, versions, read_response, on_complete, expects_response=config.acks != 0)
+    def build(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+        return _frame(self._batches, self._first_fields, version, correlation_id, client_id)
+
+    def parse(self, version: int, data: memoryview) -> ProduceResponse:
+        return read_response(version, data)
 
 
 @lru_cache(4096)

@@ -21,7 +21,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.sender.produce_api import produce_request
+from spark_kafka_sink.sender.produce_api import ProduceRequest
 from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.producer_id import ProducerIdRequester
@@ -200,7 +200,7 @@ class Sender:
             transactions = self._parts.transactions
             versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
             transactional_id = None if transactions is None else transactions.transactional_id
-            request = produce_request(batches, self._config, on_complete, versions, transactional_id)
+            request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id)
             self._parts.client.send(node_id, request, now)
             sent = True
         except Exception as error:

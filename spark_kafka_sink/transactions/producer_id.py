@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import KafkaError, NetworkError
 from spark_kafka_sink.model import Node, ProducerIdentity
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Response, kio_request
+from spark_kafka_sink.network.codec import KioRequest, Response
 from spark_kafka_sink.network.error_table import Action, action, broker_error
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -47,7 +47,7 @@ class ProducerIdRequester:
         if node is None or not self._client.ready(node, now):
             return now + min((self._client.ready_delay(each, now) for each in nodes), default=NEVER)
         self._in_flight = True
-        self._client.send(node.id, kio_request("init_producer_id", *VERSIONS, _make, self._completed), now)
+        self._client.send(node.id, KioRequest("init_producer_id", VERSIONS, _make, self._completed), now)
         return NEVER
 
     def take(self) -> ProducerIdentity | None:

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import Request, Response, kio_request, schema
+from spark_kafka_sink.network.codec import KioRequest, Request, Response, schema
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
@@ -56,7 +56,7 @@ class Turns:
         return self.transport.last_connection()
 
     def request(self, **fields) -> Request:
-        request = kio_request("end_txn", 3, 3, lambda module, _version: end_txn(module), self.responses.append)
+        request = KioRequest("end_txn", (3, 3), lambda module, _version: end_txn(module), self.responses.append)
         for name, value in fields.items():
             setattr(request, name, value)
         return request

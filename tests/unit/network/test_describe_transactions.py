@@ -10,7 +10,7 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 
@@ -38,4 +38,4 @@ def check(servers: str) -> None:
 
 def request(completed: CompletionHandler) -> Request:
     asked = DescribeTransactionsRequest(transactional_ids=("never-begun",))
-    return kio_request("describe_transactions", 0, 0, lambda _module, _version: asked, completed)
+    return KioRequest("describe_transactions", (0, 0), lambda _module, _version: asked, completed)

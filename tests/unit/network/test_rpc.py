@@ -12,7 +12,7 @@ from spark_kafka_sink import ProducerRecord
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, kio_request
+from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
@@ -32,7 +32,7 @@ def rpc(brokers: TestBroker) -> Iterator[Rpc]:
 
 
 def list_transactions(completed: CompletionHandler) -> Request:
-    return kio_request("list_transactions", 0, 0, lambda _module, _version: ListTransactionsRequest(), completed)
+    return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), completed)
 
 
 def test_a_broker_that_has_left_the_metadata_is_an_error_of_its_request_alone(brokers: TestBroker, rpc: Rpc) -> None:

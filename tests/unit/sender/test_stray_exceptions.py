@@ -71,7 +71,7 @@ def test_only_the_records_it_concerned_fail(engine, monkeypatch, caplog, method)
 
 
 def test_records_of_a_request_that_could_not_be_made_fail_with_it(engine, monkeypatch):
-    raises_once(monkeypatch, loop, "produce_request")
+    raises_once(monkeypatch, loop, "ProduceRequest")
     futures = [send(engine, partition) for partition in (0, 1)]
     engine.settle()
     assert all(isinstance(future.exception(0), KafkaError) for future in futures)
