@@ -1,9 +1,8 @@
-"""Whether the arrays of an answer can be what they say, before kio reads it.
+"""Checks the array lengths of a response before kio reads it.
 
-kio makes room for as many elements as an array announces; where there is no such room the whole process ends, with no
-exception to catch. So a walk through the bytes comes first: an array must have a byte in the frame for each byte that
-its elements take at least. kio also reads null where an array must be; whoever goes through it would not expect that.
-The walk builds nothing, and says nothing of other faults: kio finds those.
+kio allocates as many elements as an array announces; without that much memory the process dies, with no exception to
+catch. So a walk over the bytes comes first: the frame must hold the least bytes that the announced elements take. The
+walk also rejects null for an array that is not nullable. It builds nothing and leaves all other faults to kio.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 
 Data: TypeAlias = bytes | memoryview
 Step: TypeAlias = Callable[[Data, int], int]
-"""From where a field begins to where it ends. Raises ``IndexError`` when the data ends first."""
+"""Offset of a field → offset of the next. Raises ``IndexError`` when the data ends first."""
 
 _FIXED_SIZES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
@@ -28,9 +27,9 @@ _NULL = -1
 
 
 def check_arrays(data: Data, offset: int, entity_type: type) -> int | None:
-    """Where the entity that begins at ``offset`` ends, None when ``data`` is no such entity.
+    """The offset after the entity at ``offset``, None when ``data`` is no such entity.
 
-    Raises ``ValueError`` for an array that cannot be there.
+    Raises ``ValueError`` for an array that does not fit or must not be null.
     """
     try:
         return _entity(entity_type)[0](data, offset)
@@ -40,7 +39,7 @@ def check_arrays(data: Data, offset: int, entity_type: type) -> int | None:
 
 @cache
 def _entity(entity_type: Any) -> tuple[Step, int]:
-    """The step over an entity, and the fewest bytes it takes."""
+    """The step over an entity, and its least size in bytes."""
     flexible: bool = entity_type.__flexible__
     steps: list[Step] = []
     tagged: dict[int, Step] = {}
@@ -72,7 +71,7 @@ def _entity(entity_type: Any) -> tuple[Step, int]:
 
 
 def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bool]:
-    """The step over a field, the fewest bytes it takes, and whether it always takes these."""
+    """The step over a field, its least size in bytes, and whether that size is fixed."""
     kind: Any = field.type
     nullable = False
     if get_origin(kind) in (UnionType, Union):

@@ -1,7 +1,7 @@
-"""The response of DescribeTransactions v0 with its start time as Kafka has it: epoch ms, -1 before the first partition.
+"""DescribeTransactionsResponse v0 with the start time as epoch ms, -1 before the transaction's first partition.
 
-kio's own entity has a time there, and refuses to read -1. kio reads these classes as it reads its own, by their
-annotations, which must not be strings.
+kio's own entity has a datetime there and cannot read -1. kio reads these classes by their annotations, so those must
+not be strings.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from kio.static.primitive import i16, i32Timedelta, i64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionState:
-    """One transactional id; ``topics`` only while its transaction is open or being ended."""
+    """One transactional id. ``topics``: empty unless its transaction is open or completing."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(0)
@@ -36,7 +36,7 @@ class TransactionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsResponse:
-    """One ``TransactionState`` per id that was asked for."""
+    """One ``TransactionState`` per requested id."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar[i16] = i16(0)

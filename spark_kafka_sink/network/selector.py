@@ -1,7 +1,7 @@
 """The only sockets: non-blocking connections behind one ``selectors`` selector (Java: ``common.network.Selector``).
 
-One thread owns it and calls everything, but for ``wakeup``, which any thread may call. A socket call that fails ends
-its connection, or the attempt at one address, and nothing else.
+Owned by one thread; only ``wakeup`` is for any thread. A failing socket call ends its connection, or the attempt at one
+address, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, 
 
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
-# epoll takes an int of milliseconds; the owner polls again anyway.
+# epoll takes an int of milliseconds; the owner polls again.
 _MAX_POLL_SECONDS = 3600.0
 
 
@@ -34,7 +34,7 @@ class Channel:
         self._socket = sock
 
     def read(self) -> bytes:
-        """What is there, ``b""`` at the end of the stream; raises ``BlockingIOError`` when nothing is there yet."""
+        """The received bytes, ``b""`` at the end of the stream; raises ``BlockingIOError`` when there are none yet."""
         return self._socket.recv(_READ_BYTES)
 
     def write(self, buffers: Sequence[Bytes]) -> int:
@@ -42,8 +42,8 @@ class Channel:
         return self._socket.sendmsg(buffers)
 
 
-class _Link:
-    """A connection: the addresses still to try, then the channel and what could not be written yet."""
+class _Connection:
+    """The addresses still to try; then the channel and the bytes that are not written yet."""
 
     __slots__ = (
         "addresses",
@@ -80,53 +80,52 @@ class Selector:
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
         self._buffer_sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
         self._selector = selectors.DefaultSelector()
-        self._links: dict[int, _Link] = {}
-        # What names are being looked up, by host and port, and by the connections that wait for them.
+        self._connections: dict[int, _Connection] = {}
+        # Look-ups by host and port, and by the connection that waits for them.
         self._lookups: dict[tuple[str, int], NameLookup] = {}
         self._resolving: dict[int, NameLookup] = {}
         self._events: list[Event] = []
-        # An address that was given up in mid-attempt, by host and port: the next attempt begins with the others.
+        # By host and port, an address whose attempt was given up: the next attempt tries the other addresses first.
         self._stuck: dict[tuple[str, int], Address] = {}
         self._wakeup_reader, self._wakeup_writer = socket.socketpair()
         self._wakeup_reader.setblocking(False)
         self._wakeup_writer.setblocking(False)
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
-        # Each flag has one writer at a time that matters: poll announces its sleep *before* it looks at `_woken`,
-        # wakeup sets `_woken` *before* it looks at `_sleeping`. So one of the two always sees the other.
+        # poll: set `_sleeping`, then read `_woken`. wakeup: set `_woken`, then read `_sleeping`. One sees the other.
         self._sleeping = False
         self._woken = False
 
     def connect(self, connection_id: int, host: str, port: int) -> None:
-        link = self._links[connection_id] = _Link(connection_id, host, port)
+        connection = self._connections[connection_id] = _Connection(connection_id, host, port)
         known = numeric_address(host, port)
         if known:
-            self._try_addresses(link, known)
+            self._try_addresses(connection, known)
             return
         lookup = self._lookups.get((host, port))
         if lookup is None:
             lookup = self._lookups[host, port] = NameLookup(host, port, self.wakeup)
-        self._resolving[link.id] = lookup
+        self._resolving[connection.id] = lookup
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
-        link = self._links.get(connection_id)
-        if link is None:
+        connection = self._connections.get(connection_id)
+        if connection is None:
             return True
-        link.outgoing.extend(filter(len, buffers))
-        if link.channel is None:
-            return not link.outgoing
+        connection.outgoing.extend(filter(len, buffers))
+        if connection.channel is None:
+            return not connection.outgoing
         try:
-            return self._flush(link)
+            return self._flush(connection)
         except OSError as error:
-            self._end(link, _reason(error))
+            self._end(connection, _reason(error))
             return True
 
     def close(self, connection_id: int) -> None:
-        link = self._links.pop(connection_id, None)
+        connection = self._connections.pop(connection_id, None)
         self._resolving.pop(connection_id, None)
-        if link is not None:
-            if link.channel is None and link.trying is not None:
-                self._stuck[link.host, link.port] = link.trying
-            self._close_socket(link)
+        if connection is not None:
+            if connection.channel is None and connection.trying is not None:
+                self._stuck[connection.host, connection.port] = connection.trying
+            self._close_socket(connection)
 
     def poll(self, timeout_ms: float) -> list[Event]:
         self._sleeping = True
@@ -152,71 +151,70 @@ class Selector:
             try:
                 self._wakeup_writer.send(b"\0")
             except OSError:
-                # Full of earlier wake-ups, or already shut down: there is nobody left to wake.
+                # Full of earlier wake-ups, or already shut down.
                 return
 
     def shutdown(self) -> None:
-        # Nothing is unregistered or shut down on the way: a forked child that ends its copy leaves its parent's
-        # sockets, which it shares, as they are.
+        # No unregister, no shutdown: a forked child shares its parent's sockets and epoll instance.
         self._selector.close()
-        for link in self._links.values():
-            if link.socket is not None:
-                link.socket.close()
-        self._links.clear()
+        for connection in self._connections.values():
+            if connection.socket is not None:
+                connection.socket.close()
+        self._connections.clear()
         self._resolving.clear()
         self._events.clear()
         self._wakeup_reader.close()
         self._wakeup_writer.close()
 
-    def _serve(self, link: _Link, mask: int) -> None:
+    def _serve(self, connection: _Connection, mask: int) -> None:
         try:
-            if link.channel is None:
-                self._finish_connecting(link)
+            if connection.channel is None:
+                self._finish_connecting(connection)
             else:
-                self._transfer(link, mask)
+                self._transfer(connection, mask)
         except OSError as error:
-            if link.channel is None:
-                self._address_failed(link, error)
-                self._try_next_address(link)
+            if connection.channel is None:
+                self._address_failed(connection, error)
+                self._try_next_address(connection)
             else:
-                self._end(link, _reason(error))
+                self._end(connection, _reason(error))
 
     def _take_addresses(self) -> None:
-        # Lookup: set `done`, then wake the poll. Poll: clear `_woken`, then look here. At least one sees the other.
+        # Look-up: set `done`, then wake poll. poll: clear `_woken`, then read `done`. At least one sees the other.
         for connection_id, lookup in list(self._resolving.items()):
             if lookup.done:
                 del self._resolving[connection_id]
-                link = self._links[connection_id]
+                connection = self._connections[connection_id]
                 if lookup.error:
-                    self._end(link, f"the host name cannot be resolved: {lookup.error}")
+                    self._end(connection, f"the host name cannot be resolved: {lookup.error}")
                 else:
-                    self._try_addresses(link, lookup.addresses)
+                    self._try_addresses(connection, lookup.addresses)
         waited_for = set(self._resolving.values())
         self._lookups = {
             name: lookup for name, lookup in self._lookups.items() if lookup in waited_for or not lookup.done
         }
 
-    def _try_addresses(self, link: _Link, addresses: Sequence[Address]) -> None:
-        stuck = self._stuck.pop((link.host, link.port), None)
-        link.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
-        self._try_next_address(link)
+    def _try_addresses(self, connection: _Connection, addresses: Sequence[Address]) -> None:
+        stuck = self._stuck.pop((connection.host, connection.port), None)
+        connection.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
+        self._try_next_address(connection)
 
-    def _try_next_address(self, link: _Link) -> None:
-        while link.addresses:
-            link.trying = family, address = link.addresses.popleft()
+    def _try_next_address(self, connection: _Connection) -> None:
+        while connection.addresses:
+            connection.trying = family, address = connection.addresses.popleft()
             try:
-                self._start_connecting(link, family, address)
+                self._start_connecting(connection, family, address)
                 return
             except (OSError, OverflowError) as error:
-                self._address_failed(link, error)
-        self._end(link, ", ".join(link.reasons))
+                self._address_failed(connection, error)
+        self._end(connection, ", ".join(connection.reasons))
 
-    def _address_failed(self, link: _Link, error: Exception) -> None:
-        link.reasons[_reason(error)] = None
-        self._close_socket(link)
+    def _address_failed(self, connection: _Connection, error: Exception) -> None:
+        connection.reasons[_reason(error)] = None
+        self._close_socket(connection)
 
-    def _start_connecting(self, link: _Link, family: socket.AddressFamily, address: Any) -> None:
-        link.socket = sock = socket.socket(family, socket.SOCK_STREAM)
+    def _start_connecting(self, connection: _Connection, family: socket.AddressFamily, address: Any) -> None:
+        connection.socket = sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -225,43 +223,43 @@ class Selector:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         with suppress(BlockingIOError):
             sock.connect(address)
-        self._selector.register(sock, selectors.EVENT_WRITE, link)
+        self._selector.register(sock, selectors.EVENT_WRITE, connection)
 
-    def _finish_connecting(self, link: _Link) -> None:
-        sock = link.socket
+    def _finish_connecting(self, connection: _Connection) -> None:
+        sock = connection.socket
         assert sock is not None
         error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
-        # On loopback a port nobody listens on may be drawn as our own: the socket is then connected to itself.
+        # On loopback an unused port may become our own local port: then the socket is connected to itself.
         if sock.getsockname() == sock.getpeername():
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        self._selector.modify(sock, selectors.EVENT_READ, link)
-        link.channel = Channel(sock)
-        self._events.append(Connected(link.id))
-        if link.outgoing and self._flush(link):
-            self._events.append(Written(link.id))
+        self._selector.modify(sock, selectors.EVENT_READ, connection)
+        connection.channel = Channel(sock)
+        self._events.append(Connected(connection.id))
+        if connection.outgoing and self._flush(connection):
+            self._events.append(Written(connection.id))
 
-    def _transfer(self, link: _Link, mask: int) -> None:
+    def _transfer(self, connection: _Connection, mask: int) -> None:
         if mask & selectors.EVENT_READ:
-            self._read(link)
-        if mask & selectors.EVENT_WRITE and link.outgoing and self._flush(link):
-            self._events.append(Written(link.id))
+            self._read(connection)
+        if mask & selectors.EVENT_WRITE and connection.outgoing and self._flush(connection):
+            self._events.append(Written(connection.id))
 
-    def _read(self, link: _Link) -> None:
-        assert link.channel is not None
+    def _read(self, connection: _Connection) -> None:
+        assert connection.channel is not None
         try:
-            data = link.channel.read()
+            data = connection.channel.read()
         except BlockingIOError:
             return
         if data:
-            self._events.append(Received(link.id, data))
+            self._events.append(Received(connection.id, data))
         else:
-            self._end(link, "the broker closed the connection")
+            self._end(connection, "the broker closed the connection")
 
-    def _flush(self, link: _Link) -> bool:
+    def _flush(self, connection: _Connection) -> bool:
         """Writes until the socket takes no more; True when nothing is left. Raises ``OSError``."""
-        channel, outgoing = link.channel, link.outgoing
+        channel, outgoing = connection.channel, connection.outgoing
         assert channel is not None
         while outgoing:
             buffers = list(islice(outgoing, _MAX_BUFFERS_PER_WRITE))
@@ -274,23 +272,23 @@ class Selector:
                 break
             for _ in buffers:
                 outgoing.popleft()
-        self._watch_write(link, bool(outgoing))
+        self._watch_write(connection, bool(outgoing))
         return not outgoing
 
-    def _watch_write(self, link: _Link, wanted: bool) -> None:
-        if link.watches_write is not wanted and link.socket is not None:
-            link.watches_write = wanted
+    def _watch_write(self, connection: _Connection, wanted: bool) -> None:
+        if connection.watches_write is not wanted and connection.socket is not None:
+            connection.watches_write = wanted
             interest = selectors.EVENT_READ | selectors.EVENT_WRITE if wanted else selectors.EVENT_READ
-            self._selector.modify(link.socket, interest, link)
+            self._selector.modify(connection.socket, interest, connection)
 
-    def _end(self, link: _Link, reason: str) -> None:
-        del self._links[link.id]
-        self._close_socket(link)
-        self._events.append(Closed(link.id, reason))
+    def _end(self, connection: _Connection, reason: str) -> None:
+        del self._connections[connection.id]
+        self._close_socket(connection)
+        self._events.append(Closed(connection.id, reason))
 
-    def _close_socket(self, link: _Link) -> None:
-        sock, link.socket, link.channel, link.trying = link.socket, None, None, None
-        link.outgoing.clear()
+    def _close_socket(self, connection: _Connection) -> None:
+        sock, connection.socket, connection.channel, connection.trying = connection.socket, None, None, None
+        connection.outgoing.clear()
         if sock is not None:
             if sock in self._selector.get_map():
                 self._selector.unregister(sock)

@@ -1,4 +1,4 @@
-"""What the network client needs of sockets: the events and the ``Transport`` protocol. ``Selector`` implements it."""
+"""The protocol between the network client and the sockets; ``Selector`` implements it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
-"""What may be sent; a memoryview of single bytes, so that its length is its size."""
+"""A memoryview must have single bytes as items, so that its length is its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Everything that a ``send`` had to leave behind has now been handed to the operating system."""
+    """All bytes that ``send`` had kept are written now."""
 
     connection_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The connection could not be established, was lost or was closed by the peer. Its id is never used again."""
+    """The connection failed, was lost or was closed by the peer. Its id is never used again."""
 
     connection_id: int
     reason: str
@@ -42,28 +42,25 @@ Event: TypeAlias = Connected | Received | Written | Closed
 
 
 class Transport(Protocol):
-    """Connections by number. All methods belong to one thread, but for ``wakeup``.
-
-    The owner chooses the ids and never uses one twice.
-    """
+    """Connections by id. The owner chooses the ids and never uses one twice. All but ``wakeup`` is for one thread."""
 
     def connect(self, connection_id: int, host: str, port: int) -> None:
-        """Starts connecting; ``Connected`` or ``Closed`` tells how it went."""
+        """Starts connecting; ``Connected`` or ``Closed`` follows."""
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
-        """Writes what fits now and keeps the rest, by reference, until it can be written.
+        """Writes as much as fits and keeps the rest, by reference, until it can be written.
 
-        True when all of it was written (or the connection is gone: ``Closed`` tells); otherwise ``Written`` follows.
+        True when all was written or the connection is closed; otherwise ``Written`` or ``Closed`` follows.
         """
 
     def close(self, connection_id: int) -> None:
-        """Closes at once, unwritten bytes are dropped. No ``Closed`` follows."""
+        """Closes at once and drops unwritten bytes. No ``Closed`` follows."""
 
     def poll(self, timeout_ms: float) -> list[Event]:
-        """Waits for events, at most ``timeout_ms`` (0 = only looks, ``inf`` = until an event or ``wakeup``)."""
+        """Waits for events or ``wakeup``, at most ``timeout_ms`` (``inf``: no limit)."""
 
     def wakeup(self) -> None:
-        """Ends the poll that is under way, or else the next one, at once. Any thread may call it."""
+        """Ends the current poll, or else the next one, at once. For any thread."""
 
     def shutdown(self) -> None:
-        """Closes every connection and frees what the transport holds. It cannot be used afterwards."""
+        """Closes every connection and the transport itself."""
