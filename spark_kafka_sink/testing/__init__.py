@@ -1,7 +1,7 @@
-"""What tests of Kafka programs need.
+"""Kafka for tests of Kafka programs.
 
-``TestBroker``: a Kafka cluster in this process, started in a millisecond, with faults by functions. ``LocalKafka``: the
-real one on this machine, for what only it can prove. pytest fixtures of both: ``kafka_test_broker``, ``local_kafka``
+``TestBroker``: a Kafka cluster in this process, started in a millisecond, with faults by functions. ``LocalKafka``: a
+real Kafka on this machine. pytest fixtures of both: ``kafka_test_broker``, ``local_kafka``
 (``testing.pytest_plugin``). Names are imported at first use: the one needs nothing of the other.
 """
 

@@ -33,8 +33,8 @@ def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
     if topics is not None:
         wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(topic)) for topic in topics)
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    answer: MetadataResponse = _exchange(address, request, MetadataResponse)
-    return answer
+    response: MetadataResponse = _exchange(address, request, MetadataResponse)
+    return response
 
 
 def create_topic(address: Address, name: str, partitions: int, replication: int, configs: Mapping[str, str]) -> None:
@@ -51,8 +51,8 @@ def create_topic(address: Address, name: str, partitions: int, replication: int,
         assignments=(),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
     )
-    answer: CreateTopicsResponse = _exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
-    for result in answer.topics:
+    response: CreateTopicsResponse = _exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
+    for result in response.topics:
         if result.error_code.value:
             _refuse(result.error_code, f"Topic {name} was not created: {result.error_message}")
 
@@ -69,8 +69,8 @@ def delete_topic(address: Address, name: str) -> None:
         topics=(DeleteTopicState(name=TopicName(name), topic_id=uuid_zero),),
         timeout=i32Timedelta.parse(timedelta(seconds=REQUEST_TIMEOUT_S)),
     )
-    answer: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
-    for result in answer.responses:
+    response: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
+    for result in response.responses:
         if result.error_code.value:
             _refuse(result.error_code, f"Topic {name} was not deleted: {result.error_message}")
 
@@ -85,9 +85,9 @@ def update_feature(address: Address, name: str, level: int) -> None:
     for upgrade_type in (_UPGRADE, _SAFE_DOWNGRADE):
         update = FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(upgrade_type))
         request = UpdateFeaturesRequest(feature_updates=(update,))
-        answer: UpdateFeaturesResponse = _exchange(address, request, UpdateFeaturesResponse)
-        refusals = [(answer.error_code, answer.error_message)]
-        refusals += [(result.error_code, result.error_message) for result in answer.results]
+        response: UpdateFeaturesResponse = _exchange(address, request, UpdateFeaturesResponse)
+        refusals = [(response.error_code, response.error_message)]
+        refusals += [(result.error_code, result.error_message) for result in response.results]
         refused = max(refusals, key=lambda each: each[0].value != 0)
         if not refused[0].value:
             return
@@ -103,8 +103,8 @@ def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) ->
     entity = EntityData(entity_type="client-id", entity_name=client_id)
     ops = tuple(OpData(key=key, value=f64(value), remove=False) for key, value in quotas.items())
     request = AlterClientQuotasRequest(entries=(EntryData(entity=(entity,), ops=ops),), validate_only=False)
-    answer: AlterClientQuotasResponse = _exchange(address, request, AlterClientQuotasResponse)
-    for entry in answer.entries:
+    response: AlterClientQuotasResponse = _exchange(address, request, AlterClientQuotasResponse)
+    for entry in response.entries:
         if entry.error_code.value:
             _refuse(entry.error_code, f"Quotas of client {client_id} were not set: {entry.error_message}")
 
@@ -116,8 +116,8 @@ def transaction_coordinator(address: Address, transactional_id: str) -> int:
     from kio.static.primitive import i8
 
     request = FindCoordinatorRequest(key_type=i8(_TRANSACTION), coordinator_keys=(transactional_id,))
-    answer: FindCoordinatorResponse = _exchange(address, request, FindCoordinatorResponse)
-    (found,) = answer.coordinators
+    response: FindCoordinatorResponse = _exchange(address, request, FindCoordinatorResponse)
+    (found,) = response.coordinators
     return int(found.node_id)
 
 
@@ -144,9 +144,9 @@ def _exchange(address: Address, request: Any, response_type: Any) -> Any:
     with socket.create_connection(address, REQUEST_TIMEOUT_S) as connection:
         connection.sendall(struct.pack(">i", frame.tell()) + frame.getvalue())
         (size,) = struct.unpack(">i", _read(connection, 4))
-        answer = _read(connection, size)
-    _, body = entity_reader(ResponseHeader)(answer, 0)
-    response, _ = entity_reader(response_type)(answer, body)
+        received = _read(connection, size)
+    _, body = entity_reader(ResponseHeader)(received, 0)
+    response, _ = entity_reader(response_type)(received, body)
     return response
 
 

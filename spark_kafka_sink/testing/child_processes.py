@@ -42,7 +42,7 @@ class GuardedProcess:
                 stderr=output,
                 env=env,
                 cwd=cwd,
-                start_new_session=True,  # Ctrl-C in a terminal is the parent's to handle
+                start_new_session=True,  # the parent handles Ctrl-C in a terminal
             )
         assert self._guard.stdout is not None
         with self._guard.stdout:
@@ -67,7 +67,7 @@ class GuardedProcess:
                 os.killpg(self.pid, signum)
 
     def pause(self, timeout_s: float = 10.0) -> None:
-        """SIGSTOP, and wait until every thread has stopped, where the system tells (Linux)."""
+        """SIGSTOP, and wait until every thread has stopped (Linux only)."""
         self.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + timeout_s
         while not all(_is_stopped(status) for status in Path("/proc").glob(f"{self.pid}/task/*/stat")):

@@ -1,4 +1,4 @@
-"""The Java that Spark and Kafka run on: find it, or install it where that may be done without asking.
+"""The Java that Spark and Kafka run on: find it, or install it where that needs no permission.
 
 ``python -m spark_kafka_sink.testing.java`` prints the Java it found; with ``--install`` it installs a headless JRE with
 the system's package manager when there is none.
@@ -28,7 +28,7 @@ class JavaError(KafkaError):
 
 
 class PackageManager(NamedTuple):
-    """``install`` is a shell command; ``as_root`` says who has to run it: root, or, for brew, not root."""
+    """``install`` is a shell command; ``as_root``: whether root must run it (for brew: must not)."""
 
     program: str
     install: str
@@ -47,14 +47,14 @@ PACKAGE_MANAGERS = (
     PackageManager("brew", "brew install openjdk@17", as_root=False),
 )
 
-# Where package managers put a Java that is on nobody's PATH.
+# Where package managers put a Java without adding it to the PATH.
 _JAVA_FOLDERS = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
 
 
 def find_java() -> Path:
     """The first ``java`` of version ≥ 17 out of ``JAVA_HOME``, ``PATH`` and the package managers' folders.
 
-    Raises ``JavaError`` that says what was looked at and which command installs one.
+    Raises ``JavaError`` with the places searched and the command that installs one.
     """
     seen = []
     for java in _candidates():
@@ -79,7 +79,7 @@ def java_version(java: Path) -> int:
 
 
 def java_environment() -> dict[str, str]:
-    """``os.environ`` with ``JAVA_HOME`` set to the Java of ``find_java``: what Spark's start scripts look at first."""
+    """``os.environ`` with ``JAVA_HOME`` set to the Java of ``find_java``: Spark's start scripts read it first."""
     return {**os.environ, "JAVA_HOME": str(find_java().resolve().parent.parent)}
 
 
@@ -93,7 +93,7 @@ def how_to_install() -> str:
 
 
 def install_java() -> Path:
-    """Installs a JRE when there is none; returns ``java``. Raises ``JavaError`` where that needs someone's leave."""
+    """Installs a JRE when there is none; returns ``java``. Raises ``JavaError`` where that needs permission."""
     try:
         return find_java()
     except JavaError:

@@ -23,8 +23,8 @@ CACHE_VARIABLE = "SPARK_KAFKA_SINK_CACHE"
 FETCH_DEADLINE_S = 600.0
 _ATTEMPTS = 3
 
-# Without a logger behind slf4j, and Kafka brings none, a broker that cannot start says nothing. The tools without what
-# they drag in (Connect and its web server): DumpLogSegments, which moved there in 4.3, needs none of it.
+# slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing. The tools
+# without their dependencies (Connect and its web server): DumpLogSegments, which moved there in 4.3, needs none of it.
 _IVY_MODULE = """<ivy-module version="2.0">
   <info organisation="spark-kafka-sink" module="local-kafka"/>
   <dependencies>
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class KafkaJarsError(KafkaError):
-    """Kafka's jars could not be fetched, or what is in the cache is not whole."""
+    """Kafka's jars could not be fetched, or the cache is incomplete."""
 
 
 def cache_folder() -> Path:
@@ -53,7 +53,7 @@ def cache_folder() -> Path:
 def kafka_jars(version: str) -> Path:
     """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (43 MB) the first time.
 
-    The folder appears under its name only when it is whole. Two processes do not fetch at once. Offline, fill it with
+    The folder gets its name only when it is complete. Only one process fetches at a time. Offline, fill it with
     the ``libs`` of Kafka's own distribution.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -93,7 +93,7 @@ def _run_ivy(version: str, scratch: Path) -> None:
         "-retrieve", f"{scratch / 'jars'}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     log = scratch / "ivy.log"
-    # What one attempt brought stays in Ivy's cache for the next.
+    # Ivy's cache keeps the files of one attempt for the next.
     for _ in range(_ATTEMPTS):
         if GuardedProcess(command, log=log).wait(FETCH_DEADLINE_S) == 0:
             return
@@ -125,7 +125,7 @@ def _is_whole(jar: Path) -> bool:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Held by one process at a time; the kernel gives it back when that process dies."""
+    """Held by one process at a time; the kernel releases it when that process dies."""
     deadline = time.monotonic() + FETCH_DEADLINE_S
     with path.open("w") as file:
         while True:

@@ -51,16 +51,16 @@ class KafkaNode:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         return self.alive() and not self.paused
 
 
 def broker_properties(
     node: KafkaNode, nodes: Sequence[KafkaNode], listeners: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
-    """``server.properties`` of ``node``. ``listeners``: name → security protocol; ``own`` wins over everything here.
+    """``server.properties`` of ``node``. ``listeners``: name → security protocol; ``own`` overrides everything here.
 
-    Internal topics get as few partitions as do the work, and as many replicas as there are nodes, up to Kafka's own 3.
+    Internal topics get few partitions, and as many replicas as there are nodes, up to Kafka's own 3.
     """
     replicas = min(len(nodes), 3)
     addresses = {name: f"{name}://{HOST}:{port}" for name, port in node.ports.items()}
@@ -94,7 +94,7 @@ def broker_properties(
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports of the loopback interface that nobody listens on now."""
+    """Distinct free ports of the loopback interface."""
     found = (port for port in random.sample(_PORTS, len(_PORTS)) if is_free(port))
     return [next(found) for _ in range(count)]
 

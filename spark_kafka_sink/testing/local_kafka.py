@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine for as long as a ``with`` block lasts: KRaft, needs Java 17, no containers."""
+"""A real Apache Kafka on this machine for the duration of a ``with`` block: KRaft, needs Java 17, no containers."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ _JVM_FLAGS = (
 
 
 class LocalKafkaError(KafkaError):
-    """The local Kafka did not do as it was told; the message ends with its log."""
+    """The local Kafka failed; the message ends with its log."""
 
 
 class LocalKafka:
     """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
 
-    Also after kill -9 of this process nothing is left. ``nodes`` brokers, each a controller too, numbered from 1,
-    listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache Kafka from 3.5 on,
-    fetched once. ``properties`` go into every ``server.properties`` and win. ``listeners`` adds listeners: name →
-    security protocol (``{"SECURE": "SASL_SSL"}``), each with a port of its own (``servers("SECURE")``).
+    Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
+    numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache
+    Kafka from 3.5 on, fetched once. ``properties`` go into every ``server.properties`` and override the defaults.
+    ``listeners`` adds listeners: name → security protocol (``{"SECURE": "SASL_SSL"}``), each with a port of its own
+    (``servers("SECURE")``).
 
     Methods raise ``LocalKafkaError``, or ``BrokerError`` when a broker refuses. For one thread at a time.
     """
@@ -122,10 +123,10 @@ class LocalKafka:
         """The last lines the broker logged."""
         return tail(self._nodes[node].log)
 
-    # -- trouble ------------------------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
-        """SIGKILL: what the page cache holds is kept, nothing is announced."""
+        """SIGKILL, without a controlled shutdown; the page cache is kept."""
         self._process(node).kill()
         self._nodes[node].paused = False
 
@@ -134,7 +135,7 @@ class LocalKafka:
         self._process(node).stop(DEADLINE_S)
 
     def start(self, node: int, version: str | None = None) -> None:
-        """Starts a killed or stopped node on its old ports and data; returns when it answers.
+        """Starts a killed or stopped node on its old ports and data; returns when it responds.
 
         ``version``: the release of Kafka it runs from now on, as in a rolling upgrade.
         """
@@ -146,7 +147,7 @@ class LocalKafka:
         self._await_ready(self._nodes[node])
 
     def pause(self, node: int) -> None:
-        """SIGSTOP: connections stay open and nothing answers, like a machine that swaps or a disk that hangs."""
+        """SIGSTOP: connections stay open without responses, like a machine that swaps or a disk that hangs."""
         self._process(node).pause()
         self._nodes[node].paused = True
 
@@ -156,7 +157,7 @@ class LocalKafka:
         self._nodes[node].paused = False
 
     def set_feature(self, name: str, level: int) -> None:
-        """Finalizes a feature of the cluster, ``transaction.version`` say, at a higher or lower level."""
+        """Finalizes a feature of the cluster, such as ``transaction.version``, at a higher or lower level."""
         blocking_admin.update_feature(self._any_address(), name, level)
 
     def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
@@ -183,10 +184,10 @@ class LocalKafka:
     def delete_topic(self, name: str) -> None:
         """Returns when no node knows the topic any more."""
         blocking_admin.delete_topic(self._any_address(), name)
-        self._await(lambda: not any(self._partitions(node, name) for node in self._answering()), f"{name} is deleted")
+        self._await(lambda: not any(self._partitions(node, name) for node in self._responding()), f"{name} is deleted")
 
     def await_in_sync(self, topic: str) -> None:
-        """Waits (60 s) until every node that answers sees a leader and all replicas in sync for each partition."""
+        """Waits (60 s) until every node that responds sees a leader and all replicas in sync for each partition."""
 
         def in_sync_on(node: KafkaNode) -> bool:
             partitions = self._partitions(node, topic)
@@ -197,11 +198,11 @@ class LocalKafka:
             synced = [p.leader_id >= 0 and set(p.isr_nodes) == set(p.replica_nodes) for p in partitions]
             return bool(partitions) and all(synced) and all(logs)
 
-        self._await(lambda: all(map(in_sync_on, self._answering())), f"all replicas of {topic} are in sync")
+        self._await(lambda: all(map(in_sync_on, self._responding())), f"all replicas of {topic} are in sync")
 
     def leader(self, topic: str, partition: int) -> int:
         """Node id of the partition's leader, -1 when it has none."""
-        for info in self._partitions(self._answering()[0], topic):
+        for info in self._partitions(self._responding()[0], topic):
             if info.partition_index == partition:
                 return int(info.leader_id)
         raise LocalKafkaError(f"There is no partition {topic}-{partition}.")
@@ -216,11 +217,11 @@ class LocalKafka:
         raise LocalKafkaError(f"No node has a replica of {topic}-{partition}.")
 
     def dump_log_segments(self, topic: str, partition: int | None = None, node: int | None = None) -> str:
-        """What Kafka's own ``DumpLogSegments --deep-iteration`` prints of all segments; it decodes every record.
+        """Output of Kafka's ``DumpLogSegments --deep-iteration`` for all segments; it decodes every record.
 
-        Of every partition, one after the other, when none is given.
+        All partitions, one after the other, without ``partition``.
         """
-        every = range(len(self._partitions(self._answering()[0], topic))) if partition is None else [partition]
+        every = range(len(self._partitions(self._responding()[0], topic))) if partition is None else [partition]
         folders = [self.log_dir(topic, each, node) for each in every]
         segments = [str(segment) for folder in folders for segment in sorted(folder.glob("*.log"))]
         with zipfile.ZipFile(kafka_jars(self.version) / f"kafka-tools-{self.version}.jar") as tools:
@@ -228,7 +229,7 @@ class LocalKafka:
         main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
         return self._run_tool(main_class, "--deep-iteration", "--files", ",".join(segments))
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         names = (CLIENTS, CONTROLLER, *self._listeners)
@@ -282,9 +283,9 @@ class LocalKafka:
                 known = {int(broker.node_id) for broker in self._metadata(node).brokers}
             except OSError:
                 return False
-            return known.issuperset(each.id for each in self._answering())
+            return known.issuperset(each.id for each in self._responding())
 
-        self._await(ready, f"node {node.id} answers", node)
+        self._await(ready, f"node {node.id} responds", node)
 
     def _await(self, condition: Callable[[], bool], what: str, node: KafkaNode | None = None) -> None:
         deadline = time.monotonic() + DEADLINE_S
@@ -300,14 +301,14 @@ class LocalKafka:
     def _metadata(self, node: KafkaNode, *topics: str) -> MetadataResponse:
         return blocking_admin.metadata(node.address(), topics)
 
-    def _answering(self) -> list[KafkaNode]:
-        nodes = [node for node in self._nodes.values() if node.answers()]
+    def _responding(self) -> list[KafkaNode]:
+        nodes = [node for node in self._nodes.values() if node.responds()]
         if not nodes:
             raise LocalKafkaError("No node is running.")
         return nodes
 
     def _any_address(self) -> tuple[str, int]:
-        return self._answering()[0].address()
+        return self._responding()[0].address()
 
     def _process(self, node: int) -> GuardedProcess:
         process = self._nodes[node].process

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that moves only when the test advances it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class ManualClock:
         return self._started_epoch_ms + int(self._now)
 
     def advance(self, ms: float) -> float:
-        """Moves ``ms`` on and returns the new ``now``."""
+        """Advances by ``ms`` and returns the new ``now``."""
         self._now += ms
         return self._now

@@ -1,4 +1,4 @@
-"""Runs one command and ends it when the process that asked for it is gone, however it went.
+"""Runs one command and ends it when its parent is gone, however it died.
 
 Run as a script by ``child_processes``: ``process_guard.py PARENT_PID SCRATCH_FOLDER COMMAND...`` (an empty
 SCRATCH_FOLDER for none). Prints the command's process id, then watches both. When the parent dies, also by kill -9, it
@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def _die_with_guard() -> None:
-    """Runs in the child before exec. The guard has one thread, so here the signal means what it says."""
+    """Runs in the child before exec. The guard has one thread, so the signal comes only when the guard dies."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""A TCP proxy that a test puts between a client and one broker, to cut or silence the line where it hurts."""
+"""A TCP proxy that a test puts between a client and one broker, to cut or silence connections at chosen bytes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from spark_kafka_sink.testing.broker.loop_thread import LoopThread
 LOOPBACK: Final = "127.0.0.1"
 _READ_BYTES: Final = 64 * 1024
 
-# What begins a request: size, API key, API version, correlation id. An answer: size, correlation id.
+# A request begins with: size, API key, API version, correlation id. A response: size, correlation id.
 _REQUEST_HEAD: Final = 12
-_ANSWER_HEAD: Final = 8
+_RESPONSE_HEAD: Final = 8
 
 Address = tuple[str, int]
 
 
 class Direction(Enum):
     TO_BROKER = "requests"
-    TO_CLIENT = "answers"
+    TO_CLIENT = "responses"
 
 
 class Proxy:
     """Listens on 127.0.0.1 and passes every connection on to ``broker``, from ``__enter__`` to ``__exit__``.
 
-    A broker names its own address to its clients, so that they would go past the proxy: give the client's selector to
+    A broker advertises its own address, so clients would bypass the proxy: pass the client's selector to
     ``redirected``. Methods may be called from any thread.
     """
 
@@ -55,8 +55,8 @@ class Proxy:
         self._thread.call(lambda: self._cuts.after.__setitem__(direction, after_bytes))
 
     def cut_request(self, api_key: int, direction: Direction, parted: bool = False) -> None:
-        """Cut the line that carries the next request of this API: within the request, or before the answer to it, when
-        the broker has given one. ``parted``: every other line, too, and no new one works until ``heal``.
+        """Cut the line that carries the next request of this API: within the request, or before its response, when
+        the broker has sent one. ``parted``: every other line, too, and no new one works until ``heal``.
         """
 
         def cut_request() -> None:
@@ -92,9 +92,9 @@ class Proxy:
         return self._thread.call(lambda: not (self._cuts.after or self._cuts.requests))
 
     def silence(self) -> int:
-        """Pass nothing more on through the lines there are, and tell neither end: half-open connections.
+        """Stop passing bytes through the present lines without closing them: half-open connections.
 
-        Says how many these are. New lines work.
+        Returns their number. New lines work.
         """
 
         def silence() -> int:
@@ -137,7 +137,7 @@ class Proxy:
 
 @dataclass(slots=True)
 class _Cuts:
-    """What the test has asked for and has not happened yet, and what was ``seen``: API keys and versions of requests.
+    """Cuts that have not happened yet, and requests ``seen``: API keys and versions of requests.
 
     Loop thread only.
     """
@@ -180,7 +180,7 @@ class _Frames:
 class _Line:
     """One connection of a client and the one to the broker that belongs to it. Loop thread only.
 
-    ``silent``: what comes in is kept, for ever.
+    ``silent``: bytes that come in are never passed on.
     """
 
     def __init__(
@@ -193,8 +193,8 @@ class _Line:
         self._broker = broker
         self._cuts = cuts
         self._requests = _Frames(_REQUEST_HEAD)
-        self._answers = _Frames(_ANSWER_HEAD)
-        self._unanswered: bytes | None = None
+        self._responses = _Frames(_RESPONSE_HEAD)
+        self._awaited: bytes | None = None
         self.silent = False
 
     async def run(self) -> None:
@@ -230,7 +230,7 @@ class _Line:
 
     def _allowed(self, direction: Direction, data: bytes) -> int | None:
         """How many of these bytes may pass before the line is cut; None: all, and it is not."""
-        asked = self._until_request(data) if direction is Direction.TO_BROKER else self._until_answer(data)
+        asked = self._until_request(data) if direction is Direction.TO_BROKER else self._until_response(data)
         if asked is not None:
             return asked
         allowed = self._cuts.after.get(direction)
@@ -249,14 +249,14 @@ class _Line:
                 self._cuts.happened(Direction.TO_BROKER)
                 return end
             if api_key == self._cuts.requests.get(Direction.TO_CLIENT):
-                self._unanswered = head[8:12]
+                self._awaited = head[8:12]
         return None
 
-    def _until_answer(self, data: bytes) -> int | None:
-        for end, head in self._answers.heads(data):
-            if head[4:8] == self._unanswered and Direction.TO_CLIENT in self._cuts.requests:
+    def _until_response(self, data: bytes) -> int | None:
+        for end, head in self._responses.heads(data):
+            if head[4:8] == self._awaited and Direction.TO_CLIENT in self._cuts.requests:
                 self._cuts.happened(Direction.TO_CLIENT)
-                return max(end - _ANSWER_HEAD, 0)
+                return max(end - _RESPONSE_HEAD, 0)
         return None
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:

@@ -1,6 +1,6 @@
 """pytest fixtures ``kafka_test_broker`` (in process, one for each test) and ``local_kafka`` (one real Kafka a session).
 
-``local_kafka`` runs the version of ``--kafka-version`` (may be given several times: each test then runs on each). A
+``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A
 test marked ``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When it cannot start, tests fail;
 they are never skipped.
 """

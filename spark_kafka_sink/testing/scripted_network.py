@@ -1,4 +1,4 @@
-"""A transport in memory: a test sees every request that was sent and says what comes back, and when."""
+"""A transport in memory: a test sees every request and decides on each response, and its time."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class SentRequest:
 
 
 class ScriptedTransport:
-    """Implements ``Transport``. Connections stay pending, and requests unanswered, until the test acts.
+    """Implements ``Transport``. Connections stay pending, and requests without response, until the test acts.
 
-    ``answer``: called with each request at once; what it returns is sent back, None leaves the request to the test.
+    ``answer``: called with each request at once; its result is the response, None leaves the request to the test.
     ``accept_all``: connections are established as soon as they are asked for.
     """
 
@@ -101,7 +101,7 @@ class ScriptedTransport:
         self.is_shut_down = True
         self.open.clear()
 
-    # What a test says.
+    # Called by tests.
 
     def accept(self, connection_id: int) -> None:
         """The connection is established."""
@@ -151,7 +151,7 @@ def response_frame(correlation_id: int, response: ResponsePayload) -> bytes:
 
 
 def api_versions_response(request: SentRequest, ranges: dict[int, tuple[int, int]]) -> ResponsePayload:
-    """The answer of a broker that speaks ``ranges`` (API key to lowest and highest version)."""
+    """The ApiVersions response of a broker that supports ``ranges`` (API key to lowest and highest version)."""
     response_module = request.module.response
     keys = tuple(
         response_module.ApiVersion(api_key=key, min_version=low, max_version=high)

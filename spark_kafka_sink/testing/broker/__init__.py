@@ -2,7 +2,7 @@
 
 From the socket inwards: ``listener`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
 file per API), ``state/`` (partitions, producers, transactions). ``faults`` is the script, ``purgatory`` holds delayed
-answers, ``wire`` turns frames into kio's messages and back, ``versions`` says what is offered. Everything but
+responses, ``wire`` turns frames into kio's messages and back, ``versions`` lists the offered APIs. Everything but
 ``faults`` and ``request_log`` lives on the broker's one thread.
 
 Names are imported at first use, so that pytest can read the fixture without loading a broker.

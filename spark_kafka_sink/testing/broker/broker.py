@@ -25,10 +25,10 @@ _MAX_DEFAULT_REPLICATION: Final = 3
 
 
 class TestBroker:
-    """Runs from ``__enter__`` to ``__exit__`` on one background thread; nothing of it is left afterwards.
+    """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
 
-    Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and answers as the Kafka release
-    ``like`` does ("2.8", "3.5", "3.9", "4.1"). Each file in ``apis/`` says what is emulated and what not.
+    Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and responds like the Kafka release
+    ``like`` ("2.8", "3.5", "3.9", "4.1"). Each file in ``apis/`` lists what it emulates and what not.
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``config``: broker settings by Kafka's names (see
     ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest).
@@ -39,10 +39,10 @@ class TestBroker:
     ...     assert [record.value for record in broker.topic("t").records()] == [b"1", b"2"]
 
     Methods may be called from any thread, also from a function that the script runs on the broker's. Bad settings
-    raise ``ConfigError``; what the cluster refuses raises ``ApiError`` with Kafka's error.
+    raise ``ConfigError``; refusals of the cluster raise ``ApiError`` with Kafka's error.
     """
 
-    __test__ = False  # pytest: not a class of tests, for all its name
+    __test__ = False  # pytest: not a class of tests, despite its name
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class TestBroker:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics, created ones and those that came by themselves."""
+        """The names of all topics, also those created automatically."""
         return self._call(lambda server: tuple(server.state.cluster.topics))
 
     def topic(self, name: str) -> TopicView:
@@ -142,7 +142,7 @@ class TestBroker:
             }
         )
 
-    # -- trouble: nodes -----------------------------------------------------------------------------------------------
+    # -- faults: nodes ------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
         """Cut its connections and stop listening. In the same moment others of the ISR become leaders."""
@@ -155,21 +155,21 @@ class TestBroker:
         self._call(lambda server: server.start(node))
 
     def pause(self, node: int) -> None:
-        """Connections stay open and nothing answers, as under SIGSTOP."""
+        """Connections stay open without responses, as under SIGSTOP."""
         self._check_node(node)
         self._call(lambda server: server.listener(node).pause())
 
     def resume(self, node: int) -> None:
-        """After ``pause``: what has come in meanwhile is handled now."""
+        """After ``pause``: requests that came in meanwhile are handled now."""
         self._check_node(node)
         self._call(lambda server: server.listener(node).resume())
 
     def cut_connections(self, node: int) -> None:
-        """Cut what is connected to the node now; it goes on listening."""
+        """Close the node's connections; it goes on listening."""
         self._check_node(node)
         self._call(lambda server: server.listener(node).cut_connections())
 
-    # -- trouble: partitions ------------------------------------------------------------------------------------------
+    # -- faults: partitions -------------------------------------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, to: int = NO_LEADER) -> None:
         """Elect another leader with the next epoch; ``to`` -1: none, until the next call."""
@@ -186,18 +186,18 @@ class TestBroker:
         self._call(lambda server: _partition(server, topic, partition).hold_followers(True))
 
     def release_followers(self, topic: str, partition: int) -> None:
-        """Followers have everything again, and whoever waited is answered."""
+        """Followers have everything again, and delayed responses are sent."""
         self._call(lambda server: _partition(server, topic, partition).hold_followers(False))
 
     def fail_storage(self, topic: str, partition: int, failed: bool = True) -> None:
-        """Answer KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``."""
+        """Respond KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``."""
         self._call(lambda server: _partition(server, topic, partition).fail_storage(failed))
 
     def drop_producer_state(self, topic: str, partition: int, *, refuse_unknown: bool = False) -> None:
         """Forget every producer of the partition, as retention may.
 
-        ``refuse_unknown``: answer UNKNOWN_PRODUCER_ID to sequences other than 0 from then on, as brokers before 2.5
-        did; later ones take any sequence of a producer they do not know.
+        ``refuse_unknown``: respond UNKNOWN_PRODUCER_ID to sequences other than 0 from then on, as brokers before 2.5
+        did; later ones accept any sequence of a producer they do not know.
         """
         self._call(lambda server: _partition(server, topic, partition).producers.drop(refuses_unknown=refuse_unknown))
 
@@ -205,14 +205,14 @@ class TestBroker:
         """Move the log start offset to ``before``."""
         self._call(lambda server: _partition(server, topic, partition).log.delete_records(before))
 
-    # -- trouble: transactions ----------------------------------------------------------------------------------------
+    # -- faults: transactions -----------------------------------------------------------------------------------------
 
     def hold_markers(self) -> None:
-        """Ended transactions stay in PrepareCommit or PrepareAbort: CONCURRENT_TRANSACTIONS for whoever asks."""
+        """Ended transactions stay in PrepareCommit or PrepareAbort: further requests get CONCURRENT_TRANSACTIONS."""
         self._call(lambda server: server.state.transactions.hold_markers(True, _now_ms()))
 
     def release_markers(self) -> None:
-        """Complete what was held."""
+        """Write the markers that were held."""
         self._call(lambda server: server.state.transactions.hold_markers(False, _now_ms()))
 
     def expire_transaction(self, transactional_id: str) -> None:
@@ -228,7 +228,7 @@ class TestBroker:
 
         return self._call(state)
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------------------
 
     @property
     def _server(self) -> Server:
@@ -239,7 +239,7 @@ class TestBroker:
         return self._started
 
     def _call(self, function: Callable[[Server], _T]) -> _T:
-        """Do something to the state on the broker's thread, then answer whoever waited for it."""
+        """Change the state on the broker's thread, then send the responses that waited for the change."""
         server, thread = self._server, self._thread
         if thread is None:
             raise IllegalStateError("TestBroker is closed")

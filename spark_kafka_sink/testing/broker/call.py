@@ -1,4 +1,4 @@
-"""What a handler gets and what it gives back."""
+"""A handler's argument and result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request with all that its handler may look at or change. ``now_ms`` is the epoch time."""
+    """A request with everything that its handler may read or change. ``now_ms`` is the epoch time."""
 
     request: Request
     state: BrokerState
@@ -51,7 +51,7 @@ class Call:
         return self.state.cluster
 
     def scripted(self, topic: str | None = None, partition: int | None = None) -> ErrorCode:
-        """The error the script wants for this partition (topic, request), ``none`` without one."""
+        """The scripted error for this partition (topic, request), ``none`` without one."""
         for fault in self.scripted_faults:
             if not fault.fits_partition(topic, partition):
                 continue
@@ -64,7 +64,7 @@ class Call:
         return ErrorCode.none
 
     def check_script(self, topic: str | None = None, partition: int | None = None) -> None:
-        """Raise what the script wants as ``ApiError``."""
+        """Raise the scripted error as ``ApiError``."""
         error = self.scripted(topic, partition)
         if error:
             raise ApiError(error)
@@ -82,10 +82,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """An answer that waits in purgatory.
+    """A response that waits in purgatory.
 
-    ``try_complete`` is called after whatever changed the state and returns the answer when it is due;
-    ``expire`` gives the answer when ``timeout_ms`` have passed.
+    ``try_complete`` is called after every change of the state and returns the response when it is due;
+    ``expire`` returns the response when ``timeout_ms`` have passed.
     """
 
     timeout_ms: int
@@ -94,13 +94,13 @@ class Delayed:
 
 
 class HangupError(Exception):
-    """Close the connection instead of answering."""
+    """Close the connection instead of responding."""
 
 
-Answer: TypeAlias = Fields | Delayed | None
-"""``None``: this request gets no answer (acks=0)."""
+Response: TypeAlias = Fields | Delayed | None
+"""``None``: this request gets no response (acks=0)."""
 
-Handler: TypeAlias = Callable[[Call], Answer]
+Handler: TypeAlias = Callable[[Call], Response]
 
 
 def endpoint(node: BrokerNode) -> Fields:
@@ -109,7 +109,7 @@ def endpoint(node: BrokerNode) -> Fields:
 
 
 def by_topic(rows: Iterable[tuple[Hashable, object]], name: str, partitions: str) -> list[Fields]:
-    """Nest an answer by topic: ``(topic or its id, partition)`` to ``{name: topic, partitions: [...]}``."""
+    """Nest rows of a response by topic: ``(topic or its id, partition)`` to ``{name: topic, partitions: [...]}``."""
     nested: dict[Hashable, list[object]] = {}
     for topic, partition in rows:
         nested.setdefault(topic, []).append(partition)

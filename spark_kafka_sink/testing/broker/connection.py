@@ -1,7 +1,7 @@
 """One accepted socket: frames in, frames out (Kafka: ``Processor``, ``KafkaChannel``).
 
-Like a broker's channel it is muted while one of its requests is handled: the next frame is read when the answer has
-been written, so answers keep the order of requests.
+Like a broker's channel it is muted while one of its requests is handled: the next frame is read when the response has
+been written, so responses keep the order of requests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Connection:
         await self._writer.drain()
 
     async def close_after(self, data: bytes = b"") -> None:
-        """Send what is given and close in good order (FIN)."""
+        """Send ``data`` and close in good order (FIN)."""
         await self._running.wait()
         try:
             self._writer.write(data)

@@ -1,12 +1,12 @@
-"""Faults by functions: what to do to which requests, once unless told otherwise.
+"""Faults by functions: what to do to which requests, once by default.
 
->>> broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t")          # one answer
->>> broker.faults.drop_after("Produce", times=2)                                  # appended, never answered, twice
+>>> broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t")          # one response
+>>> broker.faults.drop_after("Produce", times=2)                                  # appended, no response, twice
 >>> slow = broker.faults.delay("Metadata", 200, times=KEPT)                       # until slow.remove()
 
 A request takes at most one fault of each kind, the oldest that fits: two ``answer`` faults meet two requests, a
-``delay`` and a ``drop_after`` meet the same one. Faults are added and removed by the test's thread and taken by the
-broker's; the list is replaced, never changed, so neither needs a lock.
+``delay`` and a ``drop_after`` meet the same one. The test's thread adds and removes faults, the broker's thread takes
+them. The list is replaced, never changed, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -115,46 +115,46 @@ class Faults:
         self._faults: tuple[Fault, ...] = ()
 
     def answer(self, api: str, error: str | int | ErrorCode, **scope: Unpack[PartitionScope]) -> Fault:
-        """Answer ``error`` (Kafka's name or number) instead of doing what was asked."""
+        """Respond ``error`` (Kafka's name or number) instead of handling the request."""
         return self._add(Fault(Kind.ANSWER, _known(api), error=error_code(error), **scope))
 
     def drop_before(self, api: str, **scope: Unpack[Scope]) -> Fault:
-        """Close the connection and do nothing of what was asked."""
+        """Close the connection instead of handling the request."""
         return self._add(Fault(Kind.DROP_BEFORE, _known(api), **scope))
 
     def drop_after(self, api: str, **scope: Unpack[Scope]) -> Fault:
-        """Do what was asked, then close the connection instead of answering."""
+        """Handle the request, then close the connection instead of responding."""
         return self._add(Fault(Kind.DROP_AFTER, _known(api), **scope))
 
     def lose_answer(self, api: str, **scope: Unpack[Scope]) -> Fault:
-        """Do what was asked, never answer, and keep the connection open: the client's request.timeout.ms must act."""
+        """Handle the request, never respond, keep the connection open: the client must apply request.timeout.ms."""
         return self._add(Fault(Kind.LOSE_ANSWER, _known(api), **scope))
 
     def delay(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
-        """Let a handler of the pool take ``ms`` longer before it does what was asked."""
+        """Let a handler of the pool wait ``ms`` before it handles the request."""
         return self._add(Fault(Kind.DELAY, _known(api), amount=ms, **scope))
 
     def delay_answer(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
-        """Do what was asked at once and answer ``ms`` later."""
+        """Handle the request at once and respond ``ms`` later."""
         return self._add(Fault(Kind.DELAY_ANSWER, _known(api), amount=ms, **scope))
 
     def cut(self, api: str, after_bytes: int, **scope: Unpack[Scope]) -> Fault:
-        """Send only the first bytes of the answer's frame (4 are its length), then close the connection."""
+        """Send only the first bytes of the response's frame (4 are its length), then close the connection."""
         return self._add(Fault(Kind.CUT, _known(api), amount=after_bytes, **scope))
 
     def reorder(self, api: str, **scope: Unpack[Scope]) -> Fault:
-        """Hold the answer back and send it after the next one on its connection, as no sane broker does."""
+        """Hold the response back and send it after the next one on its connection, as no real broker does."""
         return self._add(Fault(Kind.REORDER, _known(api), **scope))
 
     def throttle(self, api: str, ms: int, **scope: Unpack[Scope]) -> Fault:
-        """Answer at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
+        """Respond at once with ``throttle_time_ms``, then read nothing from the connection for that time (KIP-219).
 
-        As over a client quota: a Fetch comes back without topics, every other request is done and answered in full.
+        As over a client quota: a Fetch response has no topics; every other request is handled and gets a full response.
         """
         return self._add(Fault(Kind.THROTTLE, _known(api), amount=ms, **scope))
 
     def mangle(self, api: str, change: Callable[[bytes], bytes], **scope: Unpack[Scope]) -> Fault:
-        """Send ``change(frame)`` instead of the answer's frame: any bytes of a hostile broker."""
+        """Send ``change(frame)`` instead of the response's frame: any bytes of a hostile broker."""
         return self._add(Fault(Kind.MANGLE, _known(api), change=change, **scope))
 
     def run(self, api: str, action: Callable[[], object], **scope: Unpack[Scope]) -> Fault:
@@ -174,7 +174,7 @@ class Faults:
         return None
 
     def answers(self, request: Request) -> tuple[Fault, ...]:
-        """The ``answer`` faults that may meet this request; whoever applies one calls its ``take``."""
+        """The ``answer`` faults that may meet this request; the caller calls ``take`` of the one it applies."""
         return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:

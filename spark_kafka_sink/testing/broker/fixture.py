@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def kafka_test_broker() -> Iterator[TestBroker]:
-    """A ``TestBroker`` of one node for one test: no JVM, nothing on disk, nothing left afterwards."""
+    """A ``TestBroker`` of one node for one test: no JVM, no files."""
     from spark_kafka_sink.testing.broker.broker import TestBroker
 
     with TestBroker() as broker:

@@ -1,7 +1,7 @@
 """The request queue and the handlers that serve it (Kafka: ``RequestChannel``, ``KafkaRequestHandlerPool``).
 
 ``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy, the
-others go on, and with all of them busy requests wait. A delayed answer (acks=all, a Fetch without data) frees its
+others go on, and with all of them busy requests wait. A delayed response (acks=all, a Fetch without data) frees its
 handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
 """
 
@@ -17,9 +17,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.apis.api_versions import versions_answer
+from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.call import Answer, BrokerState, Call, Delayed, HangupError
+from spark_kafka_sink.testing.broker.call import BrokerState, Call, Delayed, HangupError, Response
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
@@ -29,17 +29,17 @@ from spark_kafka_sink.testing.broker.wire import (
     MalformedRequestError,
     Request,
     RequestHead,
-    encode_answer,
+    encode_response,
     read_head,
     read_request,
 )
 
 _log = logging.getLogger(__name__)
 _PROBE_VERSION: Final = 0
-"""ApiVersions is answered in this version when the asked one is not offered (KIP-511)."""
+"""Version of the ApiVersions response when the requested one is not offered (KIP-511)."""
 
 _EMPTIED: Final[Mapping[str, Fields]] = MappingProxyType({"Fetch": {"responses": [], "node_endpoints": []}})
-"""What a quota takes out of an answer. All other APIs answer a throttled request in full."""
+"""Fields that a quota empties. Throttled requests of all other APIs get a complete response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Handled:
-    """A handled request and its answer. ``request`` None: ApiVersions in a version that is not offered."""
+    """A handled request and its response. ``request`` None: ApiVersions in a version that is not offered."""
 
     head: RequestHead
     request: Request | None
-    answer: Answer
+    response: Response
     version: int | None = None
 
 
@@ -72,7 +72,7 @@ class HandlerPool:
         self._purgatory = purgatory
         self._seen = seen
         self._queue: asyncio.Queue[_Exchange] = asyncio.Queue()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._responding: set[asyncio.Task[None]] = set()
 
     async def serve(self, connection: Connection, frame: bytes) -> None:
         """Queue a frame; returns when the connection may be read again."""
@@ -81,18 +81,18 @@ class HandlerPool:
         await exchange.done
 
     async def close(self) -> None:
-        """End the answers that are under way; their connections are cut already."""
-        for task in self._answering:
+        """Cancel the responses that are not written yet; their connections are closed already."""
+        for task in self._responding:
             task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        await asyncio.gather(*self._responding, return_exceptions=True)
 
     async def run_handler(self) -> None:
         """One handler of the pool, for ever."""
         while True:
             exchange = await self._queue.get()
-            answering = asyncio.create_task(self._answer_later(exchange, await self._handled(exchange)))
-            self._answering.add(answering)
-            answering.add_done_callback(self._answering.discard)
+            responding = asyncio.create_task(self._respond_later(exchange, await self._handled(exchange)))
+            self._responding.add(responding)
+            responding.add_done_callback(self._responding.discard)
 
     async def _handled(self, exchange: _Exchange) -> _Handled | None:
         """What the handler did; None when the connection is to be closed."""
@@ -100,8 +100,8 @@ class HandlerPool:
             head = read_head(exchange.frame)
             request = self._parsed(exchange, head)
             if request is None:
-                answer: Answer = versions_answer(self._state.release, ErrorCode.unsupported_version)
-                return _Handled(head, None, answer, version=_PROBE_VERSION)
+                response: Response = versions_response(self._state.release, ErrorCode.unsupported_version)
+                return _Handled(head, None, response, version=_PROBE_VERSION)
             return await self._handled_request(head, request)
         except (HangupError, MalformedRequestError) as cause:
             _log.debug("closing connection %d: %s", exchange.connection.number, cause)
@@ -110,7 +110,7 @@ class HandlerPool:
         return None
 
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
-        """None for an ApiVersions request of a version that is not offered, which gets an answer all the same."""
+        """None for an ApiVersions request of a version that is not offered, which gets a response too."""
         api = API_OF_KEY.get(head.api_key)
         offered = self._state.release.versions
         if api is None or api not in offered or head.version not in offered[api]:
@@ -133,34 +133,34 @@ class HandlerPool:
         if self._faults.take(Kind.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
         call = Call(request, self._state, time.time_ns() // 1_000_000, self._faults.answers(request))
-        answer = HANDLERS[request.api](call)
+        response = HANDLERS[request.api](call)
         self._purgatory.check()
-        if isinstance(answer, Delayed):
-            return _Handled(head, request, answer.try_complete() or answer)
-        return _Handled(head, request, answer)
+        if isinstance(response, Delayed):
+            return _Handled(head, request, response.try_complete() or response)
+        return _Handled(head, request, response)
 
-    async def _answer_later(self, exchange: _Exchange, handled: _Handled | None) -> None:
-        """Write the answer when it is due, then let the connection go on."""
+    async def _respond_later(self, exchange: _Exchange, handled: _Handled | None) -> None:
+        """Write the response when it is due, then unmute the connection."""
         try:
             if handled is None:
                 await exchange.connection.close_after()
-            elif isinstance(handled.answer, Delayed):
-                await self._write(exchange.connection, handled, await self._purgatory.watch(handled.answer))
-            elif handled.answer is not None:
-                await self._write(exchange.connection, handled, handled.answer)
+            elif isinstance(handled.response, Delayed):
+                await self._write(exchange.connection, handled, await self._purgatory.watch(handled.response))
+            elif handled.response is not None:
+                await self._write(exchange.connection, handled, handled.response)
         except ConnectionError:
             exchange.connection.abort()
         except Exception:
-            _log.exception("TestBroker could not answer; closing connection %d", exchange.connection.number)
+            _log.exception("TestBroker could not respond; closing connection %d", exchange.connection.number)
             exchange.connection.abort()
         finally:
             if not exchange.done.done():
                 exchange.done.set_result(None)
 
-    async def _write(self, connection: Connection, handled: _Handled, answer: Fields) -> None:
+    async def _write(self, connection: Connection, handled: _Handled, response: Fields) -> None:
         request = handled.request
         if request is None:
-            await connection.write(encode_answer(handled.head, answer, version=handled.version))
+            await connection.write(encode_response(handled.head, response, version=handled.version))
             return
         await self._delay_answer(request)
         if self._faults.take(Kind.DROP_AFTER, request) is not None:
@@ -170,8 +170,8 @@ class HandlerPool:
             return
         throttle = self._faults.take(Kind.THROTTLE, request)
         if throttle is not None:
-            answer = {**answer, **_EMPTIED.get(request.api, {}), "throttle_time": throttle.amount}
-        await self._write_frame(connection, request, encode_answer(handled.head, answer))
+            response = {**response, **_EMPTIED.get(request.api, {}), "throttle_time": throttle.amount}
+        await self._write_frame(connection, request, encode_response(handled.head, response))
         if throttle is not None:
             await asyncio.sleep(throttle.amount / 1000)
 

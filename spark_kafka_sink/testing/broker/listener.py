@@ -16,13 +16,13 @@ LOOPBACK: Final = "127.0.0.1"
 _READ_LIMIT: Final = 1 << 20
 
 
-# Below what systems give to whoever asks for any port: nobody takes a killed node's port before it is started again.
+# Below the ephemeral ports: no other process gets a killed node's port before it is started again.
 _PORTS: Final = range(10_000, 15_000)
 _ATTEMPTS: Final = 1_000
 
 
 class Listener:
-    """Opens on a free port the first time and on the same port ever after. Loop thread only."""
+    """Opens on a free port the first time, then always on the same port. Loop thread only."""
 
     def __init__(self, node: int, pool: HandlerPool, numbers: itertools.count[int], max_request_bytes: int) -> None:
         self.port = 0
@@ -55,7 +55,7 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_connections(self) -> None:
-        """Cut what is connected now; new connections are welcome."""
+        """Close the present connections; new ones are accepted."""
         for connection, task in list(self._connections.items()):
             connection.abort()
             task.cancel()

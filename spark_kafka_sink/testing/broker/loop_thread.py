@@ -21,7 +21,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, function: Callable[[], _T]) -> _T:
-        """Run ``function`` on the loop's thread and wait for what it gives or raises."""
+        """Run ``function`` on the loop's thread and wait for its result or exception."""
         if threading.current_thread() is self._thread:
             return function()
         outcome: Future[_T] = Future()
@@ -39,7 +39,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(DEADLINE_S)
 
     def stop(self) -> None:
-        """End the loop and its thread; whatever runs on it must have ended."""
+        """End the loop and its thread; its tasks must have ended."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(DEADLINE_S)
         self.loop.close()

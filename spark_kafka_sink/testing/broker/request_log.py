@@ -17,7 +17,7 @@ _POLL_S: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class SeenRequest:
-    """One request, without its body. ``node`` is who was asked, ``connection`` counts from 1 over the broker's life."""
+    """One request, without its body. ``node`` received it, ``connection`` counts from 1 over the broker's life."""
 
     api: str
     version: int

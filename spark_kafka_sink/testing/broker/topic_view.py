@@ -1,4 +1,4 @@
-"""What a test asks of a topic: the records that are in it."""
+"""A topic as a test reads it: its records."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TopicView:
     _read: Callable[[Callable[[Topic | None], list[_Contents]]], list[_Contents]]
 
     def records(self, partition: int | None = None, *, read_committed: bool = True) -> list[StoredRecord]:
-        """What a consumer would read, by partition and offset; of one partition when it is given.
+        """Records that a consumer would read, by partition and offset; all partitions without ``partition``.
 
         ``read_committed=False`` adds records of transactions that are open or aborted.
         """

@@ -1,6 +1,6 @@
 """Which APIs and versions the broker offers, by the Kafka release it imitates.
 
-The figures are those of the ``ApiVersions`` answers of the real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
+The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
 kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
 connection. Left out: everything a producer or an assigning consumer does not need (groups, ACLs, SASL, KRaft).
 """
@@ -30,7 +30,7 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a broker of one Kafka release shows on the wire.
+    """Versions and features of a broker of one Kafka release.
 
     ``features`` are the finalized features (name to level); ``transaction.version`` 2 means KIP-890's second part.
     ``verifies_partitions``: a transactional Produce must name a partition of the transaction (3.6 and later).

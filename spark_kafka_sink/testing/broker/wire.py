@@ -1,7 +1,7 @@
-"""Frames to requests and answers to frames, through kio's generated messages.
+"""Frames to requests and responses to frames, through kio's generated messages.
 
-Handlers never see a version: they read the request's attributes and answer with plain nested dicts (``Fields``) that
-name every field any version knows. ``encode_answer`` keeps the fields that the asked version has, fills the others
+Handlers never see a version: they read the request's attributes and return plain nested dicts (``Fields``) that
+name every field any version knows. ``encode_response`` keeps the fields of the requested version, fills the others
 with their defaults, and turns ints into kio's error codes, durations and instants. Schemas are loaded per
 (API, version) at first use: importing all of them takes most of a second.
 """
@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 Fields: TypeAlias = dict[str, object]
-"""An answer, or a part of one: field name (kio's) to value; nested messages are dicts, arrays are lists."""
+"""A response, or a part of one: field name (kio's) to value; nested messages are dicts, arrays are lists."""
 
 _HEADER: Final = struct.Struct(">hhi")
 _API_VERSIONS_KEY: Final = 18
@@ -71,14 +71,14 @@ def read_request(frame: bytes, head: RequestHead) -> tuple[str | None, Any]:
     return header.client_id, body
 
 
-def encode_answer(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
-    """A whole frame, length prefix included. ``version`` overrides the request's (ApiVersions answers in v0)."""
+def encode_response(head: RequestHead, response: Fields, *, version: int | None = None) -> bytes:
+    """A whole frame, length prefix included. ``version`` overrides the request's (an ApiVersions response in v0)."""
     schema = load_response_schema(head.api_key, head.version if version is None else version)
     body = io.BytesIO()
     body.write(struct.pack(">i", head.correlation_id))
     if schema.__flexible__ and head.api_key != _API_VERSIONS_KEY:
         body.write(b"\0")  # no tagged fields in the header; ApiVersions keeps the old header for clients that probe
-    entity_writer(schema)(body, build(schema, answer))
+    entity_writer(schema)(body, build(schema, response))
     payload = body.getvalue()
     return struct.pack(">i", len(payload)) + payload
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
-from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_answer, has_version
+from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_response, has_version
 from tests.contract.plain_client import PlainClient, batch
 
 PARTITIONS = [0]
@@ -118,9 +118,9 @@ def test_handlers_name_only_fields_that_some_version_has(monkeypatch: pytest.Mon
 
     def encode(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
         answered.setdefault(head.api_key, set()).update(names(answer))
-        return encode_answer(head, answer, version=version)
+        return encode_response(head, answer, version=version)
 
-    monkeypatch.setattr(handler_pool, "encode_answer", encode)
+    monkeypatch.setattr(handler_pool, "encode_response", encode)
     with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id

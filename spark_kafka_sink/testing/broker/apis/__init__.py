@@ -1,1 +1,1 @@
-"""One file per API: its header says what it emulates and what not. ``table.py`` joins them to their names."""
+"""One file per API: its docstring lists what it emulates and what not. ``table.py`` maps names to handlers."""

@@ -1,8 +1,8 @@
-"""ApiVersions (18): what this broker offers.
+"""ApiVersions (18): the APIs and versions of this broker.
 
-Emulated: the ranges of the imitated release, finalized features from version 3 on, and the answer to a version that is
-not offered: UNSUPPORTED_VERSION with the list, in version 0 (KIP-511). Not emulated: INVALID_REQUEST for odd client
-names.
+Emulated: the ranges of the imitated release, finalized features from version 3 on, and the response to a version that
+is not offered: UNSUPPORTED_VERSION with the list, in version 0 (KIP-511). Not emulated: INVALID_REQUEST for odd
+client names.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_kafka_sink.testing.broker.wire import Fields
 
 
 def handle(call: Call) -> Fields:
-    return versions_answer(call.state.release, call.scripted())
+    return versions_response(call.state.release, call.scripted())
 
 
-def versions_answer(release: Release, error: ErrorCode) -> Fields:
+def versions_response(release: Release, error: ErrorCode) -> Fields:
     features = release.features.items()
     return {
         "error_code": error,

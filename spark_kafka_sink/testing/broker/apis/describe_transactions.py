@@ -1,6 +1,6 @@
 """DescribeTransactions (65): producer id and epoch, state, start and partitions of transactional ids (KIP-664).
 
-Emulated: what the coordinator keeps; partitions only while the transaction is open or its markers are held. Not
+Emulated: the coordinator's state; partitions only while the transaction is open or its markers are held. Not
 emulated: authorization.
 """
 

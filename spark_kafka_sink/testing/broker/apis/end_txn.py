@@ -1,7 +1,7 @@
 """EndTxn (26): commit or abort.
 
 Emulated: the transitions of both transaction versions (``END_TXN_V1``, ``END_TXN_V2``), repeated requests, the bumped
-epoch in the answer from version 5 on. The markers are in the logs before the answer, unless the script holds them.
+epoch in the response from version 5 on. The markers are in the logs before the response, unless the script holds them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PRODUCER_FENCED came with KIP-588: older versions of an API say INVALID_PRODUCER_EPOCH instead."""
+"""PRODUCER_FENCED came with KIP-588: older versions of an API have INVALID_PRODUCER_EPOCH instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 
 
 def fenced(call: Call, refused: ApiError, since: int) -> ErrorCode:
-    """The error to answer in this version; ``since``: the first version that knows PRODUCER_FENCED."""
+    """The error code for this version; ``since``: the first version that knows PRODUCER_FENCED."""
     if refused.error is ErrorCode.producer_fenced and call.version < since:
         return ErrorCode.invalid_producer_epoch
     return refused.error

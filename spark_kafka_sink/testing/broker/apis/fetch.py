@@ -1,9 +1,9 @@
-"""Fetch (1): what consumers read (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
+"""Fetch (1): records for consumers (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
 
 Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
 read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the new
 leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``. Not emulated: fetch sessions (the
-answer says session 0, so clients send whole requests), followers, racks, tiered storage.
+response has session 0, so clients send whole requests), followers, racks, tiered storage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import NO_LEADER
-from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -33,22 +33,22 @@ class _Reading:
     leaders: set[int] = field(default_factory=set)
 
 
-def handle(call: Call) -> Answer:
+def handle(call: Call) -> Response:
     if getattr(call.body, "session_id", 0):
         return {"error_code": ErrorCode.fetch_session_id_not_found}
     reading = _read(call)
     max_wait_ms = milliseconds(call.body.max_wait)
     if reading.has_error or reading.size >= call.body.min_bytes or not max_wait_ms:
-        return _answer(call, reading)
+        return _response(call, reading)
 
     def try_complete() -> Fields | None:
         again = _read(call)
-        return _answer(call, again) if again.has_error or again.size >= call.body.min_bytes else None
+        return _response(call, again) if again.has_error or again.size >= call.body.min_bytes else None
 
-    return Delayed(max_wait_ms, try_complete, lambda: _answer(call, _read(call)))
+    return Delayed(max_wait_ms, try_complete, lambda: _response(call, _read(call)))
 
 
-def _answer(call: Call, reading: _Reading) -> Fields:
+def _response(call: Call, reading: _Reading) -> Fields:
     name = "topic" if call.version < _TOPIC_IDS_SINCE else "topic_id"
     return {
         "responses": by_topic(reading.rows, name, "partitions"),

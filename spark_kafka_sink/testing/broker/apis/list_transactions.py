@@ -1,6 +1,6 @@
 """ListTransactions (66): the transactional ids that the asked node coordinates (KIP-664).
 
-Emulated: the filters by state (unknown names are told back), producer id, duration (version 1) and pattern (version
+Emulated: the filters by state (unknown names are returned), producer id, duration (version 1) and pattern (version
 2), which an id has to meet all. Not emulated: COORDINATOR_LOAD_IN_PROGRESS by itself (script it), authorization.
 """
 

@@ -1,7 +1,7 @@
 """Metadata (3): nodes, controller, topics and leaders.
 
 Emulated: all topics, none, by name or by id; automatic creation; LEADER_NOT_AVAILABLE while a partition has no leader.
-A topic created here is shown in the same answer; a real broker first says UNKNOWN_TOPIC_OR_PARTITION and shows it
+A topic created here is in the same response; a real broker first responds UNKNOWN_TOPIC_OR_PARTITION and has it
 some milliseconds later (script that with ``faults.answer("Metadata", …)``). Not emulated: authorized operations.
 """
 

@@ -1,6 +1,6 @@
 """OffsetCommit (8) of a consumer that assigns its partitions itself.
 
-Emulated: storing and overwriting. Not emulated: groups with members; a generation is answered UNKNOWN_MEMBER_ID.
+Emulated: storing and overwriting. Not emulated: groups with members; a generation gets UNKNOWN_MEMBER_ID.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Emulated, in the broker's order: required acks, topic and leader (with the new leader's address from version 10 on,
 KIP-951), internal topics, the transaction a batch belongs to (checked from 3.6 on; added by the broker from version
-12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 is answered by nothing or, after an error, by
-closing the connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout
+12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 gets no response or, after an error, a
+closed connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout
 has passed. Not emulated: magic 0 and 1, ``log_append_time``, quotas, authorization.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.testing.broker.call import Answer, Call, Delayed, HangupError, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.call import Call, Delayed, HangupError, Response, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
@@ -44,7 +44,7 @@ class _Outcome:
     message: str | None = None
 
 
-def handle(call: Call) -> Answer:
+def handle(call: Call) -> Response:
     acks = call.body.acks
     outcomes = list(_appended(call))
     if acks == 0:
@@ -52,17 +52,17 @@ def handle(call: Call) -> Answer:
             raise HangupError
         return None
     if acks != ALL_REPLICAS or not any(outcome.appended for outcome in outcomes):
-        return _answer(call, outcomes)
+        return _response(call, outcomes)
 
     def try_complete() -> Fields | None:
         settled = [_is_settled(call, outcome) for outcome in outcomes]
-        return _answer(call, outcomes) if all(settled) else None
+        return _response(call, outcomes) if all(settled) else None
 
     def expire() -> Fields:
         for outcome in outcomes:
             if not _is_settled(call, outcome):
                 outcome.error = ErrorCode.request_timed_out
-        return _answer(call, outcomes)
+        return _response(call, outcomes)
 
     return Delayed(milliseconds(call.body.timeout), try_complete, expire)
 
@@ -130,7 +130,7 @@ def _produce_error(call: Call, error: ErrorCode) -> ErrorCode:
 
 
 def _is_settled(call: Call, outcome: _Outcome) -> bool:
-    """Whether nothing more has to happen before this partition can be answered; writes down what happened."""
+    """Whether this partition is ready for the response; sets its error if it failed meanwhile."""
     partition, appended = outcome.partition, outcome.appended
     if partition is None or appended is None or outcome.error:
         return True
@@ -147,7 +147,7 @@ def _is_settled(call: Call, outcome: _Outcome) -> bool:
     return True
 
 
-def _answer(call: Call, outcomes: list[_Outcome]) -> Fields:
+def _response(call: Call, outcomes: list[_Outcome]) -> Fields:
     by_id = call.version >= _TOPIC_IDS_SINCE
     rows = [(outcome.topic_id if by_id else outcome.topic, _partition(outcome)) for outcome in outcomes]
     leaders = {outcome.partition.leader for outcome in outcomes if outcome.partition is not None and _is_hint(outcome)}

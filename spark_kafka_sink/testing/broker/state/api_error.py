@@ -1,4 +1,4 @@
-"""How state says no."""
+"""The error that the state raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_kafka_sink.errors import BrokerError
 
 
 class ApiError(BrokerError):
-    """What was asked is not done (Kafka: ``ApiException``). ``message`` goes into answers that have room for one."""
+    """The request is refused (Kafka: ``ApiException``). ``message`` goes into responses that have a field for it."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         self.error = error

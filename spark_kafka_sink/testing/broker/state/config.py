@@ -1,4 +1,4 @@
-"""Broker and topic settings by Kafka's names: those that change what the broker answers, and those it only reports."""
+"""Broker and topic settings by Kafka's names: those that change the broker's behaviour, and those it only reports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOPIC_SETTING_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
-    """The defaults with what the user gave, each as the type of its default."""
+    """The defaults overridden by the user's settings, each with the type of its default."""
     faults = []
     config = dict(BROKER_DEFAULTS)
     for name, value in (given or {}).items():

@@ -26,7 +26,7 @@ _CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A record batch as a Fetch answer carries it."""
+    """A record batch as a Fetch response has it."""
 
     base_offset: int
     last_offset: int
@@ -45,7 +45,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a transaction, as its coordinator has it written to each partition."""
+    """The end of a transaction, as its coordinator writes it to each partition."""
 
     producer_id: int
     epoch: int

@@ -11,7 +11,7 @@ from spark_kafka_sink.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset to read, with what the committer attached."""
+    """The next offset to read, with the committer's metadata."""
 
     offset: int
     leader_epoch: int = -1

@@ -26,7 +26,7 @@ ALL_REPLICAS = -1
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch is. ``end_offset`` is what the high watermark must reach before acks=all is answered."""
+    """Where a batch is. ``end_offset`` is what the high watermark must reach before the response with acks=all."""
 
     base_offset: int
     end_offset: int
@@ -90,7 +90,7 @@ class Partition:
     def append(self, data: bytes, header: BatchView, acks: int) -> Appended:
         """Check one Produce partition's records and append them.
 
-        A remembered duplicate is answered with the offset it got. Raises ``ApiError``.
+        A remembered duplicate gets its first offset again. Raises ``ApiError``.
         """
         if acks == ALL_REPLICAS and not self.has_enough_replicas():
             raise ApiError(

@@ -1,4 +1,4 @@
-"""What one partition remembers of each idempotent producer (Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``).
+"""A partition's state of each idempotent producer (Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``).
 
 Emulated: epochs, sequences with wrap-around, the last five batches of each producer id, and the fence that a
 transaction marker leaves. Not emulated: expiry by ``producer.id.expiration.ms``, snapshots.
@@ -28,7 +28,7 @@ class SequenceRange:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """``epoch`` -1: known from nothing yet. ``batches`` are of the current epoch only, oldest first."""
+    """``epoch`` -1: none seen yet. ``batches`` are of the current epoch only, oldest first."""
 
     epoch: int = -1
     batches: deque[SequenceRange] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
@@ -88,7 +88,7 @@ class ProducerStates:
     def drop(self, *, refuses_unknown: bool) -> None:
         """Forget every producer, as retention does.
 
-        ``refuses_unknown``: answer UNKNOWN_PRODUCER_ID from now on to an unknown producer whose sequence is not 0, as
+        ``refuses_unknown``: respond UNKNOWN_PRODUCER_ID from now on to an unknown producer whose sequence is not 0, as
         brokers before 2.5 did; otherwise take any sequence as the first, as later ones do (KIP-360).
         """
         self._entries.clear()

@@ -3,7 +3,7 @@
 Emulated: states and their transitions, fencing by epoch and by a new InitProducerId, epochs that run out, transactions
 version 1 (the client adds partitions) and 2 (Produce adds them, each end bumps the epoch), timeouts. Markers are
 written in the same step as the end unless the script holds them; a real broker takes some milliseconds, in which it
-answers CONCURRENT_TRANSACTIONS. Not emulated: the ``__transaction_state`` topic, expiry of transactional ids.
+responds CONCURRENT_TRANSACTIONS. Not emulated: the ``__transaction_state`` topic, expiry of transactional ids.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class End(Enum):
     """What an EndTxn may do when it is no error."""
 
     COMPLETE = "write the markers"
-    DONE_BEFORE = "answer success, it was done before"
+    DONE_BEFORE = "respond success, it was done before"
 
 
 COMMIT, ABORT = True, False
@@ -105,7 +105,7 @@ NOBODY: Final = ProducerIdentity(-1, -1)
 
 @dataclass(slots=True)
 class Transaction:
-    """What the coordinator keeps of one transactional id. ``epoch`` -1: just created."""
+    """The coordinator's state of one transactional id. ``epoch`` -1: just created."""
 
     transactional_id: str
     producer_id: int
@@ -117,7 +117,7 @@ class Transaction:
     started_ms: int = NOT_STARTED
     """When its last transaction took its first partition; a new producer id or epoch forgets it."""
     marker: Marker | None = None
-    """Set while in a Prepare state: what has to be written to each partition."""
+    """Set in a Prepare state: the marker to write to each partition."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -210,7 +210,7 @@ class TransactionCoordinator:
         return transaction.identity
 
     def expire(self, now_ms: int) -> None:
-        """Abort and fence what is open for longer than its timeout."""
+        """Abort and fence transactions that are open for longer than their timeout."""
         for transaction in self.transactions.values():
             if transaction.state is State.ONGOING and now_ms - transaction.started_ms >= transaction.timeout_ms:
                 self._fence(transaction, now_ms)
@@ -244,7 +244,7 @@ class TransactionCoordinator:
         elif expected.epoch != transaction.previous.epoch:
             raise ApiError(ErrorCode.producer_fenced)
         if expected is None:
-            # A new producer: whoever had the epoch before cannot pass for a retry of its own bump any more.
+            # A new producer: the holder of the epoch before is fenced, not a retry of its own bump.
             transaction.previous = NOBODY
         transaction.state = State.EMPTY
         transaction.started_ms = NOT_STARTED
@@ -252,7 +252,7 @@ class TransactionCoordinator:
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
         transaction.become(ProducerIdentity(transaction.producer_id, transaction.epoch + 1))
-        transaction.previous = NOBODY  # whoever had the epoch before is fenced, and no retry of its own bump
+        transaction.previous = NOBODY  # its holder is fenced, not a retry of its own bump
         self._prepare(transaction, Marker(transaction.producer_id, transaction.epoch, committed=False), now_ms)
 
     def _prepare(self, transaction: Transaction, marker: Marker, now_ms: int) -> None:
