@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_par
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
-from spark_kafka_sink.transactions.committer import Committer, EndVerdict, FenceOutcome
+from spark_kafka_sink.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
 from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction
 
 _MAX_SESSIONS: Final = 8
@@ -105,9 +105,9 @@ class Session:
         """InitProducerId of the driver id: fences every earlier driver of this name, which can decide nothing more."""
         name = driver_id(self.settings.name)
         outcome = self._init_producer_id(name, NO_IDENTITY, deadline)
-        if outcome.fence is None:
+        if outcome.identity is None:
             raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
-        return DriverIdentity(outcome.fence)
+        return DriverIdentity(outcome.identity)
 
     def bump_driver_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
         """Fences the run that has ``driver``, and only that (KIP-360); None if another driver has fenced it already.
@@ -120,14 +120,14 @@ class Session:
         (ended,) = self.committer.end([(open_one, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
             raise ended.error or KafkaError(f"{ended.verdict.value}: {open_one}")
-        identity = ended.fence or identity
+        identity = ended.identity or identity
         for _ in range(2):
             outcome = self._init_producer_id(name, identity.identity, deadline)
-            if outcome.fence is None:
+            if outcome.identity is None:
                 if isinstance(outcome.error, ProducerFencedError):
                     return None
                 raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
-            identity = outcome.fence
+            identity = outcome.identity
         return DriverIdentity(identity)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
@@ -157,9 +157,9 @@ class Session:
             raise _fenced(identity.transactional_id, error) from error
         if outcome.verdict is EndVerdict.GONE:
             raise _fenced(identity.transactional_id, outcome.error) from outcome.error
-        if outcome.fence is None:
+        if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
-        after = replace(identity, producer_id=outcome.fence.producer_id, epoch=outcome.fence.epoch)
+        after = replace(identity, producer_id=outcome.identity.producer_id, epoch=outcome.identity.epoch)
         if after != identity:
             return DriverIdentity(after)
         *markers, entries = parts  # transactions v1: the epoch stays, the sequences go on
@@ -169,8 +169,8 @@ class Session:
             driver.marker_sequence + sum(len(p.records) for p in markers),
         )
 
-    def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> FenceOutcome:
-        (outcome,) = self.committer.take_fences({name: identity}, deadline - self.clock.now())
+    def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> InitProducerIdOutcome:
+        (outcome,) = self.committer.init_producer_ids({name: identity}, deadline - self.clock.now())
         return outcome
 
 

@@ -1,4 +1,4 @@
-"""Ends prepared transactions and fences their ids on the caller's thread: no sender thread, many at a time.
+"""Ends prepared transactions and fences their producers on the caller's thread: no sender thread, many at a time.
 
 A transaction that one process prepared is committed or aborted here in another. EndTxn and InitProducerId are all it
 takes; nothing of the producer is needed.
@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaError
-from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.model import ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.calls import Call, CallEnd
 from spark_kafka_sink.network.error_table import NOT_OPEN
 from spark_kafka_sink.network.rpc import Rpc, timeout_error
@@ -48,22 +48,22 @@ class EndVerdict(Enum):
 class EndTxnOutcome:
     """The outcome of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none): the reason of GONE and UNDECIDED.
 
-    ``fence``: the identity for the id's next transaction after COMMITTED and ABORTED.
+    ``identity``: the one for the id's next transaction after COMMITTED and ABORTED.
     """
 
     prepared: PreparedTransaction
     verdict: EndVerdict
     error_code: int = 0
     error: KafkaError | None = None
-    fence: TransactionalIdentity | None = None
+    identity: TransactionalIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FenceOutcome:
+class InitProducerIdOutcome:
     """The new identity of an id, or the error that prevented it."""
 
     transactional_id: str
-    fence: TransactionalIdentity | None
+    identity: TransactionalIdentity | None
     error: KafkaError | None
 
 
@@ -71,7 +71,6 @@ def end_transactions(
     config: Config,
     endings: Sequence[tuple[PreparedTransaction, bool]],
     timeout_ms: float,
-    connections: int = CONNECTIONS,
 ) -> list[EndTxnOutcome]:
     """Commits (True) or aborts (False) prepared transactions; one outcome for each, in their order. Raises nothing.
 
@@ -79,36 +78,8 @@ def end_transactions(
     this call or a later one.
     """
     parsed = _parsed(config)
-    with closing(Rpc(parsed, SystemClock(), connections=connections)) as rpc:
+    with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
         return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
-
-
-def take_fence(
-    config: Config, transactional_id: str, timeout_ms: float | None = None, held: TransactionalIdentity | None = None
-) -> TransactionalIdentity:
-    """InitProducerId: aborts the id's open transaction and fences its producer; default timeout max.block.ms.
-
-    With ``held`` only if that identity is still the latest (KIP-360), else ``ProducerFencedError``. A broker takes a
-    repeated ``held`` for a retry and returns the same epoch again.
-    """
-    parsed = _parsed(config)
-    with closing(Rpc(parsed, SystemClock())) as rpc:
-        identities = {transactional_id: held.identity if held is not None else NO_IDENTITY}
-        timeout = parsed.max_block_ms if timeout_ms is None else timeout_ms
-        (outcome,) = Committer(rpc, parsed.transaction_timeout_ms).take_fences(identities, timeout)
-    if outcome.fence is None:
-        raise outcome.error or KafkaError(f"No fence on {transactional_id}")
-    return outcome.fence
-
-
-def take_fences(
-    config: Config, transactional_ids: Iterable[str], timeout_ms: float, connections: int = CONNECTIONS
-) -> list[FenceOutcome]:
-    """``take_fence`` for many ids at a time; one outcome for each, in their order. Raises nothing."""
-    parsed = _parsed(config)
-    with closing(Rpc(parsed, SystemClock(), connections=connections)) as rpc:
-        committer = Committer(rpc, parsed.transaction_timeout_ms)
-        return committer.take_fences(dict.fromkeys(transactional_ids, NO_IDENTITY), timeout_ms)
 
 
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
@@ -134,9 +105,9 @@ class ResumedTransaction:
     def _end(self, commit: bool, timeout_ms: float | None) -> TransactionalIdentity:
         deadline = self.config.max_block_ms if timeout_ms is None else timeout_ms
         (outcome,) = end_transactions(self.config, [(self.prepared, commit)], deadline)
-        if outcome.fence is None:
+        if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {self.prepared}")
-        return outcome.fence
+        return outcome.identity
 
 
 class Committer:
@@ -174,23 +145,30 @@ class Committer:
             for each, call in zip(asked, calls, strict=True)
         ]
 
-    def take_fences(self, held: Mapping[str, ProducerIdentity], timeout_ms: float) -> list[FenceOutcome]:
-        """``held``: transactional id → the identity that must be the latest, or ``NO_IDENTITY``."""
+    def init_producer_ids(
+        self, latest: Mapping[str, ProducerIdentity], timeout_ms: float
+    ) -> list[InitProducerIdOutcome]:
+        """Aborts the open transaction of each id and fences its producer; one outcome for each, in their order.
+
+        ``latest``: transactional id → the identity that must still be the latest (KIP-360), else the error is
+        ``ProducerFencedError``; or ``NO_IDENTITY``. A broker takes a repeated identity for a retry and returns the same
+        epoch again.
+        """
         timeout = self._transaction_timeout_ms
-        calls = {name: messages.init_producer_id(Subject(name, identity), timeout) for name, identity in held.items()}
+        calls = {name: messages.init_producer_id(Subject(name, identity), timeout) for name, identity in latest.items()}
         self._run(calls.values(), timeout_ms)
         outcomes = []
         for name, call in calls.items():
             error = timeout_error(call, timeout_ms) if call.end is None else call.end.error
             identity = self._identity(name, call.end) if call.end is not None and error is None else None
-            outcomes.append(FenceOutcome(name, identity, error))
+            outcomes.append(InitProducerIdOutcome(name, identity, error))
         return outcomes
 
     def add_partitions(
-        self, fence: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
+        self, identity: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
     ) -> None:
         """AddPartitionsToTxn, which transactions version 1 needs before Produce; raises its error."""
-        call = messages.add_partitions(Subject(fence.transactional_id, fence.identity), partitions)
+        call = messages.add_partitions(Subject(identity.transactional_id, identity.identity), partitions)
         self._rpc.call(call, self._rpc.now() + timeout_ms)
 
     def _run(self, calls: Iterable[Call], timeout_ms: float) -> None:
@@ -210,9 +188,9 @@ def _subject(prepared: PreparedTransaction) -> Subject:
 def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
     if call.end is None or call.end.error is not None:
         return _failed(prepared, call, timeout_ms)
-    identity = messages.identity_after(call.end.body, prepared.identity)
-    fence = TransactionalIdentity(prepared.transactional_id, *identity, prepared.end_txn_version)
-    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, fence=fence)
+    producer = messages.identity_after(call.end.body, prepared.identity)
+    identity = TransactionalIdentity(prepared.transactional_id, *producer, prepared.end_txn_version)
+    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, identity=identity)
 
 
 def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:

@@ -17,7 +17,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.exactly_once.values import WriteKind
-from spark_kafka_sink.transactions.committer import take_fence
+from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 from tests.unit.exactly_once.test_protocol import crash
@@ -170,7 +170,7 @@ def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, 
 
 
 def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night, command):
-    take_fence({"bootstrap.servers": night.kafka.bootstrap_servers}, f"{night.prefix}-1")
+    fence({"bootstrap.servers": night.kafka.bootstrap_servers}, f"{night.prefix}-1")
     code, said = command("commit")
     assert code == 1
     assert f"Rows are gone from Kafka (name {night.prefix}; batch 0 of q1: tasks 1)" in said

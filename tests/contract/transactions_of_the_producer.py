@@ -17,8 +17,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions, resume, take_fence, take_fences
+from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
+from tests.contract.fencing import fence, fence_all
 
 DEADLINE_S = 30.0
 DEADLINE_MS = DEADLINE_S * 1000
@@ -189,7 +190,7 @@ def a_verdict_may_be_told_again_but_not_changed(cluster: Cluster) -> None:
 def a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster: Cluster) -> None:
     topic = new_topic(cluster)
     transaction = prepared(cluster, topic, b"a")
-    take_fence(servers(cluster), transaction.transactional_id, DEADLINE_MS)
+    fence(servers(cluster), transaction.transactional_id, DEADLINE_MS)
     with pytest.raises(ProducerFencedError, match="PRODUCER_FENCED"):
         resume(transaction, servers(cluster)).commit(DEADLINE_MS)
     (outcome,) = end_transactions(servers(cluster), [(transaction, True)], DEADLINE_MS)
@@ -199,13 +200,13 @@ def a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster: Clu
 
 def many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> None:
     topic = new_topic(cluster)
-    fences = take_fences(servers(cluster), [new_id() for _ in range(12)], DEADLINE_MS)
+    fences = fence_all(servers(cluster), [new_id() for _ in range(12)], DEADLINE_MS)
     transactions = []
     for number, outcome in enumerate(fences):
-        assert outcome.fence is not None, outcome
+        assert outcome.identity is not None, outcome
         config = {**servers(cluster), "transactional.id": outcome.transactional_id}
         with KafkaProducer(config) as producer:
-            producer.resume_transactions(outcome.fence)
+            producer.resume_transactions(outcome.identity)
             producer.begin_transaction()
             send(producer, topic, b"%d" % number)
             transactions.append(producer.prepare_transaction())
@@ -238,12 +239,12 @@ def a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> None:
     with KafkaProducer({**servers(cluster), "transactional.id": new_id()}) as producer:
         for turn in range(2):
             for number, transactional_id in enumerate(ids):
-                fence = producer.init_transactions(transactional_id=transactional_id)
+                identity = producer.init_transactions(transactional_id=transactional_id)
                 producer.begin_transaction()
                 for partition in range(2):
                     send(producer, topic, b"%d%d a" % (turn, number), b"%d%d b" % (turn, number), partition=partition)
                 prepared = producer.prepare_transaction()
-                assert (prepared.transactional_id, prepared.identity) == (transactional_id, fence.identity)
+                assert (prepared.transactional_id, prepared.identity) == (transactional_id, identity.identity)
                 endings.append((prepared, number != 1))
             outcomes = end_transactions(servers(cluster), endings, DEADLINE_MS)
             assert [outcome.verdict is EndVerdict.COMMITTED for outcome in outcomes] == [yes for _, yes in endings]
@@ -308,7 +309,7 @@ def a_zombie_that_goes_on_writing_writes_nothing(cluster: Cluster) -> None:
         zombie.begin_transaction()
         send(zombie, topic, b"zombie")
         zombie.flush()
-        take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+        fence(servers(cluster), transactional_id, DEADLINE_MS)
         send(zombie, topic, b"zombie again")
         with pytest.raises((TransactionAbortableError, ProducerFencedError)):
             zombie.commit_transaction()
@@ -319,27 +320,27 @@ def a_zombie_that_goes_on_writing_writes_nothing(cluster: Cluster) -> None:
 
 def a_fence_is_taken_again_only_while_it_stands(cluster: Cluster) -> None:
     transactional_id = new_id()
-    first = take_fence(servers(cluster), transactional_id, DEADLINE_MS)
-    second = take_fence(servers(cluster), transactional_id, DEADLINE_MS, held=first)
+    first = fence(servers(cluster), transactional_id, DEADLINE_MS)
+    second = fence(servers(cluster), transactional_id, DEADLINE_MS, held=first)
     assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch + 1)
-    take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    fence(servers(cluster), transactional_id, DEADLINE_MS)
     with pytest.raises(ProducerFencedError):
-        take_fence(servers(cluster), transactional_id, DEADLINE_MS, held=second)
+        fence(servers(cluster), transactional_id, DEADLINE_MS, held=second)
 
 
 def a_fence_taken_elsewhere_is_written_under_until_it_falls(cluster: Cluster) -> None:
     topic, transactional_id = new_topic(cluster), new_id()
     config = {**servers(cluster), "transactional.id": transactional_id}
-    fence = take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    fenced = fence(servers(cluster), transactional_id, DEADLINE_MS)
     with KafkaProducer(config) as producer:
-        producer.resume_transactions(fence)
+        producer.resume_transactions(fenced)
         for value in (b"a", b"b"):
             producer.begin_transaction()
             send(producer, topic, value)
             producer.commit_transaction()
         standing = producer.transactional_identity
     assert standing is not None
-    take_fence(servers(cluster), transactional_id, DEADLINE_MS)
+    fence(servers(cluster), transactional_id, DEADLINE_MS)
     with KafkaProducer(config) as producer:
         producer.resume_transactions(standing)
         producer.begin_transaction()

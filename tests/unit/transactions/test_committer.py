@@ -113,7 +113,7 @@ def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Bro
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1", 3), False)], 1_000)
     assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 3, 4, False)]
     assert [outcome.verdict for outcome in outcomes] == [EndVerdict.COMMITTED, EndVerdict.ABORTED]
-    assert [outcome.fence for outcome in outcomes] == [
+    assert [outcome.identity for outcome in outcomes] == [
         TransactionalIdentity("a0", 7, 5, 5),
         TransactionalIdentity("a1", 7, 4, 3),
     ]
@@ -149,7 +149,7 @@ def test_one_that_is_gone_says_so_with_the_code_and_keeps_no_other_from_its_end(
     brokers.codes["gone0"] = [code]
     with open_committer(brokers, clock) as committer:
         gone, ended = committer.end([(prepared("gone0"), True), (prepared("a0"), True)], 1_000)
-    assert (gone.verdict, gone.error_code, gone.fence) == (EndVerdict.GONE, int(code), None)
+    assert (gone.verdict, gone.error_code, gone.identity) == (EndVerdict.GONE, int(code), None)
     assert code.name.upper() in str(gone.error)
     assert ended.verdict is EndVerdict.COMMITTED
 
@@ -207,9 +207,9 @@ def test_nothing_to_end_asks_nobody(brokers: Brokers, clock: ManualClock) -> Non
 def test_fences_are_taken_each_for_itself(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["b1"] = [ErrorCode.producer_fenced]
     with open_committer(brokers, clock) as committer:
-        taken, refused = committer.take_fences({"b0": NO_IDENTITY, "b1": NO_IDENTITY}, 1_000)
-    assert (taken.fence, taken.error) == (TransactionalIdentity("b0", 7, 3, 3), None)
-    assert refused.fence is None
+        taken, refused = committer.init_producer_ids({"b0": NO_IDENTITY, "b1": NO_IDENTITY}, 1_000)
+    assert (taken.identity, taken.error) == (TransactionalIdentity("b0", 7, 3, 3), None)
+    assert refused.identity is None
     assert "PRODUCER_FENCED" in str(refused.error)
 
 
