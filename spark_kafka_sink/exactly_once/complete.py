@@ -87,13 +87,8 @@ def lost_tasks(
 ) -> frozenset[int]:
     """``gone``: task → its transaction, which is no longer open. Returns those of these tasks whose transaction was
     aborted; none if another process has completed the entry meanwhile."""
-
-    def undecided(view: LedgerView) -> bool:
-        if not _has_intent(view, entry):
-            return True
-        return entry.marker_partition is None and any(map(view.undecided, gone.values()))
-
-    view = ledger.await_decided(undecided, deadline)
+    while not _is_decided(view := ledger.read(deadline), entry, gone):
+        ledger.await_control_records(deadline)
     found = view.entries.get(entry.query)
     if found is None or found.state is EntryState.DONE:
         return frozenset()
@@ -103,14 +98,14 @@ def lost_tasks(
     return frozenset(gone) - ledger.committed_markers(entry.marker_partition, markers, deadline)
 
 
-def _has_intent(view: LedgerView, entry: Entry) -> bool:
-    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows."""
+def _is_decided(view: LedgerView, entry: Entry, gone: Mapping[int, PreparedTransaction]) -> bool:
+    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows. In version 1 also the
+    markers' control records."""
     found = view.entries.get(entry.query)
     if found is not None and found.number > entry.number:
         raise ExactlyOnceError(
             f"Batch {entry.number} of {entry.query} (name {view.name}) was overtaken: another driver is at batch "
             f"{found.number}. Stop the run that is not wanted."
         )
-    if found is None:
-        return entry.query in view.removed
-    return found.number == entry.number
+    known = found.number == entry.number if found is not None else entry.query in view.removed
+    return known and (entry.marker_partition is not None or not any(map(view.undecided, gone.values())))

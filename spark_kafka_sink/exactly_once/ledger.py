@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -78,12 +78,10 @@ class Ledger:
         barrier = self._log.append(encode_batch(header, [barrier_record(self.view.name)]), None, deadline)
         return self._read_to(barrier + 1, deadline)
 
-    def await_decided(self, undecided: Callable[[LedgerView], bool], deadline: float) -> LedgerView:
-        """Reads until the control records are in the log without which the view is ``undecided``; usually a few ms."""
-        while undecided(self.read(deadline)):
-            self._cluster.check_time(deadline, f"Transactions in {self._log.partition} stay undecided")
-            self._cluster.pause(_SOON_MS)
-        return self.view
+    def await_control_records(self, deadline: float) -> None:
+        """They are a few ms behind. Raises ``KafkaTimeoutError`` at the deadline."""
+        self._cluster.check_time(deadline, f"Transactions in {self._log.partition} stay undecided")
+        self._cluster.pause(_SOON_MS)
 
     def committed_markers(
         self, partition: int, markers: Mapping[int, tuple[int, PreparedTransaction]], deadline: float

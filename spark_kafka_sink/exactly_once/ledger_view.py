@@ -13,18 +13,16 @@ from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key, read_marker
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.model import ProducerIdentity
-from spark_kafka_sink.records.decode import DecodedRecord
+from spark_kafka_sink.records.decode import BatchView, DecodedRecord
 from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 
 class _Written(NamedTuple):
-    """A record of this name, and its batch's producer id, epoch and base sequence."""
+    """A record of this name, and its batch's header."""
 
     key: RecordKey
     value: bytes | None
-    producer_id: int
-    epoch: int
-    sequence: int
+    header: BatchView
 
 
 class LedgerView:
@@ -70,8 +68,8 @@ class LedgerView:
 
     def writer(self, query: str) -> ProducerIdentity:
         """The producer of the query's entry."""
-        written = self._written[query]
-        return ProducerIdentity(written.producer_id, written.epoch)
+        header = self._written[query].header
+        return ProducerIdentity(header.producer_id, header.producer_epoch)
 
     def committed(self, query: str, number: int, task: int) -> bool:
         """Version 1: whether the marker in this partition says that the task's rows are committed."""
@@ -93,11 +91,12 @@ class LedgerView:
         entry = None if last is None else self.entries.get(last.key.query or "")
         if last is None or entry is None or entry.state is not EntryState.DONE:
             return False
-        bumps = 2 if planned.identity.end_txn_version >= END_TXN_V2 else 1
+        before, header = planned.identity, last.header
+        bumps = 2 if before.end_txn_version >= END_TXN_V2 else 1
         return (
-            last.producer_id == planned.identity.producer_id == identity.producer_id
-            and (last.epoch, last.sequence) >= (planned.identity.epoch, planned.sequence)
-            and last.epoch + bumps == identity.epoch
+            header.producer_id == before.producer_id == identity.producer_id
+            and (header.producer_epoch, header.base_sequence) >= (before.epoch, planned.sequence)
+            and header.producer_epoch + bumps == identity.epoch
         )
 
     def records(self, batch: RawBatch) -> Iterable[DecodedRecord]:
@@ -117,15 +116,7 @@ class LedgerView:
             if key is None:
                 self.foreign += 1
             elif key.name == self.name and key.query is not None:
-                written.append(
-                    _Written(
-                        key,
-                        record.value,
-                        batch.header.producer_id,
-                        batch.header.producer_epoch,
-                        batch.header.base_sequence,
-                    )
-                )
+                written.append(_Written(key, record.value, batch.header))
         return written
 
     def _end(self, batch: RawBatch) -> None:

@@ -13,6 +13,7 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.codec import MakeEntity, camel_case
 from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST: Final = -2
@@ -42,36 +43,25 @@ class PartitionLog:
         """The log start offset."""
 
         def make(module: ModuleType, version: int) -> Any:
-            asked = module.request.ListOffsetsPartition(partition_index=self.partition.partition, timestamp=_EARLIEST)
-            topic = module.request.ListOffsetsTopic(name=self.partition.topic, partitions=(asked,))
+            partition = module.request.ListOffsetsPartition(
+                partition_index=self.partition.partition, timestamp=_EARLIEST
+            )
+            topic = module.request.ListOffsetsTopic(name=self.partition.topic, partitions=(partition,))
             return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
 
-        def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"ListOffsets of {self.partition}", each.error_code) for each in _partitions(body.topics)]
-
-        body = self._cluster.call(Call("list_offsets", (5, 7), self.partition, make, codes), deadline)
-        return int(_partitions(body.topics)[0].offset)
+        return int(self._call("list_offsets", (5, 7), make, deadline).offset)
 
     def fetch(self, offset: int, deadline: float) -> Fetched | None:
         """Without waiting for new records. None: offset out of range."""
 
         def make(module: ModuleType, version: int) -> Any:
-            request = module.request
-            asked = request.FetchPartition(
+            partition = module.request.FetchPartition(
                 partition=self.partition.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
             )
-            return module.FetchRequest(
-                max_wait=timedelta(0),
-                min_bytes=0,
-                topics=(request.FetchTopic(topic=self.partition.topic, partitions=(asked,)),),
-                forgotten_topics_data=(),
-            )
+            topic = module.request.FetchTopic(topic=self.partition.topic, partitions=(partition,))
+            return module.FetchRequest(max_wait=timedelta(0), min_bytes=0, topics=(topic,), forgotten_topics_data=())
 
-        def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"Fetch of {self.partition}", each.error_code) for each in _partitions(body.responses)]
-
-        body = self._cluster.call(Call("fetch", (11, 12), self.partition, make, codes), deadline)
-        fetched = _partitions(body.responses)[0]
+        fetched = self._call("fetch", (11, 12), make, deadline)
         if fetched.error_code is ErrorCode.offset_out_of_range:
             return None
         batches = [batch for batch in raw_batches(fetched.records or b"") if batch.header.last_offset >= offset]
@@ -83,31 +73,30 @@ class PartitionLog:
         """Produce with acks=all. ``identity``: of the batch's transaction. Returns the batch's offset."""
 
         def make(module: ModuleType, version: int) -> Any:
-            request = module.request
-            data = request.PartitionProduceData(index=self.partition.partition, records=batch)
-            topic = request.TopicProduceData(name=self.partition.topic, partition_data=(data,))
+            data = module.request.PartitionProduceData(index=self.partition.partition, records=batch)
+            topic = module.request.TopicProduceData(name=self.partition.topic, partition_data=(data,))
             transactional_id = None if identity is None else identity.transactional_id
             return module.ProduceRequest(
                 transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
             )
 
-        def responses(body: Any) -> list[Any]:
-            return [each for topic in body.responses for each in topic.partition_responses]
-
-        def codes(body: Any) -> list[CodeAt]:
-            return [
-                CodeAt(f"Produce to {self.partition}", each.error_code, each.error_message) for each in responses(body)
-            ]
-
         versions = _PRODUCE_V2 if identity is not None and identity.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
-        body = self._cluster.call(Call("produce", versions, self.partition, make, codes), deadline)
-        offset = int(responses(body)[0].base_offset)
+        offset = int(self._call("produce", versions, make, deadline).base_offset)
         if offset < 0:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")
         return offset
 
     def progress_deadline(self, deadline: float) -> ProgressDeadline:
         return ProgressDeadline(self._cluster, self.partition, deadline)
+
+    def _call(self, api: str, versions: tuple[int, int], make: MakeEntity, deadline: float) -> Any:
+        """The leader's response for this partition."""
+
+        def codes(body: Any) -> list[CodeAt]:
+            where = f"{camel_case(api)} of {self.partition}"
+            return [CodeAt(where, each.error_code, getattr(each, "error_message", None)) for each in _partitions(body)]
+
+        return _partitions(self._cluster.call(Call(api, versions, self.partition, make, codes), deadline))[0]
 
 
 class ProgressDeadline:
@@ -133,5 +122,11 @@ class ProgressDeadline:
         self._attempts = min(self._attempts + 1, 10)
 
 
-def _partitions(topics: Any) -> list[Any]:
-    return [each for topic in topics for each in topic.partitions]
+def _partitions(body: Any) -> list[Any]:
+    """Of a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
+    topics = body.topics if hasattr(body, "topics") else body.responses
+    return [
+        each
+        for topic in topics
+        for each in (topic.partitions if hasattr(topic, "partitions") else topic.partition_responses)
+    ]
