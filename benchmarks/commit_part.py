@@ -53,7 +53,7 @@ class _Query:
         self._servers = servers
         self._topic = topic
         self._tasks = tasks
-        self._cache: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
+        self._cache = ProducerCache(KafkaProducer)
         self._number = 0
 
     def run(self, side: Side) -> float:

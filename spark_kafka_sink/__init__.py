@@ -1,7 +1,7 @@
 """A Kafka sink for PySpark, ``format("pykafka")``, on a Kafka producer engine of its own.
 
-The engine is public too: ``from spark_kafka_sink import KafkaProducer, ProducerRecord``. Nothing is imported before it
-is asked for, so that a Spark driver that only looks the format up pays for nothing else.
+The producer engine is public too: ``from spark_kafka_sink import KafkaProducer, ProducerRecord``. Names are imported on
+first use: a Spark driver that looks up the format imports nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one place that asks for the time. Everything else is told what time it is."""
+"""The clock. All other code receives the time as an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exception this package raises on purpose. Names follow the classes of ``org.apache.kafka.common.errors``."""
+"""The exceptions of this package, named after the classes of ``org.apache.kafka.common.errors``."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ from collections.abc import Mapping, Sequence
 
 
 class KafkaError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors."""
 
 
 def unexpected(error: Exception) -> KafkaError:
-    """The error of records and calls that an unexpected exception concerned; its trace is in the log."""
+    """The error that records and calls get after an unexpected exception, whose trace is in the log."""
     wrapped = KafkaError(f"Unexpected error in the sender: {error!r}")
     wrapped.__cause__ = error
     return wrapped
 
 
 class ConfigError(KafkaError, ValueError):
-    """Options that cannot work, all faults in one message.
-
-    ``faults`` holds one sentence per fault, each naming its option.
-    """
+    """Invalid options (Java: ``ConfigException``). ``faults``: a sentence per fault, with the option's name."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -31,7 +28,7 @@ class ConfigError(KafkaError, ValueError):
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """Something did not happen within the time its option grants (Java: ``TimeoutException``)."""
+    """An operation exceeded its timeout (Java: ``TimeoutException``)."""
 
 
 class BufferExhaustedError(KafkaTimeoutError):
@@ -39,9 +36,9 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A row that cannot become a record: null topic, null header key, negative partition.
+    """A row that is not a valid record: null topic, null header key, negative partition.
 
-    ``row`` is its index within the columns that were given, None where it is not one row's fault.
+    ``row``: its index in the caller's columns, None if the error concerns all rows.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
@@ -50,7 +47,7 @@ class InvalidRecordError(KafkaError, ValueError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key or value that its serializer cannot turn into bytes (Java: ``SerializationException``)."""
+    """A serializer failed on a key or value (Java: ``SerializationException``)."""
 
 
 class RecordTooLargeError(InvalidRecordError):
@@ -58,10 +55,10 @@ class RecordTooLargeError(InvalidRecordError):
 
 
 class FailedToSendError(KafkaError):
-    """Records that a synchronous ``send`` gave up (Kafka 0.8: ``FailedToSendMessageException``).
+    """A synchronous ``send`` gave up some records (Kafka 0.8: ``FailedToSendMessageException``).
 
-    ``errors``: what each of them failed with last, by its place in the call; ``delivered``: the metadata of those that
-    are in the log all the same. Records in neither were not tried any more.
+    ``errors``: the last error of each failed record, by its index in the call. ``delivered``: the metadata of the
+    delivered ones. Records in neither were not sent.
     """
 
     def __init__(self, message: str, errors: Mapping[int, Exception], delivered: Mapping[int, object]) -> None:
@@ -74,15 +71,15 @@ class FailedToSendError(KafkaError):
 
 
 class CorruptRecordError(KafkaError, ValueError):
-    """Bytes that are no intact record batch: wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
+    """A record batch with a wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
 
 
 class NetworkError(KafkaError):
-    """No broker could be reached, or what answered is not a Kafka listener."""
+    """No broker could be reached, or the peer is not a Kafka listener (Java: ``NetworkException``)."""
 
 
 class WrongProtocolError(NetworkError):
-    """The peer's bytes are not Kafka's: a TLS port, an HTTP server, a frame of absurd length."""
+    """The peer does not speak Kafka's protocol: a TLS port, an HTTP server, an invalid frame length."""
 
 
 class UnsupportedVersionError(KafkaError):
@@ -90,7 +87,7 @@ class UnsupportedVersionError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code. ``code`` is Kafka's number, ``name`` its upper-case name."""
+    """An error code in a response. ``code``: Kafka's number; ``name``: its upper-case name."""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code
@@ -102,27 +99,27 @@ class BrokerError(KafkaError):
 
 
 class OutOfOrderSequenceError(BrokerError):
-    """A sequence number was lost: the idempotent producer cannot tell whether records are in the log."""
+    """A lost sequence number: the records may or may not be in the log (Java: ``OutOfOrderSequenceException``)."""
 
 
 class ProducerFencedError(BrokerError):
-    """A newer producer took this one's transactional id or epoch."""
+    """A newer producer fenced this one (Java: ``ProducerFencedException``)."""
 
 
 class ProducerClosedError(KafkaError):
-    """The producer was closed, in this process or because its sender thread died."""
+    """The producer was closed, or its sender thread died."""
 
 
 class IllegalStateError(KafkaError):
-    """A call that the producer's present state does not allow (Java: ``IllegalStateException``)."""
+    """The producer's state does not allow the call (Java: ``IllegalStateException``)."""
 
 
 class TransactionAbortableError(KafkaError):
-    """The open transaction has failed and can only be aborted (Java: ``TransactionAbortableException``).
+    """The open transaction failed, with ``__cause__``, and must be aborted (Java: ``TransactionAbortableException``).
 
-    ``__cause__`` is what failed. After ``abort_transaction()`` the producer goes on.
+    The producer can be used after ``abort_transaction()``.
     """
 
 
 class TransactionAbortedError(KafkaError):
-    """Records that were not sent because their transaction was aborted (Java: ``TransactionAbortedException``)."""
+    """Records were not sent: their transaction was aborted (Java: ``TransactionAbortedException``)."""

@@ -55,8 +55,3 @@ def _mixed(words: UInt32Array) -> UInt32Array:
 
 
 murmur2 = Murmur2()
-
-
-def murmur2_of(key: bytes) -> int:
-    """The unsigned hash of one key."""
-    return murmur2.of_long(np.frombuffer(key, np.uint8))

@@ -10,56 +10,49 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer import KafkaProducer
 
 IDLE_MS = 600_000.0
 """How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
 
 
-class Closable(Protocol):
-    """A producer, to the cache."""
-
-    def is_alive(self) -> bool: ...
-    def close(self, timeout_ms: float) -> None: ...
-
-
-P = TypeVar("P", bound=Closable)
-
-
-class _Idle(NamedTuple, Generic[P]):
+class _Idle(NamedTuple):
     """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
 
-    producer: P
+    producer: KafkaProducer
     until: float
 
 
-class ProducerCache(Generic[P]):
+class ProducerCache:
     """Keeps the producers that ``open_producer`` opens. Any thread may lease one, for itself alone.
 
     A thread closes expired producers. It sleeps until the first expiry, without being woken by tasks, and ends when
     the cache is empty.
     """
 
-    def __init__(self, open_producer: Callable[[ProducerConfig], P], idle_ms: float = IDLE_MS) -> None:
+    def __init__(self, open_producer: Callable[[ProducerConfig], KafkaProducer], idle_ms: float = IDLE_MS) -> None:
         self._open_producer = open_producer
         self._idle_ms = idle_ms
         self._clock = SystemClock()
-        self._abandoned: list[Mapping[ProducerConfig, _Idle[P]]] = []
+        self._abandoned: list[Mapping[ProducerConfig, _Idle]] = []
         self._begin()
         os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.close)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[ProducerConfig, _Idle[P]] = {}
+        self._idle: dict[ProducerConfig, _Idle] = {}
         self._expiring: threading.Thread | None = None
         self._closed = threading.Event()
 
     @contextmanager
-    def leased(self, config: ProducerConfig) -> Iterator[P]:
+    def leased(self, config: ProducerConfig) -> Iterator[KafkaProducer]:
         """A working producer for the duration of the block.
 
         If the block fails the producer is closed: the next task must not send its unfinished batches.
@@ -80,7 +73,7 @@ class ProducerCache(Generic[P]):
         for idle in kept.values():
             idle.producer.close(0)
 
-    def _lease(self, config: ProducerConfig) -> P:
+    def _lease(self, config: ProducerConfig) -> KafkaProducer:
         with self._lock:
             idle = self._idle.pop(config, None)
         if idle is not None and idle.producer.is_alive():
@@ -89,7 +82,7 @@ class ProducerCache(Generic[P]):
             idle.producer.close(0)
         return self._open_producer(config)
 
-    def _give_back(self, config: ProducerConfig, producer: P) -> None:
+    def _give_back(self, config: ProducerConfig, producer: KafkaProducer) -> None:
         with self._lock:
             kept = not self._closed.is_set() and config not in self._idle
             if kept:

@@ -24,7 +24,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
 
-PRODUCERS: ProducerCache[KafkaProducer] = ProducerCache(KafkaProducer)
+PRODUCERS = ProducerCache(KafkaProducer)
 
 _BYTES_PER_TOPIC = 256 << 10
 

@@ -2,7 +2,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.partitioning.murmur2 import murmur2, murmur2_of
+from spark_kafka_sink.partitioning.murmur2 import murmur2
+from tests.unit.partitioning.test_murmur2 import murmur2_of
 
 KEYS = st.lists(
     st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90

@@ -4,9 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.partitioning.murmur2 import murmur2, murmur2_of
+from spark_kafka_sink.partitioning.murmur2 import murmur2
 
 MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))
+
+
+def murmur2_of(key):
+    """The hash of one key."""
+    return murmur2.of_long(np.frombuffer(key, np.uint8))
+
 
 # Utils.murmur2 of kafka-clients 4.1.1.
 JAVA = {
