@@ -46,13 +46,15 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     client = NetworkClient(config, transport, random)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
+    calls = Calls(client, metadata, config, random)
     manager = None
     if config.transactional_id is not None:
-        calls = Calls(client, metadata, config, random)
         manager = TransactionManager(config, accumulator, sequences, client, calls)
     sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
     partitioner = load_partitioner(config, random)
     appender = Appender(config, accumulator, metadata, partitioner, sender_thread, manager, clock)
     pending = PendingTopics(appender)
-    sender = Sender(config, SenderParts(accumulator, metadata, client, retry_backoff, sequences, pending, manager))
+    sender = Sender(
+        config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, manager)
+    )
     return ProducerParts(client_id, accumulator, appender, pending, metadata, sender, sender_thread, clock, manager)

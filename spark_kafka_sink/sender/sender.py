@@ -10,21 +10,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kio.schema.errors import ErrorCode
+
 from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, unexpected
-from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.produce_api import ProduceRequest
 from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
+from spark_kafka_sink.transactions import messages
 from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.producer_id import ProducerIdRequester
 from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import State
 
@@ -48,6 +51,7 @@ class SenderParts:
     accumulator: RecordAccumulator
     metadata: Metadata
     client: NetworkClient
+    calls: Calls
     backoff: ExponentialBackoff
     sequences: Sequences
     pending: PendingRecords
@@ -64,7 +68,9 @@ class Sender:
         self._config = config
         self._parts = parts
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
-        self._producer_id = ProducerIdRequester(parts.client, parts.backoff)
+        self._granted: ProducerIdentity | None = None
+        self._refused: KafkaError | None = None
+        self._producer_id_delay = 0.0
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
@@ -103,7 +109,7 @@ class Sender:
         # Before Produce requests: under load they fill every connection, and an update would never find room.
         wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(parts.client, now))
         if transactions is None:
-            wake_at = min(wake_at, self._request_producer_id(snapshot, ready.nodes, now))
+            wake_at = min(wake_at, self._request_producer_id(ready.nodes, now))
         if not parts.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
@@ -140,20 +146,32 @@ class Sender:
                 error = transactions.rejection()
                 self._fail_all([(batch, error) for batch in batches], now)
 
-    def _request_producer_id(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
-        """Get a producer id once a batch needs it; returns when to try again."""
-        sequences, requester = self._parts.sequences, self._producer_id
+    def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
+        """Get a producer id once a batch needs it; returns when to call again at the latest."""
+        sequences, calls = self._parts.sequences, self._parts.calls
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
-        retry_at = requester.request(snapshot.nodes.values(), now)
-        if requester.error is not None:
-            self.abort(requester.error)
-        granted = requester.take()
-        if granted is not None:
-            sequences.identity = granted
+        if self._refused is not None:
+            self.abort(self._refused)
+        elif self._granted is not None:
+            sequences.identity, self._granted = self._granted, None
             for partition in sequences.to_resolve():
                 self.response_handler.resolve_sequences(partition, now)
-        return retry_at
+            return now
+        elif not calls.busy:
+            call = messages.producer_id(self._producer_id_completed)
+            call.retry_at = now + self._producer_id_delay
+            calls.start(call)
+        return calls.advance(now)
+
+    def _producer_id_completed(self, end: CallEnd) -> None:
+        if end.error is None and end.body.producer_id >= 0:
+            self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
+            _log.debug("Producer id %d, epoch %d", *self._granted)
+        elif end.error is not None and end.code is not ErrorCode.none:
+            self._refused = end.error
+        else:  # no broker refused: the response was invalid
+            self._producer_id_delay = self._parts.backoff.delay(0)
 
     def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
         """Fill each ready node's connection with Produce requests (Java: ``sendProducerData``); returns when a full

@@ -11,9 +11,9 @@ from typing import Any
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinator, CoordinatorType
 from spark_kafka_sink.network.codec import MakeEntity, camel_case
-from spark_kafka_sink.transactions.producer_id import VERSIONS as INIT_PRODUCER_ID
 from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 
+INIT_PRODUCER_ID = (3, 5)  # 6 is KIP-939's, unstable up to Kafka 4.3
 ADD_PARTITIONS = (3, 3)
 """From version 4 on only brokers send it."""
 
@@ -50,6 +50,23 @@ class Subject:
             return (CodeAt(where, body.error_code),)
 
         return Call(api, versions, transaction_key(self.transactional_id), make, codes, end)
+
+
+def producer_id(on_end: CallHandler) -> Call:
+    """InitProducerId of an idempotent producer without transactions, to any broker."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        return module.InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout=timedelta(milliseconds=2**31 - 1),
+            producer_id=NO_IDENTITY.producer_id,
+            producer_epoch=NO_IDENTITY.epoch,
+        )
+
+    def codes(body: Any) -> tuple[CodeAt, ...]:
+        return (CodeAt("InitProducerId", body.error_code),)
+
+    return Call("init_producer_id", INIT_PRODUCER_ID, None, make, codes, on_end)
 
 
 def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: CallHandler | None = None) -> Call:

@@ -247,7 +247,9 @@ def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
     assert time.monotonic() - began < DEADLINE_S / 2
 
 
-def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
+def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
+
     def interrupt():
         if threading.current_thread().name != SENDER:
             raise KeyboardInterrupt
@@ -262,7 +264,9 @@ def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop):
     assert isinstance(loop.aborted_with.__cause__, KeyboardInterrupt)
 
 
-def test_what_fails_in_a_callers_turn_is_logged_and_the_thread_goes_on(thread, loop, caplog):
+def test_what_fails_in_a_callers_turn_is_logged_and_the_thread_goes_on(thread, loop, caplog, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
+
     def fail():
         if threading.current_thread().name != SENDER:
             raise ArithmeticError("a bug")

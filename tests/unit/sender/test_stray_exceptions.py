@@ -89,9 +89,7 @@ def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
 
 
 def test_a_producer_id_that_cannot_be_taken_in_is_asked_for_again(engine, monkeypatch):
-    monkeypatch.setattr(
-        "spark_kafka_sink.transactions.producer_id.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0
-    )
+    monkeypatch.setattr("spark_kafka_sink.sender.sender.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0)
     future = send(engine)
     engine.settle()
     assert future.result(0).offset == 0
