@@ -29,7 +29,7 @@ demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port
 test: $(READY) ## all tests but the slow ones (20 minutes on 2 cores)
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-fast: $(READY) ## what needs no JVM (a minute on 2 cores)
+test-fast: $(READY) ## the tests without a JVM (a minute on 2 cores)
 	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
 
 test-all: $(READY) ## every test
@@ -51,7 +51,7 @@ check: $(READY) ## lint, format, types, import rules
 	@$(BIN)/mypy $(filter-out tests,$(SOURCES))
 	@$(BIN)/lint-imports --no-logo
 
-format: $(READY) ## let ruff put the code in form
+format: $(READY) ## format the code with ruff
 	@$(BIN)/ruff format $(SOURCES)
 	@$(BIN)/ruff check --fix $(SOURCES)
 

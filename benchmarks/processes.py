@@ -57,7 +57,7 @@ class Processes:
         daemons = self._jvm.children()
         return {
             "spark": _total([self._jvm], _own_s),
-            # Those that have ended count with whoever they were a child of.
+            # Processes that have ended count with their parent.
             "workers": _total([self._jvm], _ended_s)
             + _total([*daemons, *self.workers()], lambda process: _own_s(process) + _ended_s(process)),
             "broker": _total(_brokers(), _own_s),

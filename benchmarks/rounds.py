@@ -8,7 +8,7 @@ from benchmarks.model import Part, Side
 
 
 def rounds_of(part: Part, rounds: int) -> Iterator[tuple[int, Side]]:
-    """Round numbers from 1; every round begins with another side, so that nobody always comes after the same."""
+    """Round numbers from 1; every round begins with another side, so that no side always follows the same one."""
     for number in range(1, min(rounds, part.most_rounds or rounds) + 1):
         first = (number - 1) % len(part.sides)
         for side in part.sides[first:] + part.sides[:first]:
