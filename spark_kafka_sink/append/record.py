@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.errors import InvalidRecordError
@@ -25,6 +26,7 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
+@dataclass(init=False, slots=True)
 class ProducerRecord:
     """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
 
@@ -32,7 +34,12 @@ class ProducerRecord:
     and bytes or None. Raises ``InvalidRecordError`` for an invalid field. Do not change it once it is sent.
     """
 
-    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp: int | None
+    headers: Headers | None
 
     def __init__(
         self,
@@ -58,20 +65,8 @@ class ProducerRecord:
         self.timestamp = timestamp
         self.headers = headers
 
-    def _fields(self) -> tuple[Any, ...]:
-        return self.topic, self.value, self.key, self.partition, self.timestamp, self.headers
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProducerRecord) and self._fields() == other._fields()
-
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.timestamp))
-
-    def __repr__(self) -> str:
-        return (
-            f"ProducerRecord(topic={self.topic!r}, value={self.value!r}, key={self.key!r}, "
-            f"partition={self.partition!r}, timestamp={self.timestamp!r}, headers={self.headers!r})"
-        )
 
 
 def _check_whole(name: str, value: object, what: str) -> None:

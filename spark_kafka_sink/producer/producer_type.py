@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.producer import KafkaProducer
@@ -11,34 +11,27 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 
+class Serializers(TypedDict, total=False):
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+
+
 @overload
 def open_producer(
-    config: Mapping[str, object],
-    producer_type: Literal["async"] = "async",
-    *,
-    key_serializer: Serializer | None = None,
-    value_serializer: Serializer | None = None,
+    config: Mapping[str, object], producer_type: Literal["async"] = "async", **serializers: Unpack[Serializers]
 ) -> KafkaProducer: ...
 @overload
 def open_producer(
-    config: Mapping[str, object],
-    producer_type: Literal["sync"],
-    *,
-    key_serializer: Serializer | None = None,
-    value_serializer: Serializer | None = None,
+    config: Mapping[str, object], producer_type: Literal["sync"], **serializers: Unpack[Serializers]
 ) -> SyncProducer: ...
 def open_producer(
-    config: Mapping[str, object],
-    producer_type: str = "async",
-    *,
-    key_serializer: Serializer | None = None,
-    value_serializer: Serializer | None = None,
+    config: Mapping[str, object], producer_type: str = "async", **serializers: Unpack[Serializers]
 ) -> KafkaProducer | SyncProducer:
     """``async``: a ``KafkaProducer``; its ``send`` returns a future. ``sync``: a ``SyncProducer``; its ``send`` returns
     when the records are in the log.
     """
     if producer_type == "sync":
-        return SyncProducer(config, key_serializer=key_serializer, value_serializer=value_serializer)
+        return SyncProducer(config, **serializers)
     if producer_type == "async":
-        return KafkaProducer(config, key_serializer=key_serializer, value_serializer=value_serializer)
+        return KafkaProducer(config, **serializers)
     raise ConfigError([f"producer_type must be sync or async, but is {producer_type!r}."])
