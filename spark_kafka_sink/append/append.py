@@ -57,7 +57,7 @@ class AppendCallbacks(BatchListener, Protocol):
         """Rows that ``expect`` was called for will not be sent, and no batch may report them."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Appender:
     """Any thread may call it. No lock is held while rows are encoded and compressed."""
 

@@ -161,7 +161,8 @@ class ColumnRows:
     def of(
         cls, columns: RecordColumns, explicit: Int32Array | None, lengths: FieldLengths, times: RowTimes, limit: int
     ) -> ColumnRows:
-        return cls(columns, explicit, lengths, times, limit, _size_bounds(lengths, times, limit))
+        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.delta_bytes)
+        return cls(columns, explicit, lengths, times, limit, sizes)
 
     def __getitem__(self, rows: slice) -> ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
@@ -273,17 +274,13 @@ def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) 
     """Upper bounds of values of these lengths as records: of the first 0, 1, … n together."""
     rows = len(lengths)
     if lengths.count(lengths[0]) == rows:
-        size = _value_bound(lengths[0], times.delta_bytes, limit)
+        size = _value_bound(lengths[0], limit // _SMALLEST_RECORD, times.delta_bytes)
         return range(0, (rows + 1) * size, size)
-    return cumulated(_size_bounds(FieldLengths.of_values(np.array(lengths, np.int32)), times, limit))
+    of_values = FieldLengths.of_values(np.array(lengths, np.int32))
+    return cumulated(record_size_bounds(of_values, limit // _SMALLEST_RECORD, times.delta_bytes))
 
 
 @lru_cache(maxsize=256)
-def _value_bound(length: int, delta_bytes: int, limit: int) -> int:
+def _value_bound(length: int, delta_bound: int, delta_bytes: int) -> int:
     """Of one value: numpy takes longer for one than the rest of an append takes."""
-    times = RowTimes(0, 0, 0, delta_bytes)
-    return int(_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), times, limit)[0])
-
-
-def _size_bounds(lengths: FieldLengths, times: RowTimes, limit: int) -> Int64Array:
-    return record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.delta_bytes)
+    return int(record_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), delta_bound, delta_bytes)[0])
