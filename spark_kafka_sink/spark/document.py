@@ -20,9 +20,9 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
 
 _REFUSED_AND_IGNORED = {
-    Status.NO_EFFECT: "Checked like the others, then ignored.",
-    Status.JVM_ONLY: "Java classes and their settings. The error says what to do instead.",
-    Status.NOT_YET: "This version speaks PLAINTEXT only.",
+    Status.NO_EFFECT: "Checked, then ignored.",
+    Status.JVM_ONLY: "Java classes and their settings. The error names the alternative.",
+    Status.NOT_YET: "This version supports PLAINTEXT only.",
 }
 
 
