@@ -57,7 +57,6 @@ class TopicInfo:
     leaders: tuple[int, ...]
     leader_epochs: tuple[int, ...]
     topic_id: UUID | None = None
-    is_internal: bool = False
     error: int = 0
 
     @property

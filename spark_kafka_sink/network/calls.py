@@ -348,12 +348,12 @@ class Calls:
         """The coordinator or leader cannot be reached; another broker may be it by now."""
         wake_at = NEVER
         for call in calls:
-            call.last_error = NetworkError(error)
             if isinstance(call.target, int):
                 call.attempts += 1
-                call.retry_at = now + self._backoff.delay(call.attempts - 1)
+                self._retry(call, Action.RETRY, NetworkError(error), now)
                 wake_at = min(wake_at, call.retry_at)
             else:
+                call.last_error = NetworkError(error)
                 self._located.pop(call.target, None)
                 self._find_later(now)
                 wake_at = min(wake_at, self._find_at)

@@ -60,6 +60,10 @@ class NodeState:
         self.last_error = None
         self.warned = False
 
+    def throttle(self, until: float) -> None:
+        """Send nothing to the node until then (KIP-219)."""
+        self.throttled_until = max(self.throttled_until, until)
+
     def can_send(self, max_in_flight: int, now: float) -> bool:
         return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
 
@@ -102,7 +106,7 @@ class NetworkClient:
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
-        self._now = 0.0  # of the last call that had a time; `close` and `close_node` have none
+        self._now = 0.0  # of the last call that had a time; `close` has none
 
     def ready(self, node: Node, now: float) -> bool:
         """Whether ``send`` may be called. Starts a connection if there is none and the backoff allows one."""
@@ -191,12 +195,6 @@ class NetworkClient:
                 deadline = min(deadline, state.connection.next_deadline(self._max_idle_ms))
         return deadline
 
-    def throttle(self, node_id: int, until_ms: float) -> None:
-        """Send nothing to this node until then (KIP-219)."""
-        state = self._states.get(node_id)
-        if state is not None:
-            state.throttled_until = max(state.throttled_until, until_ms)
-
     def least_loaded_node(self, nodes: Iterable[Node], now: float) -> Node | None:
         """A ready node with the fewest requests in flight; else a connecting one; else the one with the oldest attempt.
 
@@ -211,10 +209,6 @@ class NetworkClient:
         """Requests to this node that have not completed."""
         state = self._states.get(node_id)
         return state.connection.load if state is not None and state.connection is not None else 0
-
-    def has_in_flight(self) -> bool:
-        """Whether any request has not completed."""
-        return bool(self._completed) or any(self.in_flight(node_id) for node_id in self._states)
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
         """None while there is no ready connection."""
@@ -231,12 +225,6 @@ class NetworkClient:
         drained = list(self._disconnects.values())
         self._disconnects.clear()
         return drained
-
-    def close_node(self, node_id: int) -> None:
-        """Closes the connection. Its requests complete as disconnected at the next ``handle``."""
-        state = self._states.get(node_id)
-        if state is not None:
-            self._drop(state, NetworkError(f"The connection to {state.node} was closed"))
 
     def close(self) -> None:
         """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
@@ -284,7 +272,7 @@ class NetworkClient:
             self._failed(state, error.with_traceback(None))
             return
         if shaking_hands and connection.api_versions is not None:
-            self.throttle(state.node.id, self._now + connection.api_versions.throttle_ms)
+            state.throttle(self._now + connection.api_versions.throttle_ms)
         if connection.to_send:
             self._transport.send(connection.id, connection.to_send)
             connection.to_send = []
@@ -296,7 +284,7 @@ class NetworkClient:
             self._complete(sent, None, error)
             raise
         state.succeeded()
-        self.throttle(state.node.id, self._now + throttle_time_ms(parsed))
+        state.throttle(self._now + throttle_time_ms(parsed))
         self._complete(sent, parsed, None)
 
     def _complete_unacknowledged(self, connection: Connection) -> None:

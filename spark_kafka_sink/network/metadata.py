@@ -59,7 +59,8 @@ class Metadata:
     def __init__(self, config: ProducerConfig, random: Random) -> None:
         self._config = config
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
-        self.bootstrap_nodes = bootstrap_nodes(config)
+        servers = enumerate(bootstrap_servers(config))
+        self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
         self.snapshot = ClusterSnapshot()
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
@@ -361,11 +362,6 @@ class MetadataUpdater:
         self._metadata.updated(snapshot, now)
 
 
-def bootstrap_nodes(config: ProducerConfig) -> tuple[Node, ...]:
-    """The resolved ``bootstrap.servers``, with negative ids as in Java's client."""
-    return tuple(Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap_servers(config)))
-
-
 def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
     """Asks for the brokers and these topics; for the brokers only if ``topics`` is empty."""
     return KioRequest("metadata", METADATA_VERSIONS, MetadataEntity(topics, allow_auto_topic_creation), on_complete)
@@ -414,7 +410,6 @@ def _topic_info(topic: Any) -> TopicInfo:
         leaders=tuple(int(partition.leader_id) for partition in partitions),
         leader_epochs=tuple(int(partition.leader_epoch) for partition in partitions),
         topic_id=getattr(topic, "topic_id", None),
-        is_internal=topic.is_internal,
         error=int(topic.error_code),
     )
 
