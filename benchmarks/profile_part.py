@@ -28,10 +28,10 @@ STEPS: Final = (
     (r"/network/selector\.py", "syscall_us"),
     (r"/records/batch\.py", "crc_us"),
     (r"/records/compression\.py", "compress_us"),
-    (r"/(sender|network)/", "sender_us"),
+    (r"/(sender|transactions|network)/", "sender_us"),
     (r"/records/", "encode_us"),
     (r"/partitioning/", "partition_us"),
-    (r"/(producer|accumulator|spark|commit)/", "append_us"),
+    (r"/(producer|append|accumulator|spark|exactly_once)/", "append_us"),
 )
 """A sample belongs to the innermost frame of the sink's own, by the first of these that its file matches."""
 

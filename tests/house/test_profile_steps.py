@@ -1,7 +1,10 @@
 """The profile of a worker counts each sample once, for the step whose code it was taken in."""
 
+import re
+
 from benchmarks.measures import MEASURES
 from benchmarks.profile_part import STEPS, steps
+from tests.house.repository import PACKAGE
 
 CALLER = "thread (0x1): MainThread;main (pyspark/worker.py:1)"
 SENDER = "thread (0x2): pykafka-sender-producer-1;Thread.run (threading.py:982)"
@@ -13,11 +16,11 @@ def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():
         [
             f"{CALLER};read (pyspark/serializers.py:5) 2",
             f"{CALLER};gathered ({sink}/spark/write.py:70);load_stream (serializers.py:5) 1",
-            f"{CALLER};append ({sink}/producer/append.py:9);encode ({sink}/records/encode.py:3);take (compute.py:9) 4",
-            f"{CALLER};append ({sink}/producer/append.py:9);argsort (numpy/core.py:5) 64",
-            f"{SENDER};run_once ({sink}/sender/loop.py:9);drain ({sink}/accumulator/accumulator.py:3) 8",
-            f"{SENDER};run_once ({sink}/sender/loop.py:9);write ({sink}/network/selector.py:41) 16",
-            f"{SENDER};seal ({sink}/accumulator/seal.py:9);stamp_header ({sink}/records/batch.py:62) 32",
+            f"{CALLER};append ({sink}/append/append.py:9);encode ({sink}/records/encode.py:3);take (compute.py:9) 4",
+            f"{CALLER};append ({sink}/append/append.py:9);argsort (numpy/core.py:5) 64",
+            f"{SENDER};run_once ({sink}/sender/sender.py:9);drain ({sink}/accumulator/accumulator.py:3) 8",
+            f"{SENDER};run_once ({sink}/sender/sender.py:9);write ({sink}/network/selector.py:41) 16",
+            f"{SENDER};seal ({sink}/accumulator/accumulator.py:9);stamp_header ({sink}/records/batch.py:62) 32",
         ]
     ) == {"reading_us": 3, "append_us": 64, "encode_us": 4, "sender_us": 8, "syscall_us": 16, "crc_us": 32}
 
@@ -29,3 +32,9 @@ def test_incident_a_callers_turn_of_the_loop_was_counted_as_its_append():
 
 def test_every_step_has_a_column():
     assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()
+
+
+def test_every_room_of_the_engine_has_a_step():
+    elsewhere = {"cli", "demo", "testing", "config"}  # not in a worker, or once at its start
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - elsewhere
+    assert {room for room in rooms if not any(re.search(each, f"/{room}/a.py") for each, _ in STEPS)} == set()
