@@ -8,12 +8,11 @@ and averages are the difference to the older of two samples of 30 s (Java: ``met
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 SAMPLES = 2
 SAMPLE_WINDOW_MS = 30_000.0
@@ -30,7 +29,7 @@ class Kind(Enum):
     AVERAGE = "growth of of / growth of per; NaN if per has not grown"
     LARGEST = "largest value of of in the samples; NaN if per has not grown"
     OPEN = "of - per"
-    GAUGE = "a function of the metric's name in gauges"
+    GAUGE = "attribute of of the buffer pool"
 
 
 @dataclass(slots=True)
@@ -69,6 +68,17 @@ class BufferCounters:
 
     waited_s: float = 0.0
     exhausted: int = 0
+
+
+class BufferGauges(Protocol):
+    """The buffer pool. Sizes in bytes; ``waiting``: number of callers that wait."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def available(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
 
 
 Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters
@@ -119,9 +129,9 @@ METRICS = tuple(Metric(*row) for row in (
      "Appends per second that got no buffer.memory within max.block.ms."),
     ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
      "Appends that got no buffer.memory within max.block.ms."),
-    ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "", "", "buffer.memory."),
-    ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "", "", "Bytes of buffer.memory that are free."),
-    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "", "", "Callers that wait for buffer.memory."),
+    ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "total", "", "buffer.memory."),
+    ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
+    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
 ))  # fmt: skip
 """All metrics. *Requests* are Produce requests."""
 
@@ -157,9 +167,9 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """``gauges``: functions of GAUGE metrics by name. Times are monotonic ms."""
+    """Times are monotonic ms."""
 
-    gauges: Mapping[str, Callable[[], float]] = field(default_factory=lambda: MappingProxyType({}))
+    pool: BufferGauges | None = None
     buffer: BufferCounters = field(default_factory=BufferCounters)
     _topics: dict[str, TopicCounters] = field(default_factory=dict)
     _nodes: dict[int, NodeCounters] = field(default_factory=dict)
@@ -229,8 +239,8 @@ class ProducerMetrics:
         """Every metric as OpenMetrics text, for Prometheus: ``kafka_producer_record_send_total{client_id="…"} 5``."""
         lines: dict[tuple[str, str], list[str]] = {}
         for group, _, labels, values in self._groups(now):
-            given = {"client_id": client_id, **labels}
-            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in given.items())
+            all_labels = {"client_id": client_id, **labels}
+            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in all_labels.items())
             for name, value in values.items():
                 sample = f"{_open_metrics_name(group, name)}{{{shown}}} {_number(value)}"
                 lines.setdefault((group, name), []).append(sample)
@@ -259,7 +269,8 @@ class ProducerMetrics:
         of, per = metric.of, metric.per
         match metric.kind:
             case Kind.GAUGE:
-                return self.gauges[metric.name]() if metric.name in self.gauges else math.nan
+                gauge: float = getattr(self.pool, of, math.nan)
+                return gauge
             case Kind.TOTAL:
                 return sum(getattr(each, of, 0) for each in counters)
             case Kind.OPEN:

@@ -1,1 +1,1 @@
-"""Where the callers' rows wait for the sender: queues of batches per partition, and the memory they may take."""
+"""Queues of batches per partition, and the memory that they may use."""

@@ -127,7 +127,7 @@ class Flush:
 class RecordAccumulator:
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         self.pool = BufferPool(config.buffer_memory, clock)
-        self.metrics = ProducerMetrics(self.pool.gauges(), self.pool.counters)
+        self.metrics = ProducerMetrics(self.pool, self.pool.counters)
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         self._codec = CODEC_IDS[config.compression_type]

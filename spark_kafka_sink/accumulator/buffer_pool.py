@@ -79,13 +79,10 @@ class BufferPool:
     def available(self) -> int:
         return self._available
 
-    def gauges(self) -> dict[str, Callable[[], float]]:
-        """The pool's metrics by Kafka's names."""
-        return {
-            "buffer-total-bytes": lambda: self.total,
-            "buffer-available-bytes": lambda: self._available,
-            "waiting-threads": lambda: len(self._waiters),
-        }
+    @property
+    def waiting(self) -> int:
+        """Number of callers that wait for memory."""
+        return len(self._waiters)
 
     @property
     def exhausted(self) -> bool:

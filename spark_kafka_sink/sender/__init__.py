@@ -1,1 +1,1 @@
-"""The loop that takes batches from the accumulator to their leaders and brings the verdicts back."""
+"""The sender: sends batches to their leaders, handles Produce responses, runs callbacks."""

@@ -145,10 +145,8 @@ class ProduceResponseHandler:
     def _handle_partitions(self, batches: Sequence[ProducerBatch], body: ProduceResponse, response: Response) -> None:
         partitions = [body.partitions.get(batch.partition) for batch in batches]
         if len(body.partitions) != len(batches) or None in partitions:
-            asked = ", ".join(str(batch.partition) for batch in batches)
-            error = NetworkError(
-                f"node {response.node_id} answered for other partitions than it was asked for: {asked}"
-            )
+            requested = ", ".join(str(batch.partition) for batch in batches)
+            error = NetworkError(f"node {response.node_id} responded for other partitions than requested: {requested}")
             self._handle_failed_request(batches, error, response.completed_at)
             return
         for batch, partition in zip(batches, partitions, strict=True):

@@ -1,1 +1,1 @@
-"""Kafka's transactions: the states of a producer, its calls to coordinators, and what their answers mean."""
+"""Sequences, the states of a transactional producer, and its requests to coordinators."""

@@ -120,7 +120,7 @@ NONSENSE = (
     Nonsense("Produce", "null topics", with_body(b"\0\0" + bytes(4) + b"\0"), KafkaTimeoutError,
              EXPIRED + r".*an array is null that must not be"),
     Nonsense("Produce", "no partitions", with_body(b"\0\1" + bytes(4) + b"\0"), KafkaTimeoutError,
-             EXPIRED + r".*answered for other partitions than it was asked for: t-0"),
+             EXPIRED + r".*responded for other partitions than requested: t-0"),
 )  # fmt: skip
 
 

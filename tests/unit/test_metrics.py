@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,9 +117,9 @@ def test_waiting_for_memory_is_a_ratio_of_time():
 
 
 def test_gauges_are_asked_when_they_are_read():
-    free = [5]
-    metrics = ProducerMetrics({"buffer-available-bytes": lambda: free[0]})
-    free[0] = 7
+    pool = SimpleNamespace(available=5)
+    metrics = ProducerMetrics(pool)
+    pool.available = 7
     assert metrics.read(0)[PRODUCER]["buffer-available-bytes"] == 7
 
 
@@ -138,7 +139,7 @@ def test_every_metric_counts_something_that_exists():
 
 
 def test_open_metrics_has_every_value_in_families_with_labels():
-    metrics = ProducerMetrics({"buffer-total-bytes": lambda: 32})
+    metrics = ProducerMetrics(SimpleNamespace(total=32))
     one_request(metrics, 0, topic='odd "topic"')
     lines = metrics.open_metrics("c\\1", 0).splitlines()
     assert lines[-1] == "# EOF"
