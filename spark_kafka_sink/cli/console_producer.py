@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.cli.arguments import add_command, add_pairs, add_producer_options, producer_options
 from spark_kafka_sink.cli.line_reader import LineError, LineReader
 from spark_kafka_sink.errors import FailedToSendError, KafkaError
@@ -135,16 +135,19 @@ class Lines:
 
 
 class Failures:
-    """Counts undelivered records. ``note`` runs on the sender thread."""
+    """Counts undelivered records, on the sender thread."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first: tuple[int, Exception] | None = None
 
-    def note(self, number: int, error: Exception | None) -> None:
-        if error is not None:
-            self.count += 1
-            self.first = self.first or (number, error)
+    def callback(self, number: int) -> Callable[[RecordMetadata | None, Exception | None], None]:
+        def completed(_: RecordMetadata | None, error: Exception | None) -> None:
+            if error is not None:
+                self.count += 1
+                self.first = self.first or (number, error)
+
+        return completed
 
     def __str__(self) -> str:
         if self.first is None:
@@ -159,22 +162,14 @@ def _send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None
     ended_by = ""
     try:
         for number, line in lines:
-            _send(producer, reader.record(line, number), number, failures)
+            producer.send(reader.record(line, number), failures.callback(number))
     except LineError as error:
         ended_by = str(error)
+    except KafkaError as error:
+        ended_by = f"line {number}: {error}"
     producer.flush()
     if ended_by or failures.count:
         raise LineError("; ".join(text for text in (ended_by, str(failures)) if text))
-
-
-def _send(producer: KafkaProducer, record: ProducerRecord, number: int, failures: Failures) -> None:
-    def completed(_: RecordMetadata | None, error: Exception | None) -> None:
-        failures.note(number, error)
-
-    try:
-        producer.send(record, completed)
-    except KafkaError as error:
-        raise LineError(f"line {number}: {error}") from error
 
 
 def _send_each(lines: Lines, reader: LineReader, producer: SyncProducer) -> None:

@@ -27,8 +27,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
     Option("deliveryGuarantee", Kind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
-           "isolation.level=read_committed see each row once.",
-           OneOf(("at-least-once", "exactly-once"))),
+           "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", Kind.STRING, None, "medium",
            "Prefix of the tasks' transactional ids. Must be stable across restarts and unique per query. Default: "
            "derived from the checkpoint location, or else the query name. A batch write appends its txnAppId, or a "
@@ -39,16 +38,14 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "If checkpoint and commitLogTopic disagree on batch N (or txnVersion N): strict: fail, and name the value "
            "to set. trust-checkpoint:N: write it even if the commitLogTopic lacks batch N-1 (the query was "
            "at-least-once, or the topic was lost). trust-ledger:N: accept it as committed even if its replay has "
-           "different rows.",
-           Matching(r"strict|trust-(checkpoint|ledger):\d{1,18}",
-                    "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
+           "different rows.", Matching(r"strict|trust-(checkpoint|ledger):\d{1,18}",
+           "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
            "With txnVersion: makes a batch write idempotent, also in foreachBatch (names as in Delta Lake). Use a "
            "different one per topic."),
     Option("txnVersion", Kind.LONG, None, "medium",
            "Number of this write for its txnAppId. Repeating the last committed one writes nothing; a smaller one is "
-           "refused.",
-           Range(0)),
+           "refused.", Range(0)),
     Option("receiptsTopic", Kind.STRING, None, "low",
            "Topic for receipts, a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times; with exactly-once in the same transaction as the rows."),

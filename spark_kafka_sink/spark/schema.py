@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql.types import (
@@ -19,6 +18,8 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.errors import KafkaError
+
+_BYTES = (StringType, BinaryType)
 
 
 class SchemaError(KafkaError, ValueError):
@@ -46,34 +47,59 @@ class RowLayout:
         Column names are case-sensitive; of two with one name the first counts; other columns are ignored. Raises
         ``SchemaError`` with Spark's text.
         """
-        topic_index = _find(schema, "topic", _is_string, "string") if topic is None else None
+        topic_index = _find(schema, "topic", (StringType,), "string") if topic is None else None
         if topic is None and topic_index is None:
             raise SchemaError(
                 "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
             )
-        key = _find(schema, "key", _is_key, "string or binary")
-        value = _find(schema, "value", _is_bytes, "string or binary")
+        key = _find(schema, "key", (*_BYTES, NullType), "string or binary")
+        value = _find(schema, "value", _BYTES, "string or binary")
         if value is None:
             raise SchemaError("Required attribute 'value' not found")
         return cls(
             value=value,
             key=None if key is None or isinstance(schema[key].dataType, NullType) else key,
             topic=topic_index,
-            headers=_find(schema, "headers", _are_headers, "array<struct<key:string,value:binary>>"),
-            partition=_find(schema, "partition", _is_int, "int"),
+            headers=_find_headers(schema),
+            partition=_find(schema, "partition", (IntegerType,), "int"),
             timestamp=None if timestamp_column is None else _find_timestamp(schema, timestamp_column),
         )
 
 
-def _find(schema: StructType, name: str, fits: Callable[[DataType], bool], desired: str) -> int | None:
-    """The index of the column ``name``, None if absent. Raises ``SchemaError`` if its type does not fit."""
+def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desired: str) -> int | None:
+    """The index of the column ``name``, None if absent. Raises ``SchemaError`` for another type."""
     if name not in schema.names:
         return None
     index = schema.names.index(name)
     kind = schema[index].dataType
-    if not fits(kind):
-        raise SchemaError(f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}")
+    if not isinstance(kind, types):
+        raise _unsupported(name, kind, desired)
     return index
+
+
+def _find_headers(schema: StructType) -> int | None:
+    """Spark's array of structs, or a map from strings to strings or bytes."""
+    desired = "array<struct<key:string,value:binary>>"
+    index = _find(schema, "headers", (MapType, ArrayType), desired)
+    kind = None if index is None else schema[index].dataType
+    if isinstance(kind, MapType) and not (isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _BYTES)):
+        raise _unsupported("headers", kind, desired)
+    if isinstance(kind, ArrayType) and not _is_header(kind.elementType):
+        raise _unsupported("headers", kind, desired)
+    return index
+
+
+def _is_header(kind: DataType) -> bool:
+    return (
+        isinstance(kind, StructType)
+        and kind.names == ["key", "value"]
+        and isinstance(kind[0].dataType, StringType)
+        and isinstance(kind[1].dataType, BinaryType)
+    )
+
+
+def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
+    return SchemaError(f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}")
 
 
 def _find_timestamp(schema: StructType, name: str) -> int:
@@ -88,32 +114,3 @@ def _find_timestamp(schema: StructType, name: str) -> int:
             "It must be a timestamp or a bigint (epoch milliseconds)"
         )
     return index
-
-
-def _is_string(kind: DataType) -> bool:
-    return isinstance(kind, StringType)
-
-
-def _is_int(kind: DataType) -> bool:
-    return isinstance(kind, IntegerType)
-
-
-def _is_bytes(kind: DataType) -> bool:
-    return isinstance(kind, (StringType, BinaryType))
-
-
-def _is_key(kind: DataType) -> bool:
-    return _is_bytes(kind) or isinstance(kind, NullType)
-
-
-def _are_headers(kind: DataType) -> bool:
-    """Spark's array of structs, or a map from strings to strings or bytes."""
-    if isinstance(kind, MapType):
-        return _is_string(kind.keyType) and _is_bytes(kind.valueType)
-    return (
-        isinstance(kind, ArrayType)
-        and isinstance(kind.elementType, StructType)
-        and kind.elementType.names == ["key", "value"]
-        and _is_string(kind.elementType[0].dataType)
-        and isinstance(kind.elementType[1].dataType, BinaryType)
-    )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class _Writer:
     """Pickled on the driver; ``write`` runs in every task, ``commit`` or ``abort`` in another process of the driver."""
 
+    _is_batch = False
+
     def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
         self.layout = layout
         self.options = options
@@ -34,12 +36,11 @@ class _Writer:
         """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
         probe_receipts(self.options)
         if self.options.exactly_once is not None and self.plan is None:
-            self.plan = self._exactly_once_plan()
+            from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
+
+            self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
         freeze_imports()
         return self.__dict__
-
-    def _exactly_once_plan(self) -> WritePlan:
-        raise NotImplementedError
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
@@ -77,17 +78,14 @@ class _Writer:
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
     """Pickled once per job."""
 
+    _is_batch = True
+
     def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
         super().__init__(layout, options)
         if options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import named
 
             self.options = named(options)
-
-    def _exactly_once_plan(self) -> WritePlan:
-        from spark_kafka_sink.spark.exactly_once import plan_batch
-
-        return plan_batch(self.options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._commit(messages)
@@ -101,11 +99,6 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
     """
-
-    def _exactly_once_plan(self) -> WritePlan:
-        from spark_kafka_sink.spark.exactly_once import plan_stream
-
-        return plan_stream(self.options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         self._commit(messages, f"micro-batch {batchId}: ")
