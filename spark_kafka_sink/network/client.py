@@ -176,7 +176,7 @@ class NetworkClient:
             if connection.state is ConnectionState.CONNECTING:
                 state.setup_failures += 1
                 waited = now - state.last_attempt_at
-                reason = f"no answer within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
+                reason = f"no response within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
                 self._failed(state, connection.closed_error(reason))
             elif connection.in_flight or connection.unacknowledged:
                 self._failed(state, connection.timeout_error(now))
@@ -229,7 +229,7 @@ class NetworkClient:
     def close(self) -> None:
         """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
         for state in tuple(self._by_connection.values()):
-            self._drop(state, ProducerClosedError(f"The client was closed before {state.node} answered"))
+            self._drop(state, ProducerClosedError(f"The client was closed before {state.node} responded"))
         self._run_completions()
 
     def _state(self, node: Node) -> NodeState:

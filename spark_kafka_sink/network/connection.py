@@ -126,7 +126,7 @@ class InFlight:
         try:
             return self.request.parse(self.version, body)
         except Exception as error:  # a parser may raise anything on a peer's bytes
-            text = f"{self.node} gave {self} an answer that cannot be read: {error}"
+            text = f"{self.node} gave {self} a response that cannot be read: {error}"
             raise NetworkError(text) from error.with_traceback(None)
 
 
@@ -143,12 +143,12 @@ class Connection:
         "_correlation_id",
         "_frames",
         "_handshake",
-        "answered",
         "api_versions",
         "id",
         "in_flight",
         "last_active",
         "node",
+        "responded",
         "setup_deadline",
         "stalled",
         "state",
@@ -167,7 +167,7 @@ class Connection:
         self.unacknowledged: deque[InFlight] = deque()
         self.to_send: list[bytes] = []
         self.stalled = False
-        self.answered = False
+        self.responded = False
         self.last_active = -math.inf
         self.api_versions: ApiVersions | None = None
         self._config = config
@@ -212,7 +212,7 @@ class Connection:
             sent = self._request_of(frame)
             body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
             if sent.request is not None:
-                self.answered = True
+                self.responded = True
                 yield sent, body
                 continue
             try:
@@ -237,9 +237,9 @@ class Connection:
             return NetworkError(f"{subject} could not be established: {reason}")
         if self.state is ConnectionState.HANDSHAKING:
             return NetworkError(f"{subject} ended in its handshake: {reason}. Is it a listener that expects TLS?")
-        if not self.answered and self.load:
+        if not self.responded and self.load:
             return NetworkError(
-                f"{subject} ended before it answered the first request: {reason}. "
+                f"{subject} ended before it responded to the first request: {reason}. "
                 f"A listener that expects SASL does that: see security.protocol"
             )
         return NetworkError(f"{subject} was lost: {reason}")
@@ -247,7 +247,7 @@ class Connection:
     def timeout_error(self, now: float) -> KafkaTimeoutError:
         """The error of the first request that is past its deadline."""
         late = next(sent for sent in (*self.in_flight, *self.unacknowledged) if sent.deadline <= now)
-        verb = "answer" if late.request is None or late.request.expects_response else "take"
+        verb = "respond to" if late.request is None or late.request.expects_response else "take"
         waited = now - late.sent_at
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
 
@@ -255,14 +255,14 @@ class Connection:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
         if not self.in_flight:
             raise WrongProtocolError(
-                f"{self.node} sent a frame though nothing was asked: is this the port of a Kafka listener?"
+                f"{self.node} sent a frame without a request: is this the port of a Kafka listener?"
             )
         sent = self.in_flight.popleft()
         if sent.correlation_id != correlation_id:
             self.in_flight.appendleft(sent)
             raise NetworkError(
-                f"{self.node} answered request {correlation_id} instead of {sent.correlation_id}: "
-                f"answers must come in the order of the requests"
+                f"{self.node} responded to request {correlation_id} instead of {sent.correlation_id}: "
+                f"responses must come in the order of the requests"
             )
         return sent
 
@@ -283,8 +283,8 @@ class Connection:
 def _foreign(peer: str, first: bytes, size: int) -> str:
     for opening, server, advice in _FOREIGN_PROTOCOLS:
         if first.startswith(opening):
-            return f"{peer} answered like {server}: {advice}"
+            return f"{peer} responded like {server}: {advice}"
     return (
-        f"{peer} answered with a frame of {size} bytes, which no Kafka broker does "
+        f"{peer} responded with a frame of {size} bytes, which no Kafka broker does "
         f"(the limit is {MAX_FRAME_BYTES}): is this the port of a Kafka listener?"
     )

@@ -36,7 +36,7 @@ def negotiate_api_versions(peer: str) -> Handshake:
             response: Any = decode_response(data, response_type(API_VERSIONS, version))
         except NetworkError as error:
             if version == 0:
-                raise NetworkError(f"{peer} gave ApiVersions an answer that cannot be read: {error}") from error
+                raise NetworkError(f"{peer} gave ApiVersions a response that cannot be read: {error}") from error
             # A broker that does not know the version responds in v0.
             version = _next_version(data, version)
             continue

@@ -179,4 +179,4 @@ class Rpc:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    return KafkaTimeoutError(f"{camel_case(call.api)}{target} has no answer after {timeout_ms:.0f} ms: {call.reason}")
+    return KafkaTimeoutError(f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}")

@@ -131,7 +131,7 @@ def test_a_host_that_does_not_exist_is_named(producers):
 def test_an_http_server_is_recognized_at_once(producers):
     with http_server() as address:
         said = fails_within(0, address, max_block_ms=60_000)
-    assert said == f"{address} answered like an HTTP server: use the port of a Kafka listener in bootstrap.servers"
+    assert said == f"{address} responded like an HTTP server: use the port of a Kafka listener in bootstrap.servers"
 
 
 @pytest.mark.jvm
@@ -139,7 +139,7 @@ def test_a_tls_listener_is_recognized_at_once(producers, kafka):
     address = kafka.servers("SECURE")
     said = fails_within(0, address, max_block_ms=60_000)
     assert said == (
-        f"{address} answered like a TLS server: use the plaintext listener's port, "
+        f"{address} responded like a TLS server: use the plaintext listener's port, "
         "or set security.protocol=SSL or SASL_SSL"
     )
 

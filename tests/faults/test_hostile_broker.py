@@ -87,18 +87,18 @@ NONSENSE = (
     Nonsense("ApiVersions", "no room for a correlation id", with_length(3), WrongProtocol, "a frame of 3 bytes"),
     Nonsense("ApiVersions", "half a frame", first_half, KafkaTimeoutError, TIMEOUT + "No broker could be reached"),
     Nonsense("ApiVersions", "another request's answer", for_another_request, KafkaTimeoutError,
-             TIMEOUT + "No broker could be reached.*answered request 77 instead of 0"),
+             TIMEOUT + "No broker could be reached.*responded to request 77 instead of 0"),
     Nonsense("ApiVersions", "no such fields", with_body(b"\xff" * 30), KafkaTimeoutError,
-             TIMEOUT + "No broker could be reached.*gave ApiVersions an answer that cannot be read"),
+             TIMEOUT + "No broker could be reached.*gave ApiVersions a response that cannot be read"),
     Nonsense("ApiVersions", "no APIs", with_body(b"\0\0\1\0\0\0\0\0"), UnsupportedVersionError,
              "does not support Metadata"),
     Nonsense("Metadata", "2 GiB announced", with_length(2**31 - 1), WrongProtocol, "a frame of 2147483647 bytes"),
     Nonsense("Metadata", "half a frame", first_half, KafkaTimeoutError,
-             TIMEOUT + "No broker could be reached.*did not answer Metadata v.* within"),
+             TIMEOUT + "No broker could be reached.*did not respond to Metadata v.* within"),
     Nonsense("Metadata", "another request's answer", for_another_request, KafkaTimeoutError,
-             TIMEOUT + "No broker could be reached.*answered request 77 instead of"),
+             TIMEOUT + "No broker could be reached.*responded to request 77 instead of"),
     Nonsense("Metadata", "no such fields", with_body(b"\0" + b"\xff" * 50), KafkaTimeoutError,
-             TIMEOUT + "No broker could be reached.*gave Metadata v.* an answer that cannot be read"),
+             TIMEOUT + "No broker could be reached.*gave Metadata v.* a response that cannot be read"),
     Nonsense("Metadata", "34 billion brokers", with_body(b"\0" + bytes(4) + HUGE_ARRAY[1:]), KafkaTimeoutError,
              TIMEOUT + "No broker could be reached.*an array of 34359738366 elements is announced"),
     Nonsense("Metadata", "no brokers", with_body(b"\0" + bytes(4) + b"\1\0\0\0\0\0\1\0"), KafkaTimeoutError, TIMEOUT),
@@ -110,11 +110,11 @@ NONSENSE = (
              KafkaTimeoutError, EXPIRED),
     Nonsense("Produce", "2 GiB announced", with_length(2**31 - 1), KafkaTimeoutError,
              EXPIRED + r".*a frame of 2147483647 bytes"),
-    Nonsense("Produce", "half a frame", first_half, KafkaTimeoutError, EXPIRED + r".*did not answer Produce v"),
+    Nonsense("Produce", "half a frame", first_half, KafkaTimeoutError, EXPIRED + r".*did not respond to Produce v"),
     Nonsense("Produce", "another request's answer", for_another_request, KafkaTimeoutError,
-             EXPIRED + r".*answered request 77 instead of"),
+             EXPIRED + r".*responded to request 77 instead of"),
     Nonsense("Produce", "no such fields", with_body(b"\0\2" + b"\xff" * 20), KafkaTimeoutError,
-             EXPIRED + r".*gave Produce v\d+ an answer that cannot be read"),
+             EXPIRED + r".*gave Produce v\d+ a response that cannot be read"),
     Nonsense("Produce", "34 billion topics", with_body(HUGE_ARRAY), KafkaTimeoutError,
              EXPIRED + r".*an array of 34359738366 elements is announced"),
     Nonsense("Produce", "null topics", with_body(b"\0\0" + bytes(4) + b"\0"), KafkaTimeoutError,
@@ -172,7 +172,7 @@ def test_memory_is_bounded_by_what_comes_and_not_by_what_is_announced() -> None:
             broker.faults.mangle("Produce", lambda _: struct.pack(">i", 99 << 20) + sent, times=KEPT)
             tracemalloc.start()
             try:
-                with pytest.raises(KafkaTimeoutError, match="did not answer Produce"):
+                with pytest.raises(KafkaTimeoutError, match="did not respond to Produce"):
                     producer.send(ProducerRecord("t", b"y")).result(PATIENCE_S)
                 _, peak = tracemalloc.get_traced_memory()
             finally:

@@ -140,7 +140,10 @@ def test_a_request_that_is_late_ends_the_connection_and_all_on_it(make_turns, no
     turns.turn(1)
     assert [response.disconnected for response in turns.responses] == [True, True]
     assert all(isinstance(response.error, KafkaTimeoutError) for response in turns.responses)
-    assert str(turns.responses[0].error) == "b:9092 (id: 1) did not answer EndTxn v3 within 100 ms (request.timeout.ms)"
+    assert (
+        str(turns.responses[0].error)
+        == "b:9092 (id: 1) did not respond to EndTxn v3 within 100 ms (request.timeout.ms)"
+    )
     assert connection not in turns.transport.open
 
 
@@ -152,7 +155,7 @@ def test_a_broker_that_never_ends_the_handshake_is_given_up_after_request_timeou
     assert turns.client.next_deadline(turns.now) == 1000
     turns.turn(1000)
     assert turns.transport.open == set()
-    assert "did not answer ApiVersions v4 within 1000 ms" in turns.client.last_error(1)
+    assert "did not respond to ApiVersions v4 within 1000 ms" in turns.client.last_error(1)
 
 
 def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, node):
@@ -167,7 +170,7 @@ def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, 
         turns.turn(turns.client.ready_delay(node, turns.now))
     for timeout, expected in zip(timeouts, (10_000, 20_000, 30_000, 30_000), strict=True):
         assert 0.8 * expected <= timeout <= min(1.2 * expected, 30_000)
-    assert "Connection to node 1 (b:9092) could not be established: no answer within" in turns.client.last_error(1)
+    assert "Connection to node 1 (b:9092) could not be established: no response within" in turns.client.last_error(1)
 
 
 def test_the_setup_timeout_starts_over_once_a_connection_was_established(turns, node):
@@ -286,9 +289,9 @@ def test_an_api_the_broker_does_not_speak_completes_with_that_error(make_turns, 
 @pytest.mark.parametrize(
     ("data", "error", "words"),
     [
-        (b"HTTP/1.1 400\r\n", WrongProtocolError, "b:9092 answered like an HTTP server"),
-        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", NetworkError, "answered request 99 instead of 1"),
-        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x01", NetworkError, r"gave EndTxn v3 an answer that cannot be read"),
+        (b"HTTP/1.1 400\r\n", WrongProtocolError, "b:9092 responded like an HTTP server"),
+        (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", NetworkError, "responded to request 99 instead of 1"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x01", NetworkError, r"gave EndTxn v3 a response that cannot be read"),
     ],
 )
 def test_hostile_bytes_end_the_connection_with_one_clear_error(turns, node, data, error, words):
@@ -321,7 +324,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):
     connection = turns.make_ready(node)
     turns.transport.receive(connection, b"\x00\x00\x00\x04\x00\x00\x00\x01")
     turns.turn()
-    assert "b:9092 (id: 1) sent a frame though nothing was asked" in turns.client.last_error(1)
+    assert "b:9092 (id: 1) sent a frame without a request" in turns.client.last_error(1)
 
 
 def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_end_txn):
@@ -339,7 +342,10 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_en
     turns.send(node)
     turns.transport.drop(connection, "EOF")
     turns.turn()
-    assert "ended before it answered the first request: EOF. A listener that expects SASL" in turns.client.last_error(1)
+    assert (
+        "ended before it responded to the first request: EOF. A listener that expects SASL"
+        in turns.client.last_error(1)
+    )
     turns.turn(1000)
     connection = turns.make_ready(node)
     turns.send(node)

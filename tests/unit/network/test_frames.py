@@ -32,13 +32,13 @@ def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
     [
         (
             b"\x15\x03\x03\x00\x02\x02\x46",
-            "b:9092 answered like a TLS server: use the plaintext listener's port, or set",
+            "b:9092 responded like a TLS server: use the plaintext listener's port, or set",
         ),
-        (b"\x16\x03\x01\x02\x00", "b:9092 answered like a TLS server"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "b:9092 answered like an HTTP server: use the port of a Kafka listener"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "b:9092 answered like an SSH server"),
+        (b"\x16\x03\x01\x02\x00", "b:9092 responded like a TLS server"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "b:9092 responded like an HTTP server: use the port of a Kafka listener"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "b:9092 responded like an SSH server"),
         (b"220 mail ready\r\n", "is this the port of a Kafka listener"),
-        (b"\x00\x00\x00\x03abc", "b:9092 answered with a frame of 3 bytes"),
+        (b"\x00\x00\x00\x03abc", "b:9092 responded with a frame of 3 bytes"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), f"a frame of {MAX_FRAME_BYTES + 1} bytes"),
     ],

@@ -68,7 +68,7 @@ def test_tagged_fields_that_a_later_broker_may_add_lead_to_v0():
 def test_a_broker_that_never_agrees_is_not_asked_for_ever():
     with pytest.raises(NetworkError, match=r"b:9092 .* refused ApiVersions v0: UNSUPPORTED_VERSION"):
         versions_asked([unsupported({18: (0, 9)})] * 10)
-    with pytest.raises(NetworkError, match=r"b:9092 .* gave ApiVersions an answer that cannot be read"):
+    with pytest.raises(NetworkError, match=r"b:9092 .* gave ApiVersions a response that cannot be read"):
         versions_asked([memoryview(b"\xff")] * 10)
 
 

@@ -181,7 +181,7 @@ def test_an_update_clears_the_connection_errors_before_it():
 
 @pytest.mark.parametrize(
     ("error", "words"),
-    [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "answer with error 87")],
+    [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "respond with error 87")],
 )
 def test_the_time_out_says_what_the_brokers_answered(error, words):
     each = known(topic(leaders=(), error=error))

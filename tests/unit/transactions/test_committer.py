@@ -175,7 +175,7 @@ def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock
         (outcome,) = committer.end([(prepared("a0"), True)], 3_000)
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert isinstance(outcome.error, KafkaTimeoutError)
-    assert "no answer after 3000 ms" in str(outcome.error)
+    assert "no response after 3000 ms" in str(outcome.error)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(outcome.error)
     assert clock.now() == pytest.approx(3_000)
 
@@ -185,7 +185,7 @@ def test_brokers_that_never_answer_cost_the_deadline_and_no_more(brokers: Broker
     with open_committer(brokers, clock) as committer:
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1"), True)], 2_500)
     assert {outcome.verdict for outcome in outcomes} == {EndVerdict.UNDECIDED}
-    assert "did not answer EndTxn v5 within 1000 ms" in str(outcomes[0].error)
+    assert "did not respond to EndTxn v5 within 1000 ms" in str(outcomes[0].error)
     assert clock.now() == pytest.approx(2_500)
 
 
