@@ -1,4 +1,4 @@
-"""Writes what any Spark source holds to Kafka, once. ``--help`` shows how."""
+"""Writes the rows of any Spark source to Kafka, once. See ``--help``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from spark_kafka_sink.cli import job
 
 DESCRIPTION = """\
-Writes what a Spark source holds to Kafka with format("pykafka"), once, and ends when every row is
+Writes the rows of a Spark source to Kafka once, with format("pykafka"), and exits when every row is
 acknowledged.
 
-Each row is one record. Its columns: value (required), key, topic, partition, headers, and the one
-that the sink option timestampColumn names. --key, --value and --column make them out of the
-source's columns."""
+Each row is one record. The sink reads the columns value (required), key, topic, partition, headers,
+and the one named by the sink option timestampColumn. --key, --value and --column compute them from
+the source's columns."""
 
 EXAMPLES = """\
 examples:
@@ -20,15 +20,15 @@ examples:
       --key "cast(customer AS STRING)" --value "to_json(struct(*))" \\
       --sink-option kafka.bootstrap.servers=broker:9092 --sink-option topic=orders
 
-  a table of another database, the producer's options in a file:
+  a database table, with the producer's options in a file:
   spark-submit --packages org.postgresql:postgresql:42.7.7 jobs/batch_to_kafka.py --source-format jdbc \\
       --source-option url=jdbc:postgresql://db/shop --source-option dbtable=orders \\
       --key id --value "to_json(struct(*))" --column "timestamp=updated_at" \\
       --producer-config conf/producer.properties --sink-option topic=orders \\
       --sink-option timestampColumn=timestamp
 
-A task that Spark runs again writes its rows again: every row arrives at least once. On a cluster
-every Python worker needs the package spark-kafka-sink: docs/deploy.md."""
+A task that Spark retries writes its rows again: every row arrives at least once. On a cluster, every
+Python worker needs the package spark-kafka-sink: docs/deploy.md."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Writes what arrives at any Spark streaming source to Kafka. ``--help`` shows how."""
+"""Writes the rows of any Spark streaming source to Kafka. See ``--help``."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import sys
 from spark_kafka_sink.cli import job
 
 DESCRIPTION = """\
-Writes what arrives at a Spark streaming source to Kafka with format("pykafka"), micro-batch after
-micro-batch, until it is ended. Started again with the same --checkpoint it goes on where it was.
+Writes the rows of a Spark streaming source to Kafka with format("pykafka"), in micro-batches, until it
+is stopped. Restarted with the same --checkpoint, it continues where it stopped.
 
-Each row is one record. Its columns: value (required), key, topic, partition, headers, and the one
-that the sink option timestampColumn names. --key, --value and --column make them out of the
-source's columns."""
+Each row is one record. The sink reads the columns value (required), key, topic, partition, headers,
+and the one named by the sink option timestampColumn. --key, --value and --column compute them from
+the source's columns."""
 
 EXAMPLES = """\
 examples:
-  files as they come into a folder (such sources need --schema):
+  new files in a folder (such sources need --schema):
   spark-submit jobs/stream_to_kafka.py --source-format json --path inbox \\
       --schema "id STRING, amount DOUBLE" --key id --value "to_json(struct(*))" \\
       --checkpoint checkpoints/inbox \\
       --sink-option kafka.bootstrap.servers=broker:9092 --sink-option topic=payments
 
-  what is there now and no more, as a scheduled job:
+  only the available rows, as a scheduled job:
   spark-submit jobs/stream_to_kafka.py ... --trigger available-now
 
-A micro-batch that Spark runs again, after a failed task or a restart, writes its rows again: every
-row arrives at least once. On a cluster every Python worker needs the package spark-kafka-sink:
+A micro-batch that Spark retries, after a failed task or a restart, writes its rows again: every row
+arrives at least once. On a cluster, every Python worker needs the package spark-kafka-sink:
 docs/deploy.md."""
 
 AVAILABLE_NOW = "available-now"
@@ -34,8 +34,8 @@ AVAILABLE_NOW = "available-now"
 
 def main() -> None:
     parser = job.parser(DESCRIPTION, EXAMPLES)
-    query = parser.add_argument_group("the query")
-    query.add_argument("--checkpoint", required=True, metavar="FOLDER", help="where Spark keeps how far it is")
+    query = parser.add_argument_group("query")
+    query.add_argument("--checkpoint", required=True, metavar="FOLDER", help="folder for Spark's checkpoint")
     query.add_argument("--query-name", metavar="NAME", help="the query's name in Spark's UI and metrics")
     query.add_argument(
         "--trigger", metavar="WHEN",
