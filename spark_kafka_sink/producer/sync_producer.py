@@ -337,7 +337,7 @@ def _handle_response(
     body = None if isinstance(response, KafkaError) else response.body
     if isinstance(body, ProduceResponse) and body.partitions.keys() != groups.keys():
         error = NetworkError(
-            f"Incomplete response: asked for {', '.join(map(str, groups))}, answered for "
+            f"Incomplete response: requested {', '.join(map(str, groups))}, received "
             f"{', '.join(f'{topic}-{index}' for topic, index in body.partitions) or 'none'}"
         )
     again: list[_Message] = []

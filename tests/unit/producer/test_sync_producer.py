@@ -156,7 +156,7 @@ def test_a_response_for_other_partitions_than_asked_is_an_error(broker):
     fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
     with (
         sync_producer(broker, message_send_max_retries=0) as producer,
-        pytest.raises(FailedToSendError, match="Incomplete response: asked for t-0, answered for u-0"),
+        pytest.raises(FailedToSendError, match="Incomplete response: requested t-0, received u-0"),
     ):
         producer.send(record(b"v", partition=0))
     assert fault.hits == 1
