@@ -266,7 +266,7 @@ class NetworkClient:
         shaking_hands = connection.api_versions is None
         try:
             for sent, body in connection.receive(data, self._now):
-                self._answered(state, sent, body)
+                self._responded(state, sent, body)
         except KafkaError as error:
             # A kept error must not keep the stack frames of its traceback, which hold batches.
             self._failed(state, error.with_traceback(None))
@@ -277,7 +277,7 @@ class NetworkClient:
             self._transport.send(connection.id, connection.to_send)
             connection.to_send = []
 
-    def _answered(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
+    def _responded(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
         try:
             parsed = sent.parse(body)
         except KafkaError as error:
