@@ -22,7 +22,6 @@ from spark_kafka_sink.network.calls import Call, CallEnd
 from spark_kafka_sink.network.error_table import NOT_OPEN
 from spark_kafka_sink.network.rpc import Rpc, timeout_error
 from spark_kafka_sink.transactions import messages
-from spark_kafka_sink.transactions.messages import Subject
 from spark_kafka_sink.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
@@ -118,7 +117,7 @@ class Committer:
         self._transaction_timeout_ms = transaction_timeout_ms
 
     def end(self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float) -> list[EndTxnOutcome]:
-        calls = [messages.end_txn(_subject(each), each.end_txn_version, commit) for each, commit in endings]
+        calls = [messages.end_txn(each, commit) for each, commit in endings]
         self._run(calls, timeout_ms)
         return [
             _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
@@ -134,9 +133,9 @@ class Committer:
         asked = list(prepared)
         timeout = self._transaction_timeout_ms
         calls = [
-            messages.end_txn(_subject(each), each.end_txn_version, False)
+            messages.end_txn(each, False)
             if each.end_txn_version >= END_TXN_V2
-            else messages.init_producer_id(_subject(each), timeout)
+            else messages.init_producer_id(each, timeout)
             for each in asked
         ]
         self._run(calls, timeout_ms)
@@ -155,7 +154,10 @@ class Committer:
         epoch again.
         """
         timeout = self._transaction_timeout_ms
-        calls = {name: messages.init_producer_id(Subject(name, identity), timeout) for name, identity in latest.items()}
+        calls = {
+            name: messages.init_producer_id(TransactionalIdentity(name, *identity, END_TXN_V1), timeout)
+            for name, identity in latest.items()
+        }
         self._run(calls.values(), timeout_ms)
         outcomes = []
         for name, call in calls.items():
@@ -168,7 +170,7 @@ class Committer:
         self, identity: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
     ) -> None:
         """AddPartitionsToTxn, which transactions version 1 needs before Produce; raises its error."""
-        call = messages.add_partitions(Subject(identity.transactional_id, identity.identity), partitions)
+        call = messages.add_partitions(identity, partitions)
         self._rpc.call(call, self._rpc.now() + timeout_ms)
 
     def _run(self, calls: Iterable[Call], timeout_ms: float) -> None:
@@ -179,10 +181,6 @@ class Committer:
         v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
         version = END_TXN_V2 if v2 else END_TXN_V1
         return TransactionalIdentity(transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
-
-
-def _subject(prepared: PreparedTransaction) -> Subject:
-    return Subject(prepared.transactional_id, prepared.identity)
 
 
 def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:

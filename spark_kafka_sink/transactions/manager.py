@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -33,7 +33,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
 from spark_kafka_sink.transactions import messages
-from spark_kafka_sink.transactions.messages import Offsets, Subject
+from spark_kafka_sink.transactions.messages import Offsets
 from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
 from spark_kafka_sink.transactions.values import (
@@ -87,7 +87,7 @@ class TransactionManager:
         assert config.transactional_id is not None
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
-        self._subject = Subject(config.transactional_id)
+        self._identity = TransactionalIdentity(config.transactional_id, *NO_IDENTITY, END_TXN_V1)
         self._timeout_ms = config.transaction_timeout_ms
         self._accumulator = accumulator
         self._sequences = sequences
@@ -105,17 +105,13 @@ class TransactionManager:
         self._adding_partitions = False
         self._started = False
         self._confirmed = False
-        self._v2 = False
 
     # Any thread
 
     @property
     def identity(self) -> TransactionalIdentity | None:
         """The identity of the next transaction; None before the first InitProducerId response."""
-        subject = self._subject
-        if subject.identity is NO_IDENTITY:
-            return None
-        return TransactionalIdentity(subject.transactional_id, *subject.identity, self._end_txn_version)
+        return None if self._identity.identity == NO_IDENTITY else self._identity
 
     def submit(self, command: Command) -> None:
         """Queue a command. The caller wakes the sender."""
@@ -145,7 +141,7 @@ class TransactionManager:
 
     @property
     def transactional_id(self) -> str:
-        return self._subject.transactional_id
+        return self._identity.transactional_id
 
     @property
     def produce_versions(self) -> tuple[int, int]:
@@ -243,11 +239,13 @@ class TransactionManager:
             case Step.INIT_AS:
                 assert command.transactional_id is not None
                 self._begin_step(command)
-                self._subject = Subject(command.transactional_id)
+                self._identity = TransactionalIdentity(
+                    command.transactional_id, *NO_IDENTITY, self._identity.end_txn_version
+                )
                 self._init()
             case Step.RESUME:
                 assert command.identity is not None
-                self._v2 = command.identity.end_txn_version >= END_TXN_V2
+                self._identity = replace(self._identity, end_txn_version=command.identity.end_txn_version)
                 self._restart(command.identity.identity)
                 self._begin_step(command)
                 self._complete(command.identity, None)
@@ -289,7 +287,7 @@ class TransactionManager:
                 committed(end)
 
         def commit(versions: tuple[int, int]) -> None:
-            call = messages.txn_offset_commit(self._subject, versions, command.offsets, group, committed)
+            call = messages.txn_offset_commit(self._identity, versions, command.offsets, group, committed)
             self._calls.start(call)
 
         self._started = True
@@ -297,7 +295,7 @@ class TransactionManager:
         if self._v2:
             commit(messages.TXN_OFFSET_COMMIT_V2)
         else:
-            self._calls.start(messages.add_offsets(self._subject, group, added))
+            self._calls.start(messages.add_offsets(self._identity, group, added))
 
     def _abort(self, command: Command | None) -> None:
         self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
@@ -307,7 +305,7 @@ class TransactionManager:
     # Requests and their responses
 
     def _init(self) -> None:
-        self._calls.start(messages.init_producer_id(self._subject, self._timeout_ms, self._initialized))
+        self._calls.start(messages.init_producer_id(self._identity, self._timeout_ms, self._initialized))
 
     def _initialized(self, end: CallEnd) -> None:
         if end.error is not None:
@@ -330,34 +328,35 @@ class TransactionManager:
                     self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
         self._adding_partitions = self._started = True
-        self._calls.start(messages.add_partitions(self._subject, partitions, added))
+        self._calls.start(messages.add_partitions(self._identity, partitions, added))
 
     def _flushed(self) -> None:
         """No batch is incomplete and no request pending: PREPARING, COMMITTING or ABORTING can end."""
         if self.state is State.PREPARING:
             self._move(Step.FLUSHED)
-            prepared = PreparedTransaction(self.transactional_id, *self._subject.identity, self._end_txn_version)
+            identity = self._identity
+            prepared = PreparedTransaction(self.transactional_id, *identity.identity, identity.end_txn_version)
             self._complete(prepared, None)
         elif not self._started:
-            self._ended(self._subject.identity)
+            self._ended(self._identity.identity)
         else:
             commit = self.state is State.COMMITTING
             if commit:
                 self._move(Step.FLUSHED)
-            self._calls.start(messages.end_txn(self._subject, self._end_txn_version, commit, self._end_txn_completed))
+            self._calls.start(messages.end_txn(self._identity, commit, self._end_txn_completed))
 
     def _end_txn_completed(self, end: CallEnd) -> None:
         if end.error is None:
-            self._ended(messages.identity_after(end.body, self._subject.identity))
+            self._ended(messages.identity_after(end.body, self._identity.identity))
         elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
             # The coordinator does not know this transaction: no AddPartitionsToTxn or its response was lost.
-            self._ended(self._subject.identity)
+            self._ended(self._identity.identity)
         else:
             self._handle_error(end)
 
     def _ended(self, identity: ProducerIdentity) -> None:
         lost_sequences = bool(self._sequences.to_resolve())
-        if identity != self._subject.identity:
+        if identity != self._identity.identity:
             self._restart(identity)
         elif self.state is State.ABORTING and lost_sequences:
             self._move(Step.BUMP)
@@ -379,20 +378,22 @@ class TransactionManager:
     # State
 
     @property
-    def _end_txn_version(self) -> int:
-        return END_TXN_V2 if self._v2 else END_TXN_V1
+    def _v2(self) -> bool:
+        """Transaction protocol v2 (KIP-890)."""
+        return self._identity.end_txn_version >= END_TXN_V2
 
     def _choose_protocol(self, node_id: int) -> None:
         """By the coordinator's ApiVersions; unchanged without a connection to it."""
         versions = self._client.api_versions(node_id)
         if versions is not None:
-            self._v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
+            v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
+            self._identity = replace(self._identity, end_txn_version=END_TXN_V2 if v2 else END_TXN_V1)
 
     def _restart(self, identity: ProducerIdentity) -> None:
         """A new producer id or epoch: every sequence starts at 0."""
         self._unmute()
         self._sequences.restart(identity)
-        self._subject = Subject(self.transactional_id, identity)
+        self._identity = replace(self._identity, producer_id=identity.producer_id, epoch=identity.epoch)
         _log.debug("%s", self.identity)
 
     def _unmute(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinator, CoordinatorType
 from spark_kafka_sink.network.codec import MakeEntity, camel_case
-from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalIdentity
 
 INIT_PRODUCER_ID = (3, 5)  # 6 is KIP-939's, unstable up to Kafka 4.3
 ADD_PARTITIONS = (3, 3)
@@ -28,28 +27,24 @@ def transaction_key(transactional_id: str) -> Coordinator:
     return Coordinator(CoordinatorType.TRANSACTION, transactional_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The producer that a request is for."""
+def _call(
+    identity: TransactionalIdentity, api: str, versions: tuple[int, int], make: MakeEntity, on_end: CallHandler | None
+) -> Call:
+    """A call to the transaction coordinator whose response has one error code."""
+    where = f"{camel_case(api)} for transactional.id {identity.transactional_id}"
 
-    transactional_id: str
-    identity: ProducerIdentity = NO_IDENTITY
+    def codes(body: Any) -> tuple[CodeAt, ...]:
+        return (CodeAt(where, body.error_code),)
 
-    def fields(self) -> dict[str, object]:
-        return {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.identity.producer_id,
-            "producer_epoch": self.identity.epoch,
-        }
+    return Call(api, versions, transaction_key(identity.transactional_id), make, codes, on_end)
 
-    def call(self, api: str, versions: tuple[int, int], make: MakeEntity, end: CallHandler | None) -> Call:
-        """A call to the transaction coordinator whose response has one error code."""
-        where = f"{camel_case(api)} for transactional.id {self.transactional_id}"
 
-        def codes(body: Any) -> tuple[CodeAt, ...]:
-            return (CodeAt(where, body.error_code),)
-
-        return Call(api, versions, transaction_key(self.transactional_id), make, codes, end)
+def _fields(identity: TransactionalIdentity) -> dict[str, object]:
+    return {
+        "transactional_id": identity.transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+    }
 
 
 def producer_id(on_end: CallHandler) -> Call:
@@ -69,17 +64,21 @@ def producer_id(on_end: CallHandler) -> Call:
     return Call("init_producer_id", INIT_PRODUCER_ID, None, make, codes, on_end)
 
 
-def init_producer_id(subject: Subject, transaction_timeout_ms: int, on_end: CallHandler | None = None) -> Call:
+def init_producer_id(
+    identity: TransactionalIdentity, transaction_timeout_ms: int, on_end: CallHandler | None = None
+) -> Call:
     """Fence other producers with the id and abort their open transaction. An identity must be the latest (KIP-360)."""
 
     def make(module: ModuleType, version: int) -> Any:
         timeout = timedelta(milliseconds=transaction_timeout_ms)
-        return module.InitProducerIdRequest(transaction_timeout=timeout, **subject.fields())
+        return module.InitProducerIdRequest(transaction_timeout=timeout, **_fields(identity))
 
-    return subject.call("init_producer_id", INIT_PRODUCER_ID, make, on_end)
+    return _call(identity, "init_producer_id", INIT_PRODUCER_ID, make, on_end)
 
 
-def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_end: CallHandler | None = None) -> Call:
+def add_partitions(
+    identity: TransactionalIdentity, partitions: Iterable[TopicPartition], on_end: CallHandler | None = None
+) -> Call:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -87,9 +86,9 @@ def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_en
     def make(module: ModuleType, version: int) -> Any:
         topic_class = module.request.AddPartitionsToTxnTopic
         return module.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=subject.transactional_id,
-            v3_and_below_producer_id=subject.identity.producer_id,
-            v3_and_below_producer_epoch=subject.identity.epoch,
+            v3_and_below_transactional_id=identity.transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=tuple(
                 topic_class(name=name, partitions=tuple(indexes)) for name, indexes in by_topic.items()
             ),
@@ -101,19 +100,23 @@ def add_partitions(subject: Subject, partitions: Iterable[TopicPartition], on_en
                 where = f"AddPartitionsToTxn of {topic.name}-{each.partition_index}"
                 yield CodeAt(where, each.partition_error_code)
 
-    key = transaction_key(subject.transactional_id)
+    key = transaction_key(identity.transactional_id)
     return Call("add_partitions_to_txn", ADD_PARTITIONS, key, make, codes, on_end)
 
 
-def add_offsets(subject: Subject, group: ConsumerGroupMetadata, on_end: CallHandler) -> Call:
+def add_offsets(identity: TransactionalIdentity, group: ConsumerGroupMetadata, on_end: CallHandler) -> Call:
     def make(module: ModuleType, version: int) -> Any:
-        return module.AddOffsetsToTxnRequest(group_id=group.group_id, **subject.fields())
+        return module.AddOffsetsToTxnRequest(group_id=group.group_id, **_fields(identity))
 
-    return subject.call("add_offsets_to_txn", ADD_OFFSETS, make, on_end)
+    return _call(identity, "add_offsets_to_txn", ADD_OFFSETS, make, on_end)
 
 
 def txn_offset_commit(
-    subject: Subject, versions: tuple[int, int], offsets: Offsets, group: ConsumerGroupMetadata, on_end: CallHandler
+    identity: TransactionalIdentity,
+    versions: tuple[int, int],
+    offsets: Offsets,
+    group: ConsumerGroupMetadata,
+    on_end: CallHandler,
 ) -> Call:
     """To the group coordinator. Version 5 also adds the offsets to the transaction."""
 
@@ -124,7 +127,7 @@ def txn_offset_commit(
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=_offset_topics(module, offsets),
-            **subject.fields(),
+            **_fields(identity),
         )
 
     def codes(body: Any) -> Iterator[CodeAt]:
@@ -152,11 +155,11 @@ def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
     return tuple(topic_class(name=name, partitions=tuple(partitions)) for name, partitions in by_topic.items())
 
 
-def end_txn(subject: Subject, version: int, commit: bool, on_end: CallHandler | None = None) -> Call:
+def end_txn(identity: TransactionalIdentity, commit: bool, on_end: CallHandler | None = None) -> Call:
     def make(module: ModuleType, version: int) -> Any:
-        return module.EndTxnRequest(committed=commit, **subject.fields())
+        return module.EndTxnRequest(committed=commit, **_fields(identity))
 
-    return subject.call("end_txn", (version, version), make, on_end)
+    return _call(identity, "end_txn", (identity.end_txn_version, identity.end_txn_version), make, on_end)
 
 
 def identity_after(body: Any, before: ProducerIdentity) -> ProducerIdentity:

@@ -35,21 +35,12 @@ class TransactionalIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedTransaction:
+class PreparedTransaction(TransactionalIdentity):
     """An open transaction with all its records in the log. Any process may commit or abort it, until
     ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
 
     ``end_txn_version``: version of EndTxn for every attempt; a retry in another version fails.
     """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    end_txn_version: int
-
-    @property
-    def identity(self) -> ProducerIdentity:
-        return ProducerIdentity(self.producer_id, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
