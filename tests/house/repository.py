@@ -14,7 +14,7 @@ _OURS_WITH_A_DOT = {".ci", ".gitignore", ".importlinter"}
 
 
 def source_files() -> Iterator[Path]:
-    """Every text file somebody wrote, relative to the root."""
+    """Every text file of the repository but generated ones, relative to the root."""
     for top in ROOT.iterdir():
         if top.name in _NOT_OURS or (top.name.startswith(".") and top.name not in _OURS_WITH_A_DOT):
             continue
