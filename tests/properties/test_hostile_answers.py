@@ -77,10 +77,10 @@ class HostileEngine(Engine):
         self.bends = deque(bends)
         self.transport.respond = self.respond  # type: ignore[method-assign]
 
-    def _answer(self, request: SentRequest) -> Any:
+    def _respond(self, request: SentRequest) -> Any:
         lowest, highest = RANGES[API_KEYS[request.api]]
         if lowest <= request.version <= highest:
-            return super()._answer(request)
+            return super()._respond(request)
         # A bent ApiVersions answer promised it. Brokers hang up then.
         self.transport.drop(request.connection_id, "the broker closed the connection")
         return None

@@ -1,4 +1,4 @@
-"""A producer and two nodes that answer by a script: refusals per partition, connections that stall, lost responses."""
+"""A producer and two nodes that respond by a script: refusals per partition, connections that stall, lost responses."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class ScriptedCluster(Engine):
 
     def resume(self, connection: int) -> None:
         for request in self.stalled.pop(connection):
-            response = self._answer(request)
+            response = self._respond(request)
             if response is not None and connection in self.transport.open:
                 self.transport.respond(request, response)
 
-    def _answer(self, request: SentRequest) -> Any:
+    def _respond(self, request: SentRequest) -> Any:
         if request.api == "produce" and self.stall_next:
             self.stall_next = False
             self.stalled[request.connection_id] = deque()
         if request.connection_id in self.stalled:
             self.stalled[request.connection_id].append(request)
             return None
-        return super()._answer(request)
+        return super()._respond(request)
 
     def _produce(self, request: SentRequest) -> Any:
         node = int(self.transport.addresses[request.connection_id][0].removeprefix("n"))
@@ -48,9 +48,9 @@ class ScriptedCluster(Engine):
             for topic in request.entity().topic_data
             for each in topic.partition_data
         }
-        step = Step(before={index: code for index, code in refused.items() if code}, lose_answer=self.lose_next)
+        step = Step(before={index: code for index, code in refused.items() if code}, lose_response=self.lose_next)
         self.lose_next = False
-        if not step.lose_answer:
+        if not step.lose_response:
             held = {waiting.connection_id for waiting, _ in self.held}
             step.hold = self.hold_next or request.connection_id in held
             self.hold_next = self.hold_next and not step.hold

@@ -72,7 +72,7 @@ class Step:
     """How the next Produce request is treated: per partition an error before the append, or one after it."""
 
     before: dict[int, ErrorCode] = field(default_factory=dict)
-    lose_answer: bool = False
+    lose_response: bool = False
     swallow: bool = False
     hold: bool = False
     new_leader: int | None = None
@@ -83,7 +83,7 @@ class Engine:
 
     def __init__(self, partitions: int = 1, nodes: int = 1, **config: object) -> None:
         self.clock = ManualClock()
-        self.transport = ScriptedTransport(self._answer, accept_all=True)
+        self.transport = ScriptedTransport(self._respond, accept_all=True)
         names = {name.replace("_", "."): value for name, value in config.items()}
         self.config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "linger.ms": 0, **names})
         self.parts = assemble(self.config, self.transport, self.clock, Random(1))
@@ -154,7 +154,7 @@ class Engine:
         for request, response in held:
             self.transport.respond(request, response)
 
-    def _answer(self, request: SentRequest) -> Any:
+    def _respond(self, request: SentRequest) -> Any:
         match request.api:
             case "api_versions":
                 return api_versions_response(request, RANGES)
@@ -204,23 +204,23 @@ class Engine:
         self.requests.append([partition for partition, _ in asked])
         if step.swallow:
             return None
-        answers = tuple(self._append(request.module.response, *each, step) for each in asked)
-        if step.lose_answer:
+        partitions = tuple(self._append(request.module.response, *each, step) for each in asked)
+        if step.lose_response:
             self.transport.drop(request.connection_id, "Connection reset by peer")
             return None
-        response = request.module.response
-        answer = response.ProduceResponse(
-            responses=(response.TopicProduceResponse(name=TOPIC, partition_responses=answers),),
+        module = request.module.response
+        response = module.ProduceResponse(
+            responses=(module.TopicProduceResponse(name=TOPIC, partition_responses=partitions),),
             node_endpoints=tuple(
-                response.NodeEndpoint(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
+                module.NodeEndpoint(node_id=node, host=f"n{node}", port=9092) for node in range(self.nodes)
             ),
         )
         if request.entity().acks == 0:
             return None
         if step.hold:
-            self.held.append((request, answer))
+            self.held.append((request, response))
             return None
-        return answer
+        return response
 
     def _append(self, response: Any, partition: int, data: bytes, step: Step) -> Any:
         code = ErrorCode.message_too_large if len(data) > self.max_message_bytes else step.before.get(partition)

@@ -29,13 +29,13 @@ class SlowEngine(Engine):
             batch_size=1000,
         )
 
-    def _answer(self, request: SentRequest) -> Any:
-        answer = super()._answer(request)
+    def _respond(self, request: SentRequest) -> Any:
+        response = super()._respond(request)
         if request.api == "api_versions":
-            return answer
+            return response
         if request.api == "metadata":
             self.asked.append(tuple(topic.name for topic in request.entity().topics))
-        self.under_way[request.connection_id].append((self.clock.now() + ANSWER_MS, request, answer))
+        self.under_way[request.connection_id].append((self.clock.now() + ANSWER_MS, request, response))
         return None
 
     def tick(self) -> None:

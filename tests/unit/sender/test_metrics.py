@@ -64,7 +64,7 @@ def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time():
 def test_a_request_that_is_cut_off_has_ended_without_a_latency():
     engine = Engine()
     engine.connect()
-    engine.steps.append(Step(lose_answer=True))
+    engine.steps.append(Step(lose_response=True))
     engine.append([b"a"])
     engine.settle()
     found = metrics(engine)["producer-metrics"]

@@ -107,7 +107,7 @@ def test_order_holds_when_the_first_of_five_in_flight_is_refused():
 def test_what_the_broker_has_already_is_not_written_twice_when_the_answer_is_lost():
     engine = Engine()
     engine.connect()
-    engine.steps.append(Step(lose_answer=True))
+    engine.steps.append(Step(lose_response=True))
     engine.append(filling(3))
     engine.settle()
     assert engine.values() == filling(3)

@@ -114,7 +114,7 @@ class Transactions(RuleBasedStateMachine):
         self.pending = self.engine.submit(step)
         if not allowed:
             with pytest.raises((IllegalStateError, TransactionAbortableError, ProducerFencedError)):
-                self.engine.answer_to(self.pending)
+                self.engine.await_result(self.pending)
             self.pending = None
         elif wait:
             self.await_end()
@@ -125,7 +125,7 @@ class Transactions(RuleBasedStateMachine):
         assert self.pending is not None
         answer, self.pending = self.pending, None
         try:
-            self.engine.answer_to(answer)
+            self.engine.await_result(answer)
         except TransactionAbortableError:
             assert self.engine.state is State.ABORTABLE_ERROR
             assert answer.step is not Step.ABORT

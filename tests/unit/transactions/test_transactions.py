@@ -408,7 +408,7 @@ def test_incident_rows_lost_by_another_thread_while_end_txn_was_on_its_way_kille
     answer = _committing(engine)
     engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
     engine.spin()
-    engine.answer_to(answer)
+    engine.await_result(answer)
     assert engine.visible() == [b"in time"]
     engine.begin()
     engine.append([b"next"], receipt=SendReceipt())
@@ -422,7 +422,7 @@ def test_rows_that_another_thread_appends_while_end_txn_is_on_its_way_are_refuse
     answer = _committing(engine)
     late = SendReceipt()
     engine.append([b"late"], receipt=late)
-    engine.answer_to(answer)
+    engine.await_result(answer)
     with pytest.raises(IllegalStateError, match="EndTxn is sent"):
         late.wait(0)
     assert engine.values() == engine.visible() == [b"in time"]
@@ -458,7 +458,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
     engine.manager._losses = Losses()
     engine.spin()
     with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
-        engine.answer_to(answers[0])
+        engine.await_result(answers[0])
 
 
 @both_protocols
@@ -487,7 +487,7 @@ def test_an_abort_waits_for_what_is_in_flight(v2):
     engine.spin(1_000)
     assert "end_txn" not in engine.apis()
     engine.release_held()
-    engine.answer_to(answer)
+    engine.await_result(answer)
     assert engine.visible() == []
 
 
@@ -507,7 +507,7 @@ def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2)
     engine.spin()
     assert "end_txn" not in engine.apis()
     engine.release_held()
-    engine.answer_to(answer)
+    engine.await_result(answer)
     engine.begin()
     engine.append([b"next"], receipt=SendReceipt())
     engine.call(Step.COMMIT)

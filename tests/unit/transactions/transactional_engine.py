@@ -33,8 +33,8 @@ NO_THROTTLE = timedelta(0)
 
 class Trouble(Enum):
     LOST_BEFORE = "the connection ends before the request is handled"
-    LOST_AFTER = "the connection ends before the answer is there"
-    SWALLOWED = "no answer ever"
+    LOST_AFTER = "the connection ends before the response is there"
+    SWALLOWED = "no response ever"
 
 
 class TransactionalEngine(Engine):
@@ -58,21 +58,21 @@ class TransactionalEngine(Engine):
         return self.manager.state
 
     def submit(self, step: Step, **details: Any) -> TransactionalRequestResult:
-        answer = TransactionalRequestResult(step)
-        self.manager.submit(Command(step, answer, **details))
-        return answer
+        result = TransactionalRequestResult(step)
+        self.manager.submit(Command(step, result, **details))
+        return result
 
     def call(self, step: Step, **details: Any) -> Any:
-        """Submit, let time pass from deadline to deadline until there is an answer, give it or raise it."""
-        return self.answer_to(self.submit(step, **details))
+        """Submit, let time pass from deadline to deadline until there is a result, return or raise it."""
+        return self.await_result(self.submit(step, **details))
 
-    def answer_to(self, answer: TransactionalRequestResult, ms: float = 600_000) -> Any:
+    def await_result(self, result: TransactionalRequestResult, ms: float = 600_000) -> Any:
         end = self.clock.now() + ms
         self.spin()
-        while not answer.done and self.clock.now() < end:
+        while not result.done and self.clock.now() < end:
             assert self.wake_at < float("inf"), "a call waits, and nothing will wake the sender"
             self.spin(max(self.wake_at - self.clock.now(), 1.0))
-        return answer.wait(0)
+        return result.wait(0)
 
     def begin(self) -> None:
         self.call(Step.BEGIN)
@@ -148,13 +148,13 @@ class TransactionalEngine(Engine):
                 return
         raise AssertionError("the sender spins without an end")
 
-    # What the brokers answer.
+    # Responses of the brokers.
 
-    def _answer(self, request: SentRequest) -> Any:
+    def _respond(self, request: SentRequest) -> Any:
         if request.api == "metadata":
-            return super()._answer(request)
+            return super()._respond(request)
         if request.api == "api_versions":
-            return self._answer_api_versions(request)
+            return self._respond_api_versions(request)
         self.asked.append((request.api, request.version))
         trouble = self.troubles[request.api].popleft() if self.troubles[request.api] else None
         if trouble in (Trouble.LOST_BEFORE, Trouble.SWALLOWED):
@@ -162,10 +162,10 @@ class TransactionalEngine(Engine):
         code = trouble if isinstance(trouble, ErrorCode) else None
         if request.api != "produce" and request.api != "find_coordinator" and code is None:
             code = self._misplaced(request)
-        answer = getattr(self, f"_answer_{request.api}")(request, code)
-        return self._lose(request, trouble) if trouble is Trouble.LOST_AFTER else answer
+        response = getattr(self, f"_respond_{request.api}")(request, code)
+        return self._lose(request, trouble) if trouble is Trouble.LOST_AFTER else response
 
-    def _answer_api_versions(self, request: SentRequest) -> Any:
+    def _respond_api_versions(self, request: SentRequest) -> Any:
         if not self.v2:
             return api_versions_response(request, V1_RANGES)
         feature = request.module.response.FinalizedFeatureKey(
@@ -181,7 +181,7 @@ class TransactionalEngine(Engine):
         host, _ = self.transport.addresses[request.connection_id]
         return None if host == f"n{self.coordinator_node}" else ErrorCode.not_coordinator
 
-    def _answer_produce(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_produce(self, request: SentRequest, code: ErrorCode | None) -> Any:
         assert request.entity().transactional_id == TRANSACTIONAL_ID
         assert (request.version >= 12) == self.v2
         if code is not None:
@@ -222,7 +222,7 @@ class TransactionalEngine(Engine):
         known = expected if expected.producer_id >= 0 else None
         self.coordinator.init_producer_id(TRANSACTIONAL_ID, 60_000, known, self.clock.epoch_ms())
 
-    def _answer_find_coordinator(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_find_coordinator(self, request: SentRequest, code: ErrorCode | None) -> Any:
         response, node = request.module.response, self.coordinator_node
         coordinators = tuple(
             response.Coordinator(
@@ -232,7 +232,7 @@ class TransactionalEngine(Engine):
         )
         return response.FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=coordinators)
 
-    def _answer_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_init_producer_id(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._error(self._init, _identity(request))
         transaction = self.coordinator.transactions.get(TRANSACTIONAL_ID)
         producer_id, epoch = NOBODY if code or transaction is None else transaction.identity
@@ -240,7 +240,7 @@ class TransactionalEngine(Engine):
             throttle_time=NO_THROTTLE, error_code=code, producer_id=producer_id, producer_epoch=epoch
         )
 
-    def _answer_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_add_partitions_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         asked, response = request.entity(), request.module.response
         assert not self.v2, "Produce adds partitions itself"
         partitions = {index for topic in asked.v3_and_below_topics for index in topic.partitions}
@@ -254,11 +254,11 @@ class TransactionalEngine(Engine):
         topic = response.AddPartitionsToTxnTopicResult(name=TOPIC, results_by_partition=results)
         return response.AddPartitionsToTxnResponse(throttle_time=NO_THROTTLE, results_by_topic_v3_and_below=(topic,))
 
-    def _answer_add_offsets_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_add_offsets_to_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         code = code or self._add(_identity(request))
         return request.module.response.AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code)
 
-    def _answer_txn_offset_commit(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_txn_offset_commit(self, request: SentRequest, code: ErrorCode | None) -> Any:
         asked, response, identity = request.entity(), request.module.response, _identity(request)
         if code is None and request.version >= 5:
             code = self._add(identity)
@@ -279,7 +279,7 @@ class TransactionalEngine(Engine):
         )
         return response.TxnOffsetCommitResponse(throttle_time=NO_THROTTLE, topics=topics)
 
-    def _answer_end_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
+    def _respond_end_txn(self, request: SentRequest, code: ErrorCode | None) -> Any:
         end = {"committed": request.entity().committed, "bump": request.version >= 5, "now_ms": self.clock.epoch_ms()}
         code = code or self._error(self.coordinator.end, TRANSACTIONAL_ID, _identity(request), **end)
         identity_after = {}
