@@ -51,8 +51,8 @@ def kafka():
     new_process()
 
 
-def query(kafka, **given):
-    return Query(kafka.bootstrap_servers, options=PATIENT, **given)
+def query(kafka, **fields):
+    return Query(kafka.bootstrap_servers, options=PATIENT, **fields)
 
 
 def live_records(kafka):
@@ -178,8 +178,8 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     ledger_topic._warned.clear()
     stream.run(0, ROWS)
-    (told,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
-    for command in told.split("Mend it with: ")[1].split(" ; "):
+    (warning,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
+    for command in warning.split("Mend it with: ")[1].split(" ; "):
         script, *arguments = shlex.split(as_files(command, tmp_path))
         kafka._run_tool(TOOLS[script], *arguments)
     kafka.await_in_sync(LEDGER)

@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.values import TaskAttempt, WriteId, WriteKind
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
-from tests.unit.exactly_once.test_failing_tasks import fence_of, send_late
+from tests.unit.exactly_once.test_failing_tasks import identity_of, send_late
 
 pytestmark = pytest.mark.jvm
 
@@ -45,20 +45,20 @@ class Zombie:
             raise ZeroDivisionError
 
     def fail(self):
-        """Gives a row that the task had on its way: its partition, and the fence it is under."""
-        (place,) = self._write.receipt.deliveries
-        fence = fence_of(self._write)
+        """Gives a row that the task had on its way: its partition, and the identity it is under."""
+        (partition,) = self._write.receipt.deliveries
+        identity = identity_of(self._write)
         self.end()
-        return place, fence
+        return partition, identity
 
 
 def test_what_a_failed_task_has_on_its_way_is_not_committed_with_its_successors_rows(query):
     query.run(0, ROWS)
     zombie = Zombie(query, query.plan())
     zombie.send(b"early")
-    place, fence = zombie.fail()
+    partition, identity = zombie.fail()
     with suppress(KafkaError):
-        send_late(query, place, fence, b"late")
+        send_late(query, partition, identity, b"late")
     query.run(1, MORE)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 

@@ -33,9 +33,9 @@ def aged(kafka, query):
 @pytest.mark.parametrize("left", [1, *(pytest.param(left, marks=slow) for left in (0, 2, 3))])
 def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left):
     before = aged(left, "driver", "0")
-    fence = query.plan().driver.identity
-    followed = fence.producer_id != before[fence.transactional_id]
-    assert (followed, fence.epoch) == ((True, 0) if left == 0 else (False, LAST_EPOCH - left + 1))
+    identity = query.plan().driver.identity
+    followed = identity.producer_id != before[identity.transactional_id]
+    assert (followed, identity.epoch) == ((True, 0) if left == 0 else (False, LAST_EPOCH - left + 1))
     for number in (1, 2):
         query.run(number, [[b"e%d" % number], [b"f%d" % number]])
     plan = query.plan()

@@ -54,8 +54,10 @@ def entry(number):
 
 
 def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
-    torn = {query: frozenset(lost)} if lost else {}
-    return WritePlan("app", "app", PLACE, DRIVER, {each.query: each for each in entries}, torn, None, ledger_start)
+    lost_tasks = {query: frozenset(lost)} if lost else {}
+    return WritePlan(
+        "app", "app", PLACE, DRIVER, {each.query: each for each in entries}, lost_tasks, None, ledger_start
+    )
 
 
 def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
@@ -184,9 +186,9 @@ def test_a_repair_is_proved_task_by_task():
 
 
 def test_the_intent_names_every_prepared_transaction():
-    given = [report(0), report(1, rows=RowSum(), has_transaction=False), report(2)]
-    intent = order(*given).entry
-    assert intent == Entry("q", 4, EntryState.INTENT, tuple(each.share for each in given), NOW)
+    reports = [report(0), report(1, rows=RowSum(), has_transaction=False), report(2)]
+    intent = order(*reports).entry
+    assert intent == Entry("q", 4, EntryState.INTENT, tuple(each.share for each in reports), NOW)
     assert [share.prepared for share in done(intent).tasks] == [None] * 3
     assert done(intent).total == intent.total == RowSum(4, 14)
 

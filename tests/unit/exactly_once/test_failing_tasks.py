@@ -19,7 +19,7 @@ from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, TaskFai
 
 @pytest.mark.parametrize("step", ["receipts", "prepare"])
 def test_a_task_that_fails_aborts_its_own_transaction_where_that_fences_it(broker, query, step):
-    """Transactions version 1: its EndTxn would not raise the epoch. It is left to whoever fences it."""
+    """Transactions version 1: its EndTxn would not bump the epoch. The next InitProducerId aborts it."""
     write = query.open_task(query.plan(), 0, 0)
     with pytest.raises(TaskFailedError):
         fail(write, lambda: query.append(write, ROWS[0]), getattr(write, step))
@@ -33,28 +33,33 @@ def test_what_a_failed_task_sends_late_is_not_committed_with_its_successors_rows
     """EndTxn of transactions version 1 would leave partitions open to the rest of its rows."""
     query.run(0, ROWS)
     zombie = query.open_task(query.plan(), 1, 0)
-    fences = []
+    identities = []
     with pytest.raises(TaskFailedError):
-        fail(zombie, lambda: query.append(zombie, [b"early"]), zombie.receipts, lambda: fences.append(fence_of(zombie)))
-    (place,) = zombie.receipt.deliveries
+        fail(
+            zombie,
+            lambda: query.append(zombie, [b"early"]),
+            zombie.receipts,
+            lambda: identities.append(identity_of(zombie)),
+        )
+    (partition,) = zombie.receipt.deliveries
     with suppress(KafkaError):
-        send_late(query, place, fences[0], b"late")
+        send_late(query, partition, identities[0], b"late")
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def fence_of(write):
+def identity_of(write):
     return write._producer.transactional_identity
 
 
-def send_late(query, place, fence, value):
+def send_late(query, partition, identity, value):
     """The second row of a transaction, after one in the same partition."""
     clock = SystemClock()
     payload = bytes(encode_records(RecordColumns(bytes_column([None]), bytes_column([value])), np.arange(1), 0).data)
-    header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *fence.identity, 1)
+    header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *identity.identity, 1)
     with closing(Cluster(query.settings.producer, clock)) as cluster:
         batch = stamp_header(header, [payload]) + payload
-        PartitionLog(cluster, place).append(batch, fence, clock.now() + 3000)
+        PartitionLog(cluster, partition).append(batch, identity, clock.now() + 3000)
 
 
 def test_a_task_that_fails_while_no_broker_answers_raises_what_it_failed_with(broker, query):

@@ -54,8 +54,8 @@ def test_a_start_after_a_day_takes_less_than_two_seconds_of_cpu(tasks, batches_p
         cpu, took = time.thread_time() - cpu, time.perf_counter() - began
         new_process()
     with capsys.disabled():
-        told = f"{count:,} record batches, {cpu:.2f} s of CPU ({took:.2f} s)"
-        sys.stdout.write(f"\n{tasks} tasks, {batches_per_s:g} batches a second: {told}\n")
+        line = f"{count:,} record batches, {cpu:.2f} s of CPU ({took:.2f} s)"
+        sys.stdout.write(f"\n{tasks} tasks, {batches_per_s:g} batches a second: {line}\n")
     assert len(plan.entries["q1"].tasks) == tasks
     assert cpu < CPU_S
 

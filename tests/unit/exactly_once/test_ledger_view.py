@@ -313,10 +313,10 @@ def prepared(task, epoch=2):
     return PreparedTransaction(f"app-{task}", 100 + task, epoch, 5)
 
 
-def fates_of(log, offsets):
-    fates = MarkerOutcomes({task: (offset, prepared(task)) for task, offset in offsets.items()})
-    fates.apply([batch for batch in log.take() if batch.header.last_offset >= fates.next_offset], log.next_offset)
-    return fates
+def outcomes_of(log, offsets):
+    outcomes = MarkerOutcomes({task: (offset, prepared(task)) for task, offset in offsets.items()})
+    outcomes.apply([batch for batch in log.take() if batch.header.last_offset >= outcomes.next_offset], log.next_offset)
+    return outcomes
 
 
 def marker(log, task, epoch=2):
@@ -328,24 +328,24 @@ def test_a_marker_whose_transaction_is_committed_says_so():
     offsets = {task: marker(log, task) for task in (0, 1)}
     log.end(101, ABORT)
     log.end(100, COMMIT)
-    fates = fates_of(log, offsets)
-    assert fates.decided
-    assert fates.committed == {0}
+    outcomes = outcomes_of(log, offsets)
+    assert outcomes.decided
+    assert outcomes.committed == {0}
 
 
 def test_gone_is_not_said_before_the_log_is_read_past_the_marker():
     log = RawLog()
     marker(log, 5)
-    fates = fates_of(log, {0: 1})
-    assert not fates.decided
-    assert fates.next_offset == 1
+    outcomes = outcomes_of(log, {0: 1})
+    assert not outcomes.decided
+    assert outcomes.next_offset == 1
     offset = marker(log, 0)
-    fates.apply(log.take(), log.next_offset)
-    assert (offset, fates.decided) == (1, False), "its control record is not there yet"
+    outcomes.apply(log.take(), log.next_offset)
+    assert (offset, outcomes.decided) == (1, False), "its control record is not there yet"
     log.end(100, COMMIT)
-    fates.apply(log.take(), log.next_offset)
-    assert fates.decided
-    assert fates.committed == {0}
+    outcomes.apply(log.take(), log.next_offset)
+    assert outcomes.decided
+    assert outcomes.committed == {0}
 
 
 @pytest.mark.parametrize("left", ["nothing", "the header", "another's"])
@@ -358,9 +358,9 @@ def test_what_compaction_has_left_of_an_aborted_transaction_is_gone(left):
     else:
         marker(log, 0, epoch=1)
     log.end(9, COMMIT)
-    fates = fates_of(log, {0: 0})
-    assert fates.decided
-    assert fates.committed == set()
+    outcomes = outcomes_of(log, {0: 0})
+    assert outcomes.decided
+    assert outcomes.committed == set()
 
 
 def test_what_a_producer_ended_before_is_not_taken_for_its_end():
@@ -371,7 +371,7 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
     offset = marker(log, 0)
     log.end(100, ABORT)
     log.end(100, COMMIT)
-    assert fates_of(log, {0: offset}).committed == set()
+    assert outcomes_of(log, {0: offset}).committed == set()
 
 
 @pytest.mark.parametrize(
@@ -394,5 +394,5 @@ def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(beg
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())
-    handed = DriverIdentity(TransactionalIdentity("app-driver", 7, 2, began_with))
-    assert view.continues(handed, TransactionalIdentity("app-driver", 7, epoch, now)) is continuous
+    planned = DriverIdentity(TransactionalIdentity("app-driver", 7, 2, began_with))
+    assert view.continues(planned, TransactionalIdentity("app-driver", 7, epoch, now)) is continuous

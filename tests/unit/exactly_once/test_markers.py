@@ -115,8 +115,8 @@ def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entr
     broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
     ordered = commit.commit_order
 
-    def first_format(*given):
-        order = ordered(*given)
+    def first_format(*arguments):
+        order = ordered(*arguments)
         shares = tuple(replace(share, marker=None) for share in order.entry.tasks)
         return replace(order, entry=replace(order.entry, marker_partition=None, tasks=shares))
 
@@ -127,7 +127,7 @@ def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entr
 
 
 @pytest.fixture
-def standing(broker, query, monkeypatch):
+def intent(broker, query, monkeypatch):
     """A session that has read an intent, the intent, and its transactions."""
     gone(broker, query, monkeypatch)
     with closing(Session(query.settings, SystemClock())) as session:
@@ -135,30 +135,30 @@ def standing(broker, query, monkeypatch):
         yield session, entry, {task: share.prepared for task, share in enumerate(entry.tasks)}
 
 
-def test_markers_tell_what_was_committed(standing):
-    session, entry, transactions = standing
+def test_markers_tell_what_was_committed(intent):
+    session, entry, transactions = intent
     assert lost_tasks(session.ledger, entry, transactions, session.deadline(DEADLINE_MS)) == frozenset()
 
 
 @pytest.mark.parametrize("how", ["done", "removed"])
-def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(standing, how):
-    session, entry, transactions = standing
+def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(intent, how):
+    session, entry, transactions = intent
     other = replace(entry, once=how == "removed")
     session.record(session.init_driver(session.deadline(DEADLINE_MS)), done(other), session.deadline(DEADLINE_MS))
     wrong = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
     assert lost_tasks(session.ledger, wrong, transactions, session.deadline(DEADLINE_MS)) == frozenset()
 
 
-def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(standing):
-    session, entry, transactions = standing
+def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(intent):
+    session, entry, transactions = intent
     ahead = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
     with pytest.raises(KafkaError, match="does not say yet what became"):
         lost_tasks(session.ledger, ahead, transactions, session.deadline(300))
 
 
-def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, standing):
+def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, intent):
     """Others have written past the offsets since."""
-    session, entry, transactions = standing
+    session, entry, transactions = intent
     broker.delete_topic(LEDGER)
     other = Query(broker.bootstrap_servers, query="q2")
     for number in range(5):
@@ -178,29 +178,29 @@ def test_an_existing_topic_that_costs_too_much_is_told_once_with_what_mends_it(b
     broker.create_topic(LEDGER, 10, OLD)
     query.plan()
     query.plan()
-    (told,) = [record.getMessage() for record in warnings.records if "commitLogTopic" in record.getMessage()]
+    (warning,) = [record.getMessage() for record in warnings.records if "commitLogTopic" in record.getMessage()]
     assert (
         f"kafka-topics.sh --bootstrap-server {broker.bootstrap_servers} --alter --topic {LEDGER} --partitions 20"
-        in told
+        in warning
     )
-    assert "--add-config segment.ms=300000,delete.retention.ms=1800000,min.cleanable.dirty.ratio=0.1" in told
-    assert "kafka-reassign-partitions" not in told
-    assert "min.insync.replicas" not in told
+    assert "--add-config segment.ms=300000,delete.retention.ms=1800000,min.cleanable.dirty.ratio=0.1" in warning
+    assert "kafka-reassign-partitions" not in warning
+    assert "min.insync.replicas" not in warning
 
 
 @pytest.mark.parametrize(
-    ("replication", "in_sync", "told"),
+    ("replication", "in_sync", "commands"),
     [(1, 1, ["kafka-reassign-partitions.sh", "min.insync.replicas=2"]), (3, 1, ["min.insync.replicas=2"]), (3, 2, [])],
 )
-def test_a_topic_of_weaker_replication_is_accepted_and_told(warnings, replication, in_sync, told):
+def test_a_topic_of_weaker_replication_is_accepted_and_told(warnings, replication, in_sync, commands):
     with TestBroker(nodes=3) as broker:
         settings = {**ledger_topic.SETTINGS, "min.insync.replicas": in_sync}
         broker.create_topic(LEDGER, 20, settings, replication)
         Query(broker.bootstrap_servers).plan()
         (said,) = [record.getMessage() for record in warnings.records] or [""]
-        assert all(each in said for each in told)
-        assert bool(said) == bool(told)
-        if "kafka-reassign-partitions.sh" in told:
+        assert all(each in said for each in commands)
+        assert bool(said) == bool(commands)
+        if "kafka-reassign-partitions.sh" in commands:
             plan = json.loads(said.split("<(echo '")[1].split("')")[0])
             assert [len(set(move["replicas"])) for move in plan["partitions"]] == [3] * 20
             assert [move["partition"] for move in plan["partitions"]] == list(range(20))

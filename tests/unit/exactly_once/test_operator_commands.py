@@ -184,13 +184,13 @@ def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
         "txn-nightly (txnAppId)",
         "3 transactions open",
     ]
-    told = {line.split()[0]: line for line in lines if line.startswith(" ")}
-    assert "batch 0, done, 3 tasks, 3 rows, decided 20" in told["q1:"]
-    opened = [each for each in told if each.startswith(("app", "mine"))]
+    lines_of = {line.split()[0]: line for line in lines if line.startswith(" ")}
+    assert "batch 0, done, 3 tasks, 3 rows, decided 20" in lines_of["q1:"]
+    opened = [each for each in lines_of if each.startswith(("app", "mine"))]
     assert opened[:1] + opened[2:] == ["app-5", "mine-nightly-0"]
     assert opened[1].startswith(f"{PLAIN}-0.")
     for each in opened:
-        assert re.search(r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: abort$", told[each])
+        assert re.search(r"open since 20\d\d-\S+ \S+ UTC \(\d+ s ago\): not decided: abort$", lines_of[each])
 
 
 def test_a_write_without_an_entry_may_have_another_ledger_and_abort_says_so(busy, transactions):
@@ -223,9 +223,9 @@ def test_a_dry_run_shows_what_abort_would_do_and_does_nothing(busy, transactions
 
 
 def test_a_dry_run_shows_what_commit_would_do_and_fences_nobody(broker, transactions, decided):
-    told = "commit batch 0 of q1: app-0, app-1\n"
-    assert transactions("commit", "--prefix", "app", "--dry-run") == (0, told)
-    assert transactions("abort", "--prefix", "app", "--force", "--dry-run") == (0, told)
+    steps = "commit batch 0 of q1: app-0, app-1\n"
+    assert transactions("commit", "--prefix", "app", "--dry-run") == (0, steps)
+    assert transactions("abort", "--prefix", "app", "--force", "--dry-run") == (0, steps)
     code, said = transactions("abort", "--prefix", "app", "--dry-run")
     assert (code, "commit it" in said) == (1, True)
     assert committed(broker) == {}

@@ -138,11 +138,11 @@ def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, p
     for killed in crash(monkeypatch, point):
         with pytest.raises(killed):
             query.commit(reports)
-    handed = reports[0].driver.identity
+    planned = reports[0].driver.identity
     query.abort(reports)
     present = broker._call(lambda server: server.state.transactions.transactions["app-driver"].epoch)
     # The intent and abort's own done record raise it too where transactions are of version 2.
-    assert present - handed.epoch == (3 if handed.end_txn_version == 5 else 2)
+    assert present - planned.epoch == (3 if planned.end_txn_version == 5 else 2)
 
 
 def crash(monkeypatch, point):
@@ -596,9 +596,11 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
     broker.create_topic("other")
     job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
     job.run(5, ROWS)
-    told = r"txnAppId nightly writes to topic out .*to topic other: .*Use one txnAppId for each.*txnAppId=nightly-other"
+    refusal = (
+        r"txnAppId nightly writes to topic out .*to topic other: .*Use one txnAppId for each.*txnAppId=nightly-other"
+    )
     for number in (5, 6):
-        with pytest.raises(PlanningError, match=told):
+        with pytest.raises(PlanningError, match=refusal):
             replace(job, topic="other").run(number, MORE)
     job.run(6, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
