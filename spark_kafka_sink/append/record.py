@@ -57,7 +57,7 @@ class ProducerRecord:
         if timestamp is not None:
             _check_whole("timestamp", timestamp, "Timestamp")
         if headers is not None:
-            headers = _checked_headers(headers)
+            headers = checked_headers(headers)
         self.topic = topic
         self.value = value
         self.key = key
@@ -76,7 +76,8 @@ def _check_whole(name: str, value: object, what: str) -> None:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should always be non-negative or null.")
 
 
-def _checked_headers(headers: Headers) -> Headers:
+def checked_headers(headers: Headers) -> Headers:
+    """A copy. Raises ``InvalidRecordError`` for a header that is no pair of a str and bytes or None."""
     checked = []
     for header in headers:
         if len(header) != 2:

@@ -63,6 +63,9 @@ class ProducerConfig:
     security_protocol: str
     transactional_id: str | None
     transaction_timeout_ms: int
+    key_serializer: str | None
+    value_serializer: str | None
+    interceptor_classes: tuple[str, ...]
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
@@ -83,6 +86,10 @@ class ProducerConfig:
         for text in draft.warnings:
             warnings.warn(text, ConfigWarning, stacklevel=2)
         return cls(**{field.name: draft.values[field.name.replace("_", ".")] for field in fields(cls)})
+
+    def by_name(self) -> dict[str, object]:
+        """The values by Kafka's option names, for ``configure`` of the user's classes."""
+        return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
 
     @property
     def compression_level(self) -> int | None:

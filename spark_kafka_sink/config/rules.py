@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
 from spark_kafka_sink.config.table import PARTITIONERS, SECURITY_OPTIONS, SMALLEST_RECORD
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
-_PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 # Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 
@@ -85,15 +85,42 @@ def security(draft: Draft) -> None:
 
 
 def partitioner(draft: Draft) -> None:
-    """A name of ours, or a Python class as ``package.module:Class``, which the producer imports."""
-    name = draft.values["partitioner.class"] or PARTITIONERS[0]
-    if name not in PARTITIONERS and not _PYTHON_CLASS.fullmatch(name):
+    """A name of ours, Kafka's name of one of these, or a Python class as ``package.module:Class``."""
+    name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
+    if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
             f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "
             "Python class as package.module:Class, or give each row its partition in a column named partition.",
         )
     draft.values["partitioner.class"] = name
+
+
+def serializers(draft: Draft) -> None:
+    """Python classes as ``package.module:Class``, or Java's names of those that both have."""
+    for option in SERIALIZERS:
+        name = draft.values[option]
+        if not name:
+            draft.values[option] = None
+            continue
+        draft.values[option] = name = of_java_name(name, JAVA_SERIALIZERS)
+        if not PYTHON_CLASS.fullmatch(name):
+            draft.fault(
+                option,
+                f"is {name!r}; JVM classes cannot be loaded, but for StringSerializer and ByteArraySerializer. Use a "
+                "Python class as package.module:Class (spark_kafka_sink.producer.serializers has Java's others).",
+            )
+
+
+def interceptors(draft: Draft) -> None:
+    """Python classes as ``package.module:Class``."""
+    for name in draft.values["interceptor.classes"]:
+        if not PYTHON_CLASS.fullmatch(name):
+            draft.fault(
+                "interceptor.classes",
+                f"has {name!r}; JVM classes cannot be loaded. Use Python classes as package.module:Class, with the "
+                "methods of ProducerInterceptor.",
+            )
 
 
 def idempotence(draft: Draft) -> None:
@@ -174,6 +201,8 @@ def backoffs(draft: Draft) -> None:
             values[first] = values[longest]
 
 
+SERIALIZERS = ("key.serializer", "value.serializer")
+
 _UNBUILT_SECURITY = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
 
 BACKOFFS: Mapping[str, str] = {
@@ -186,6 +215,8 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers"}), servers),
     (frozenset({"security.protocol"}), security),
     (frozenset({"partitioner.class"}), partitioner),
+    (frozenset(SERIALIZERS), serializers),
+    (frozenset({"interceptor.classes"}), interceptors),
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),

@@ -14,8 +14,6 @@ NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 SMALLEST_RECORD = 85
 """Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
 
-_SERIALIZER = "encode keys and values before the write; columns of bytes or strings are stored as they are"
-
 _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
 # No TLS or SASL option is built. They are listed so that the error says so, instead of "unknown option".
@@ -143,7 +141,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Chooses the partition of rows that name none. default: murmur2 of the key, sticky without a key, as in "
            "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): the same with another key "
            "hash. round_robin: ignores keys. package.module:Class: your own Python class, a Partitioner over columns "
-           "or a RecordPartitioner. JVM classes are refused."),
+           "or a RecordPartitioner. Java's DefaultPartitioner and RoundRobinPartitioner are default and round_robin; "
+           "other JVM classes are refused."),
     Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Treat keyed records like records without a key."),
     Option("partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
            "Send fewer records without a key to partitions whose broker is slow."),
@@ -195,12 +194,14 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low",
            "Transactions without a timeout, for an external coordinator (KIP-939).",
            status=NOT_YET, instead="no released broker supports it; leave it out"),
-    Option("key.serializer", CLASS, None, "high", "Java class that turns keys into bytes.",
-           status=JVM_ONLY, instead=_SERIALIZER),
-    Option("value.serializer", CLASS, None, "high", "Java class that turns values into bytes.",
-           status=JVM_ONLY, instead=_SERIALIZER),
-    Option("interceptor.classes", LIST, "", "low", "Java classes that intercept each record.",
-           status=JVM_ONLY, instead="change the columns before the write"),
+    Option("key.serializer", CLASS, None, "high",
+           "Serializer of the keys of send: package.module:Class, a Python class with the methods of Serializer; or "
+           "Java's name of StringSerializer or ByteArraySerializer. None: keys are bytes. Refused by the Spark sink: "
+           "columns of bytes or strings are stored as they are."),
+    Option("value.serializer", CLASS, None, "high", "Serializer of the values of send, as key.serializer."),
+    Option("interceptor.classes", LIST, "", "low",
+           "Interceptors of send: Python classes as package.module:Class, separated by commas, with the methods of "
+           "ProducerInterceptor. Refused by the Spark sink: change the columns before the write."),
     Option("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", "low",
            "Java classes that receive metrics.",
            status=JVM_ONLY, instead="leave it out; each commit logs counts, bytes and offsets"),

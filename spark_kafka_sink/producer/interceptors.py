@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.python_class import instance
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -15,7 +17,10 @@ _UNKNOWN = -1
 
 
 class ProducerInterceptor(Protocol):
-    """An item of ``KafkaProducer(interceptors=…)``; a class may inherit the methods it does not need."""
+    """An item of ``KafkaProducer(interceptors=…)``, or a class that ``interceptor.classes`` names.
+
+    A class may inherit the methods it does not need.
+    """
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Called first, once, with the producer's options by Kafka's names."""
@@ -43,6 +48,13 @@ class InterceptorChain:
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor] = ()) -> None:
         self._interceptors = tuple(interceptors)
+
+    @classmethod
+    def load(cls, config: ProducerConfig, given: Sequence[ProducerInterceptor]) -> InterceptorChain:
+        """Instances of the classes that ``config`` names, then those ``given``. Raises ``ConfigError``."""
+        option, base = "interceptor.classes", "ProducerInterceptor"
+        methods = ("configure", "on_send", "on_acknowledgement", "close")
+        return cls([*(instance(option, name, methods, base) for name in config.interceptor_classes), *given])
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from contextlib import suppress
 from random import Random
 from types import TracebackType
 from uuid import UUID
@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, Produc
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.serializers import Serializer
+from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns
 
@@ -35,28 +35,35 @@ class KafkaProducer(TransactionalProducer):
     """A Kafka producer: batches rows per partition and sends them on a thread of its own. Any thread may use it.
 
     ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings. Raises
-    ``ConfigError`` with all faults at once. Connects with the first row.
+    ``ConfigError`` with all faults at once. Connects with the first row. A serializer given here precedes the class
+    that its option names; ``interceptors`` come after those of ``interceptor.classes``.
     """
 
     def __init__(
         self,
         config: ProducerConfig | Mapping[str, object],
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: AnySerializer | None = None,
+        value_serializer: AnySerializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
         super().__init__()
         self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
-        self._interceptors = InterceptorChain(interceptors)
-        self._serializers = (key_serializer, value_serializer)
-        self._serialize_key = None if key_serializer is None else key_serializer.serialize
-        self._serialize_value = None if value_serializer is None else value_serializer.serialize
-        self._configure_serializers()
+        self._interceptors = InterceptorChain.load(self.config, interceptors)
+        self._serializers = RecordSerializers.load(self.config, key_serializer, value_serializer)
         selector = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
-        self._parts = assemble(self.config, selector, SystemClock(), Random())
+        try:
+            self._serializers.configure(self.config.by_name())
+            self._interceptors.configure(self.config.by_name())
+            self._parts = assemble(self.config, selector, SystemClock(), Random())
+        except BaseException:
+            selector.shutdown()
+            self._interceptors.close()
+            with suppress(Exception):  # logged
+                self._serializers.close()
+            raise
         self._closed = False
-        special = self._parts.transaction_manager or self._interceptors or key_serializer or value_serializer
+        special = self._parts.transaction_manager or self._interceptors or self._serializers
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
         self._fast: Mapping[str, TopicPendingRecords] = {} if special else self._parts.pending.topics
         self._parts.sender_thread.start(self._parts.sender)
@@ -209,10 +216,8 @@ class KafkaProducer(TransactionalProducer):
         self._parts.accumulator.close()
         self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
         if not was_closed:
-            for serializer in self._serializers:
-                if serializer is not None:
-                    serializer.close()
             self._interceptors.close()
+            self._serializers.close()
 
     def __enter__(self) -> KafkaProducer:
         return self
@@ -229,13 +234,14 @@ class KafkaProducer(TransactionalProducer):
 
     def _send(self, record: ProducerRecord) -> FutureRecordMetadata:
         key, value, left = record.key, record.value, None
-        if self._serialize_key is not None or self._serialize_value is not None:
+        if self._serializers:
             if record.topic not in self._parts.metadata.snapshot.topics:
                 began = self._parts.clock.now()
                 self.partitions_for(record.topic)
                 left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
-            key = key if self._serialize_key is None else self._serialize_key(record.topic, key)
-            value = value if self._serialize_value is None else self._serialize_value(record.topic, value)
+            key, value, headers = self._serializers.serialize(record)
+            if headers is not record.headers:
+                record = ProducerRecord(record.topic, value, key, record.partition, record.timestamp, headers)
         try:
             return self._parts.pending.append(record, key, value, left)
         except BaseException as error:
@@ -258,13 +264,6 @@ class KafkaProducer(TransactionalProducer):
 
         future.add_callback(acknowledged)
         return future
-
-    def _configure_serializers(self) -> None:
-        options = {field.name.replace("_", "."): getattr(self.config, field.name) for field in fields(self.config)}
-        for is_key, serializer in zip((True, False), self._serializers, strict=True):
-            if serializer is not None:
-                serializer.configure(options, is_key)
-        self._interceptors.configure(options)
 
     def _check_may_append(self) -> None:
         self._check_open()

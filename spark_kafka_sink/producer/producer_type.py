@@ -7,13 +7,13 @@ from typing import Literal, TypedDict, Unpack, overload
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.serializers import Serializer
+from spark_kafka_sink.producer.serializers import AnySerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 
 class Serializers(TypedDict, total=False):
-    key_serializer: Serializer | None
-    value_serializer: Serializer | None
+    key_serializer: AnySerializer | None
+    value_serializer: AnySerializer | None
 
 
 @overload

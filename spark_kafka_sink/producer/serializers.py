@@ -6,11 +6,20 @@ All of them return None for None: a null key, or a tombstone.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from inspect import signature
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
-from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.append.record import Headers, ProducerRecord, checked_headers
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.python_class import instance
+from spark_kafka_sink.errors import InvalidRecordError, SerializationError
+
+_log = logging.getLogger("spark_kafka_sink.producer")
+
+MutableHeaders: TypeAlias = list[tuple[str, bytes | None]]
 
 
 class Serializer(Protocol):
@@ -29,6 +38,106 @@ class Serializer(Protocol):
     def close(self) -> None:
         """Called once, when the producer is closed."""
         return
+
+
+class HeadersSerializer(Protocol):
+    """A ``Serializer`` whose ``serialize`` has a parameter ``headers``."""
+
+    def configure(self, config: Mapping[str, object], is_key: bool) -> None:
+        """As in ``Serializer``."""
+        return
+
+    def serialize(self, topic: str, data: Any, headers: MutableHeaders) -> bytes | None:
+        """Returns the bytes. ``headers``: those of the record to send; may be changed, and the value's serializer gets
+        what the key's has left. The caller's ``ProducerRecord`` stays as it is.
+        """
+
+    def close(self) -> None:
+        """As in ``Serializer``."""
+        return
+
+
+AnySerializer: TypeAlias = Serializer | HeadersSerializer
+"""``serialize`` gets the headers if it has a parameter of that name."""
+
+
+class RecordSerializers:
+    """The serializers of a producer's keys and values. With neither it is false and returns records as they are."""
+
+    def __init__(self, key: AnySerializer | None, value: AnySerializer | None) -> None:
+        self._given = tuple(each for each in (key, value) if each is not None)
+        self._sides = ((True, key), (False, value))
+        self._key, self._value = _Side(key), _Side(value)
+        self._take_headers = self._key.takes_headers or self._value.takes_headers
+
+    @classmethod
+    def load(
+        cls,
+        config: ProducerConfig,
+        key: AnySerializer | None,
+        value: AnySerializer | None,
+        default: AnySerializer | None = None,
+    ) -> RecordSerializers:
+        """As given, else instances of the classes that ``config`` names, else ``default``. Raises ``ConfigError``."""
+        if key is None:
+            key = _instance("key.serializer", config.key_serializer, default)
+        if value is None:
+            value = _instance("value.serializer", config.value_serializer, default)
+        return cls(key, value)
+
+    def __bool__(self) -> bool:
+        return bool(self._given)
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Raises the error of a serializer: the producer is then not made."""
+        for is_key, serializer in self._sides:
+            if serializer is not None:
+                serializer.configure(config, is_key)
+
+    def serialize(self, record: ProducerRecord) -> tuple[Any, Any, Headers | None]:
+        """Key, value and headers to send."""
+        headers = list(record.headers or ()) if self._take_headers else []
+        key = self._key.serialize(record.topic, record.key, headers)
+        value = self._value.serialize(record.topic, record.value, headers)
+        if not self._take_headers:
+            return key, value, record.headers
+        try:
+            return key, value, checked_headers(headers) or None
+        except InvalidRecordError as error:
+            raise SerializationError(f"A serializer left an invalid header, topic {record.topic}: {error}") from error
+
+    def close(self) -> None:
+        """Close both, then raise the first error of them."""
+        first: Exception | None = None
+        for serializer in self._given:
+            try:
+                serializer.close()
+            except Exception as error:
+                _log.warning("%s failed in close", type(serializer).__name__, exc_info=True)
+                first = first or error
+        if first is not None:
+            raise first
+
+
+class _Side:
+    """The serializer of the keys or of the values, if there is one."""
+
+    def __init__(self, serializer: AnySerializer | None) -> None:
+        self.takes_headers = serializer is not None and "headers" in signature(serializer.serialize).parameters
+        self._with_headers = cast("HeadersSerializer", serializer) if self.takes_headers else None
+        self._plain = None if self.takes_headers else cast("Serializer | None", serializer)
+
+    def serialize(self, topic: str, data: Any, headers: MutableHeaders) -> Any:
+        if self._with_headers is not None:
+            return self._with_headers.serialize(topic, data, headers=headers)
+        return data if self._plain is None else self._plain.serialize(topic, data)
+
+
+def _instance(option: str, name: str | None, default: AnySerializer | None) -> AnySerializer | None:
+    if name is None:
+        return default
+    made: AnySerializer = instance(option, name, ("configure", "serialize", "close"), "Serializer")
+    return made
 
 
 class BytesSerializer(Serializer):

@@ -37,7 +37,7 @@ from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer
+from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.sender.produce_api import ProduceRequest, ProduceResponse
@@ -56,8 +56,9 @@ SYNC_OPTIONS = (
 _ASYNC_ONLY = {
     "enable.idempotence": (None, "false", False),
     "transactional.id": (None,),
+    "interceptor.classes": (None, ""),
 }
-"""Options that need sequence numbers, and the values that turn these off."""
+"""Options of sequence numbers and interceptors, and the values that turn these off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +150,13 @@ class SyncProducer:
         self,
         config: Mapping[str, object],
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: AnySerializer | None = None,
+        value_serializer: AnySerializer | None = None,
     ) -> None:
         self.config = SyncConfig.parse(config)
-        self._key_serializer = key_serializer or BytesSerializer()
-        self._value_serializer = value_serializer or BytesSerializer()
-        self._key_serializer.configure(config, True)
-        self._value_serializer.configure(config, False)
         kafka, random = self.config.kafka, Random()
+        self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
+        self._serializers.configure({**kafka.by_name(), **config})
         self._clock: Clock = SystemClock()
         self._random = random
         self._partitioner = load_partitioner(kafka, random)
@@ -198,8 +197,7 @@ class SyncProducer:
         if not self._closed:
             self._closed = True
             self._rpc.close()
-            self._key_serializer.close()
-            self._value_serializer.close()
+            self._serializers.close()
 
     def __enter__(self) -> SyncProducer:
         return self
@@ -212,9 +210,8 @@ class SyncProducer:
     def _message(self, index: int, record: ProducerRecord) -> _Message:
         if not isinstance(record, ProducerRecord):
             raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)
-        key = self._key_serializer.serialize(record.topic, record.key)
-        value = self._value_serializer.serialize(record.topic, record.value)
-        headers = record.headers or ()
+        key, value, given = self._serializers.serialize(record)
+        headers = given or ()
         size = int(size_estimate(headers, key, value)[0])
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
         return _Message(index, record.topic, key, value, record.partition, timestamp, headers, size)

@@ -84,7 +84,11 @@ _SERIALIZERS = {
 _FENCING = (
     "kafka.transactional.id is refused: tasks with the same id would fence each other. Set deliveryGuarantee instead."
 )
-_REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING}
+_INTERCEPTORS = (
+    "kafka.interceptor.classes is refused: the sink writes columns, which no interceptor sees. Change the columns "
+    "before the write."
+)
+_REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING, "kafka.interceptor.classes": _INTERCEPTORS}
 
 
 @dataclass(frozen=True, slots=True)

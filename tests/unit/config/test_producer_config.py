@@ -153,15 +153,15 @@ def test_tls_and_sasl_are_refused_in_one_sentence_without_their_values():
     )
 
 
-@pytest.mark.parametrize("name", ["sasl.login.class", "key.serializer", "config.providers", "interceptor.classes"])
+@pytest.mark.parametrize("name", ["sasl.login.class", "metric.reporters", "config.providers"])
 def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
     (fault,) = faults({name: "org.example.X"})
     assert fault == f"{name} can only be honoured by a JVM: {OPTIONS_BY_NAME[name].instead}."
 
 
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
-    (fault,) = faults({"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
-    assert "RoundRobinPartitioner" in fault
+    (fault,) = faults({"partitioner.class": "com.example.RegionPartitioner"})
+    assert "RegionPartitioner" in fault
     assert "round_robin" in fault
     assert "a column named partition" in fault
 
@@ -175,6 +175,33 @@ def test_partitioners_of_other_clients_and_of_ones_own_have_names(name):
 def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
     (fault,) = faults({"partitioner.class": name})
     assert name in fault
+
+
+@pytest.mark.parametrize("package", ["org.apache.kafka.clients.producer.", ""])
+@pytest.mark.parametrize(
+    ("javas", "ours"),
+    [
+        ("internals.DefaultPartitioner", "default"),
+        ("RoundRobinPartitioner", "round_robin"),
+    ],
+)
+def test_kafkas_own_partitioners_have_the_names_of_their_java_classes(package, javas, ours):
+    name = package + javas if package else javas.rpartition(".")[2]
+    assert ProducerConfig.parse({**SERVERS, "partitioner.class": name}).partitioner_class == ours
+
+
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer", "interceptor.classes"])
+@pytest.mark.parametrize("given", ["com.example.Avro", "org.apache.kafka.common.serialization.UUIDSerializer", "a.b:"])
+def test_another_class_of_the_jvm_is_refused_with_what_to_use(name, given):
+    (fault,) = faults({name: given})
+    assert fault.startswith(name)
+    assert repr(given) in fault
+    assert "package.module:Class" in fault
+
+
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer", "interceptor.classes"])
+def test_an_empty_class_name_is_no_class(name):
+    assert not getattr(ProducerConfig.parse({**SERVERS, name: ""}), name.replace(".", "_"))
 
 
 def test_a_transactional_id_is_taken_with_the_timeout_of_its_transactions():

@@ -1,7 +1,12 @@
 import pytest
 
+from spark_kafka_sink import KafkaProducer, SyncProducer
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from tests.unit.producer import own_plugins
+
+HERE = "tests.unit.producer.own_plugins"
 
 METADATA = RecordMetadata("t", 1, 5, 1000, 2, 3)
 
@@ -105,3 +110,33 @@ def test_what_configure_raises_is_the_callers():
 def test_an_empty_chain_is_false_so_that_it_costs_nothing():
     assert not InterceptorChain()
     assert InterceptorChain([Failing()])
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    return kafka_test_broker
+
+
+def test_interceptors_that_an_option_names_come_before_those_that_are_given(broker):
+    class Given(ProducerInterceptor):
+        def on_send(self, record):
+            return ProducerRecord(record.topic, record.value + b"+given")
+
+    own_plugins.CALLS.clear()
+    options = {"bootstrap.servers": broker.bootstrap_servers, "interceptor.classes": f"{HERE}:Tagging"}
+    with KafkaProducer(options, interceptors=[Given()]) as producer:
+        producer.send(ProducerRecord("t", b"v"))
+    assert broker.topic("t").values() == [b"v+class+given"]
+    assert own_plugins.CALLS == [("interceptor", 5), ("interceptor closed",)]
+
+
+def test_a_class_without_the_methods_of_an_interceptor_is_a_config_error(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "interceptor.classes": [f"{HERE}:NoSerializer"]}
+    with pytest.raises(ConfigError, match=r"interceptor.classes .*NoSerializer has no method configure, on_send"):
+        KafkaProducer(options)
+
+
+def test_the_sync_producer_has_no_interceptors():
+    with pytest.raises(ConfigError, match="interceptor.classes needs the asynchronous producer"):
+        SyncProducer({"bootstrap.servers": "h:1", "interceptor.classes": f"{HERE}:Tagging"})

@@ -1,6 +1,7 @@
 import pytest
 
-from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
+from spark_kafka_sink.errors import ConfigError, SerializationError
 from spark_kafka_sink.producer.serializers import (
     BytesSerializer,
     DoubleSerializer,
@@ -11,6 +12,10 @@ from spark_kafka_sink.producer.serializers import (
     Serializer,
     StringSerializer,
 )
+from tests.unit.producer import own_plugins
+
+HERE = "tests.unit.producer.own_plugins"
+JAVA = "org.apache.kafka.common.serialization"
 
 ALL = (BytesSerializer, StringSerializer, IntegerSerializer, LongSerializer, DoubleSerializer, JsonSerializer,
        NullSerializer)  # fmt: skip
@@ -88,3 +93,103 @@ def test_a_serializer_of_ones_own_needs_no_more_than_serialize():
     upper.configure({"client.id": "c"}, is_key=True)
     assert upper.serialize("t", "a") == b"A"
     upper.close()
+
+
+@pytest.fixture
+def calls():
+    own_plugins.CALLS.clear()
+    return own_plugins.CALLS
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    return kafka_test_broker
+
+
+@pytest.fixture(params=[KafkaProducer, SyncProducer])
+def opened(request, broker):
+    """Either producer, with these options."""
+
+    def open_one(**options):
+        names = {name.replace("_", "."): value for name, value in options.items()}
+        return request.param({"bootstrap.servers": broker.bootstrap_servers, **names})
+
+    return open_one
+
+
+def test_serializers_are_named_as_python_classes_configured_and_closed(opened, broker, calls):
+    with opened(key_serializer=f"{HERE}:Upper", value_serializer=f"{HERE}:Upper", linger_ms=7) as producer:
+        producer.send(ProducerRecord("t", "value", "key"))
+    (record,) = broker.topic("t").records()
+    assert (record.key, record.value) == (b"KEY", b"VALUE")
+    assert calls == [("configure", 7, True), ("configure", 7, False), ("close",), ("close",)]
+
+
+@pytest.mark.parametrize("package", [f"{JAVA}.", ""])
+def test_kafkas_names_of_the_string_and_bytes_serializer_are_known(opened, broker, package):
+    options = {"key_serializer": f"{package}StringSerializer", "value_serializer": f"{package}ByteArraySerializer"}
+    with opened(**options) as producer:
+        producer.send(ProducerRecord("t", bytearray(b"value"), "ü"))
+    (record,) = broker.topic("t").records()
+    assert (record.key, record.value) == ("ü".encode(), b"value")
+
+
+def test_a_serializer_that_is_given_precedes_the_class_that_is_named(broker, calls):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": f"{HERE}:Upper"}
+    with KafkaProducer(options, value_serializer=StringSerializer()) as producer:
+        producer.send(ProducerRecord("t", "value"))
+    assert broker.topic("t").values() == [b"value"]
+    assert calls == []
+
+
+def test_a_serializer_that_takes_headers_may_add_to_them(opened, broker, calls):
+    given = [("h", b"1")]
+    record = ProducerRecord("t", "value", "key", headers=given)
+    with opened(key_serializer=f"{HERE}:Versioned", value_serializer=f"{HERE}:Versioned") as producer:
+        producer.send(record)
+    (stored,) = broker.topic("t").records()
+    assert stored.headers == ((b"h", b"1"), (b"schema", b"1"), (b"schema", b"2"))
+    assert calls == [("headers", given), ("headers", [*given, ("schema", b"1")])]
+    assert record.headers == given
+
+
+def test_a_serializer_without_headers_leaves_those_of_the_record(opened, broker):
+    with opened(value_serializer=f"{HERE}:Upper") as producer:
+        producer.send(ProducerRecord("t", "v", headers=[("h", None)]))
+    (stored,) = broker.topic("t").records()
+    assert stored.headers == ((b"h", None),)
+
+
+def test_an_invalid_header_of_a_serializer_fails_its_record_only(opened, broker):
+    said = "invalid header, topic t: A header's key must be a str, not 5"
+    with opened(value_serializer=f"{HERE}:Careless") as producer, pytest.raises(SerializationError, match=said):
+        producer.send(ProducerRecord("t", "v"))
+    assert broker.topic("t").values() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_such_module:X", "cannot be loaded: ModuleNotFoundError"),
+        (f"{HERE}:NoSerializer", "has no method configure, serialize, close; inherit from Serializer"),
+    ],
+)
+def test_a_serializer_that_cannot_be_loaded_is_a_config_error(opened, name, reason):
+    with pytest.raises(ConfigError, match=f"value.serializer {name} {reason}"):
+        opened(value_serializer=name)
+
+
+def test_a_producer_whose_serializer_refuses_its_options_is_not_made_and_closes_the_others(broker, calls):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "key.serializer": f"{HERE}:Upper"}
+    with pytest.raises(ValueError, match="needs an option"):
+        KafkaProducer({**options, "value.serializer": f"{HERE}:Refusing"})
+    assert calls == [("configure", 5, True), ("close",)]
+
+
+def test_a_serializer_that_fails_to_close_keeps_no_other_open(opened, calls):
+    producer = opened(key_serializer=f"{HERE}:FailsToClose", value_serializer=f"{HERE}:Upper")
+    with pytest.raises(OSError, match="no"):
+        producer.close()
+    assert calls == [("configure", 5, False), ("close",)]
+    producer.close()

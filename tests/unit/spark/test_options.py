@@ -161,6 +161,17 @@ def test_anything_else_is_refused_with_a_suggestion(name, answer):
     assert faults({name: "x"}) == (answer,)
 
 
+def test_interceptors_are_refused_for_columns_bypass_them():
+    (fault,) = faults({"kafka.interceptor.classes": "my.module:Interceptor"})
+    assert fault.startswith("kafka.interceptor.classes is refused")
+    assert "Change the columns" in fault
+
+
+def test_kafkas_name_of_a_partitioner_that_is_built_in_is_taken():
+    options = {**SERVERS, "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+    assert SinkOptions.parse(options).producer.partitioner_class == "round_robin"
+
+
 def test_serializers_are_refused_with_the_text_of_sparks_own_sink():
     assert faults({"kafka.key.serializer": "x", "kafka.value.serializer": "y"}) == (
         "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
