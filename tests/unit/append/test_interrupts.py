@@ -24,6 +24,7 @@ from spark_kafka_sink.network import calls, client
 from spark_kafka_sink.producer import producer
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.serializers import RecordSerializers
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.sender import produce_api, produce_response_handler, sender, sender_thread
 from spark_kafka_sink.transactions import manager, sequences
@@ -74,7 +75,7 @@ class Interrupted:
         self.producer = made = KafkaProducer.__new__(KafkaProducer)
         made.config = engine.config
         made._interceptors = InterceptorChain(())
-        made._serializers, made._serialize_key, made._serialize_value = (None, None), None, None
+        made._serializers = RecordSerializers(None, None)
         made._closed, made._fast = False, {}
         made._parts = engine.parts
         thread: Any = engine.parts.sender_thread
