@@ -146,8 +146,9 @@ class Session:
             if identity.end_txn_version < END_TXN_V2:
                 partitions = [part.log.partition for part in parts]
                 self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
+            now_ms = self.clock.epoch_ms()
             for part in parts:
-                part.append(identity, self.clock.epoch_ms(), deadline)
+                part.append(identity, now_ms, deadline)
             steps.reach("intent in the log")
             prepared = PreparedTransaction(identity.transactional_id, *identity.identity, identity.end_txn_version)
             if self.clock.now() >= deadline:
