@@ -111,6 +111,12 @@ class ProduceRequestResult:
         with self._lock:
             return self._outcome(index)
 
+    def partition(self, index: int) -> int | None:
+        """The partition of the batch that completed record ``index``; None if no batch has."""
+        with self._lock:
+            done = self._range(index) if self._appended else None
+        return None if done is None else done.partition.partition
+
     def wait(self, index: int, timeout: float | None) -> Outcome:
         ms = float("inf") if timeout is None else timeout * 1000.0
         self._changed.wait_for(self._lock, lambda: self._outcome(index) is not None, ms)
@@ -149,12 +155,16 @@ class ProduceRequestResult:
     def _outcome(self, index: int) -> Outcome | None:
         if self._error is not None or not self._appended:
             return self._error
+        done = self._range(index)
+        return None if done is None else done.error or done
+
+    def _range(self, index: int) -> CompletedRange | None:
+        """The range that record ``index`` is in."""
         rank = self._rank(index)
         position = bisect_right(self._ranges, rank, key=_start) - 1
         if position < 0 or rank >= self._ranges[position].end:
             return None
-        done = self._ranges[position]
-        return done.error or done
+        return self._ranges[position]
 
     def _take_watchers(self, done: CompletedRange) -> list[Call]:
         """In the order of the records."""
@@ -203,6 +213,10 @@ class FutureRecordMetadata:
     def exception(self, timeout: float | None = None) -> Exception | None:
         outcome = self._result.wait(self._index, timeout)
         return outcome if isinstance(outcome, Exception) else None
+
+    def partition(self) -> int | None:
+        """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
+        return self._result.partition(self._index)
 
     def cancel(self) -> Literal[False]:
         return False

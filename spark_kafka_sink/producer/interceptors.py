@@ -34,7 +34,7 @@ class ProducerInterceptor(Protocol):
         """The record is in the log, or failed with ``error``. On the sender thread: it must not block.
 
         When ``send`` itself raises, it is called on the caller's thread, as in Java. ``metadata`` of a failed record
-        has its topic and, if it named one, its partition; the rest is -1.
+        has its topic and its partition, -1 if none was chosen yet; the rest is -1.
         """
         return
 
@@ -84,9 +84,13 @@ class InterceptorChain:
             with _errors_logged(each, "on_acknowledgement"):
                 each.on_acknowledgement(metadata, error)
 
-    def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
-        """``send`` raised: the record reached no batch (Java: ``ProducerInterceptors.onSendError``)."""
-        partition = _UNKNOWN if record.partition is None else record.partition
+    def on_send_error(self, record: ProducerRecord, error: Exception, partition: int | None = None) -> None:
+        """The record failed, in ``send`` or later (Java: ``ProducerInterceptors.onSendError``).
+
+        ``partition``: that of its batch; None if it reached none.
+        """
+        if partition is None:
+            partition = _UNKNOWN if record.partition is None else record.partition
         self.on_acknowledgement(RecordMetadata(record.topic, partition, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN), error)
 
     def close(self) -> None:

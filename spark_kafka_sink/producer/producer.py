@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import TracebackType
+from typing import NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.accumulator.accumulator import Flush
@@ -29,6 +30,15 @@ from spark_kafka_sink.records.columns import Int32Array, RecordColumns
 NO_DEADLINE = float("inf")
 
 _log = logging.getLogger("spark_kafka_sink.producer")
+
+
+class _Prepared(NamedTuple):
+    """A record on its way into the pending records. ``left_ms``: what metadata has left of max.block.ms; None: all."""
+
+    record: ProducerRecord
+    key: bytes | None
+    value: bytes | None
+    left_ms: float | None = None
 
 
 class KafkaProducer(TransactionalProducer):
@@ -229,41 +239,52 @@ class KafkaProducer(TransactionalProducer):
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The first record of a topic, and each with transactions, serializers or interceptors."""
+        if self._interceptors:
+            return self._send_intercepted(record)
         self._check_may_append()
-        return self._send_intercepted(record) if self._interceptors else self._send(record)
-
-    def _send(self, record: ProducerRecord) -> FutureRecordMetadata:
-        key, value, left = record.key, record.value, None
-        if self._serializers:
-            if record.topic not in self._parts.metadata.snapshot.topics:
-                began = self._parts.clock.now()
-                self.partitions_for(record.topic)
-                left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
-            key, value, headers = self._serializers.serialize(record)
-            if headers is not record.headers:
-                record = ProducerRecord(record.topic, value, key, record.partition, record.timestamp, headers)
-        try:
-            return self._parts.pending.append(record, key, value, left)
-        except BaseException as error:
-            self._records_lost(error)
-            raise
+        return self._append(self._prepare(record))
 
     def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
+        """Interceptors learn of each error of ``send``, also of a closed producer (Java: ``onSendError``)."""
         record = self._interceptors.on_send(record)
         try:
-            future = self._send(record)
-        except Exception as error:
-            self._interceptors.on_send_error(record, error)
+            self._check_may_append()
+            prepared = self._prepare(record)
+            record = prepared.record
+            future = self._append(prepared)
+        except BaseException as error:
+            self._interceptors.on_send_error(record, as_exception(error))
             raise
 
         def acknowledged(metadata: RecordMetadata | None, error: Exception | None) -> None:
             if metadata is not None:
                 self._interceptors.on_acknowledgement(metadata, None)
             elif error is not None:
-                self._interceptors.on_send_error(record, error)
+                self._interceptors.on_send_error(record, error, future.partition())
 
         future.add_callback(acknowledged)
         return future
+
+    def _prepare(self, record: ProducerRecord) -> _Prepared:
+        """The record with its serialized key and value."""
+        if not self._serializers:
+            return _Prepared(record, record.key, record.value)
+        left = None
+        if record.topic not in self._parts.metadata.snapshot.topics:
+            began = self._parts.clock.now()
+            self.partitions_for(record.topic)
+            left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
+        key, value, headers = self._serializers.serialize(record)
+        if headers is not record.headers:
+            record = ProducerRecord(record.topic, record.value, record.key, record.partition, record.timestamp, headers)
+        return _Prepared(record, key, value, left)
+
+    def _append(self, prepared: _Prepared) -> FutureRecordMetadata:
+        try:
+            return self._parts.pending.append(*prepared)
+        except BaseException as error:
+            self._records_lost(error)
+            raise
 
     def _check_may_append(self) -> None:
         self._check_open()

@@ -2,7 +2,14 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, SyncProducer
 from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import (
+    BrokerError,
+    ConfigError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from tests.unit.producer import own_plugins
 
@@ -140,3 +147,70 @@ def test_a_class_without_the_methods_of_an_interceptor_is_a_config_error(broker)
 def test_the_sync_producer_has_no_interceptors():
     with pytest.raises(ConfigError, match="interceptor.classes needs the asynchronous producer"):
         SyncProducer({"bootstrap.servers": "h:1", "interceptor.classes": f"{HERE}:Tagging"})
+
+
+class Told(ProducerInterceptor):
+    def __init__(self):
+        self.told = []
+
+    def on_acknowledgement(self, metadata, error):
+        self.told.append((metadata, type(error)))
+
+
+def failed_on(topic, partition):
+    return RecordMetadata(topic, partition, -1, -1, -1, -1)
+
+
+def test_the_partition_of_a_record_that_a_broker_refuses_is_named(broker):
+    broker.create_topic("small", partitions=3, configs={"max.message.bytes": "100"})
+    told = Told()
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
+        future = producer.send(ProducerRecord("small", b"x" * 1_000, b"a key"))
+        with pytest.raises(BrokerError):
+            future.result(10)
+        delivered = producer.send(ProducerRecord("small", b"x", b"a key"))
+        partition = delivered.result(10).partition
+    assert told.told[0] == (failed_on("small", partition), BrokerError)
+    assert future.partition() == delivered.partition() == partition
+
+
+def test_a_record_that_fails_before_it_has_a_batch_names_the_partition_it_asked_for(broker):
+    told = Told()
+    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}
+    producer = KafkaProducer({**options, "delivery.timeout.ms": 120_000}, interceptors=[told])
+    futures = [producer.send(ProducerRecord("t", b"v")), producer.send(ProducerRecord("t", b"v", partition=0))]
+    producer.close(0)
+    assert told.told == [(failed_on("t", -1), ProducerClosedError), (failed_on("t", 0), ProducerClosedError)]
+    assert [future.partition() for future in futures] == [None, None]
+
+
+def test_interceptors_see_that_send_itself_fails(broker):
+    told = Told()
+    options = {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 50}
+    producer = KafkaProducer(options, interceptors=[told])
+    with pytest.raises(KafkaTimeoutError):
+        producer.send(ProducerRecord("t", b"v", partition=9))
+    producer.close()
+    with pytest.raises(ProducerClosedError):
+        producer.send(ProducerRecord("t", b"v"))
+    assert told.told == [(failed_on("t", 9), KafkaTimeoutError), (failed_on("t", -1), ProducerClosedError)]
+
+
+def test_interceptors_see_a_send_outside_a_transaction(broker):
+    told = Told()
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
+    with KafkaProducer(options, interceptors=[told]) as producer, pytest.raises(IllegalStateError):
+        producer.send(ProducerRecord("t", b"v"))
+    assert told.told == [(failed_on("t", -1), IllegalStateError)]
+
+
+def test_interceptors_see_an_interrupt_of_send(broker, monkeypatch):
+    def interrupt(*_args):
+        raise KeyboardInterrupt
+
+    told = Told()
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
+        monkeypatch.setattr(producer._parts.pending, "append", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(ProducerRecord("t", b"v"))
+    assert told.told == [(failed_on("t", -1), KafkaError)]
