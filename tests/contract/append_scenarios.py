@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import time
 from typing import Any
 from uuid import uuid4
 
-from spark_kafka_sink.records.batch import CONTROL, HEADER_SIZE, BatchHeader, stamp_header
+from spark_kafka_sink.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, stamp_header
 from spark_kafka_sink.records.compression import compress
-from tests.contract.plain_client import PlainClient, batch
+from spark_kafka_sink.records.decode import batch_headers
+from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
 
 
@@ -145,6 +147,34 @@ def topics_refused(client: PlainClient) -> Steps:
     ]
 
 
+def log_append_time(client: PlainClient) -> Steps:
+    stamped, plain = new_topic(client, message_timestamp_type="LogAppendTime"), new_topic(client)
+    records = batch([b"x", b"y"], producer=client.init_producer_id(), sequence=0, timestamp=5)
+    claimed = batch([b"z"], attributes=LOG_APPEND_TIME, timestamp=5)
+
+    def told_ms(topic: str) -> int | None:
+        moment = client.produce(topic, records).log_append_time
+        return None if moment is None else round(moment.timestamp() * 1000)
+
+    first, again, kept, kept_again = told_ms(stamped), told_ms(stamped), told_ms(plain), told_ms(plain)
+    (stored,) = batch_headers(_fetched(client, stamped))
+    (as_sent,) = batch_headers(_fetched(client, plain))
+    return [
+        ("the time of the append", abs((first or 0) / 1000 - time.time()) < DEADLINE_S, True),
+        ("a duplicate", again, first),
+        ("the batch says so", (stored.attributes, stored.crc_ok), (LOG_APPEND_TIME, True)),
+        ("its timestamps", (stored.base_timestamp, stored.max_timestamp), (5, first)),
+        ("by timestamp", _offset(client, stamped, first or 0), 0),
+        ("after the append", _offset(client, stamped, (first or 0) + 1), -1),
+        ("CreateTime", kept, None),
+        ("a duplicate, CreateTime", kept_again, 5),
+        ("the batch as it came", (as_sent.attributes, as_sent.base_timestamp, as_sent.max_timestamp), (0, 5, 5)),
+        ("claimed by the producer", client.produce(stamped, claimed).error_code.name, "invalid_timestamp"),
+        ("claimed, CreateTime", client.produce(plain, claimed).error_code.name, "none"),
+        ("it does not count", batch_headers(_fetched(client, plain))[-1].attributes, 0),
+    ]
+
+
 def acks_0_after_an_error_hangs_up(client: PlainClient) -> Steps:
     topic = new_topic(client)
 
@@ -177,6 +207,17 @@ def absurd_frame_length(client: PlainClient) -> Steps:
     return [("hangs up", client.is_hung_up(), True)]
 
 
+def _fetched(client: PlainClient, topic: str) -> bytes:
+    asked = [{"topic": topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]
+    answer = client.ask("Fetch", 4, max_wait=1000, min_bytes=1, max_bytes=1 << 20, topics=asked)
+    return bytes(answer.responses[0].partitions[0].records)
+
+
+def _offset(client: PlainClient, topic: str, timestamp: int) -> int:
+    asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    return int(client.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
+
+
 APPEND_SCENARIOS: tuple[Scenario, ...] = (
     sequences_and_epochs,
     broken_batches,
@@ -184,6 +225,7 @@ APPEND_SCENARIOS: tuple[Scenario, ...] = (
     metadata_of_unknown_topics,
     min_isr_counts_only_replicas_there_are,
     topics_refused,
+    log_append_time,
     acks_0_after_an_error_hangs_up,
     unknown_version_of_api_versions,
     unknown_version_of_metadata,

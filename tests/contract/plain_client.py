@@ -31,7 +31,8 @@ class PlainClient:
     """Asks one broker. ``ConnectionError`` when it hangs up instead of answering."""
 
     def __init__(self, address: str, client_id: str = "plain") -> None:
-        host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
+        self.address = address.split(",", maxsplit=1)[0]
+        host, port = self.address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), DEADLINE_S)
         self._client_id = client_id
         self._correlation_ids = itertools.count(1)

@@ -7,11 +7,12 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES, VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
+from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
 
-SCENARIOS = (*APPEND_SCENARIOS, *TRANSACTION_SCENARIOS)
+SCENARIOS = (*APPEND_SCENARIOS, *TRANSACTION_SCENARIOS, *GROUP_SCENARIOS)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

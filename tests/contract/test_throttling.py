@@ -1,7 +1,7 @@
 """Over a client quota TestBroker answers as a real Kafka: how long to wait, a Fetch without topics, the rest in full.
 
 The scenarios write, read or ask until they are throttled. On Kafka a quota of this client id does it, on TestBroker the
-script.
+script, and for producers the same quota.
 """
 
 from __future__ import annotations
@@ -82,6 +82,12 @@ def test_test_broker_throttles_as_written(api: str, kafka_test_broker: TestBroke
         play(scenario, client, lambda: kafka_test_broker.faults.throttle(api, 300, times=KEPT))
 
 
+def test_test_broker_throttles_a_producer_by_its_byte_rate(kafka_test_broker: TestBroker) -> None:
+    client_id = name("throttled")
+    with PlainClient(kafka_test_broker.bootstrap_servers, client_id) as client:
+        play(produce, client, lambda: kafka_test_broker.set_quotas(client_id, QUOTAS["Produce"][1]))
+
+
 @pytest.mark.jvm
 @pytest.mark.kafka_versions("4.1.1", "3.9.1")
 @pytest.mark.parametrize("api", QUOTAS)
@@ -107,13 +113,22 @@ def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -
     assert timedelta(seconds=time.monotonic() - throttled) >= 0.9 * answer.throttle_time
 
 
+def test_a_producer_over_its_byte_rate_delivers_everything_once(kafka_test_broker: TestBroker) -> None:
+    deliver_everything_once(kafka_test_broker)
+
+
+@pytest.mark.jvm
 @pytest.mark.kafka_versions("4.1.1", "3.9.1")
-def test_a_producer_over_its_byte_rate_delivers_everything_once(local_kafka: LocalKafka) -> None:
+def test_a_producer_over_its_byte_rate_delivers_everything_once_to_kafka(local_kafka: LocalKafka) -> None:
+    deliver_everything_once(local_kafka)
+
+
+def deliver_everything_once(broker: LocalKafka | TestBroker) -> None:
     """A burst of ten seconds is free; from then on about 300 KB are over it, which takes three seconds."""
     topic, client_id = name("topic"), name("fast")
-    local_kafka.create_topic(topic)
-    local_kafka.set_quotas(client_id, {"producer_byte_rate": 100_000.0})
-    config = {"bootstrap.servers": local_kafka.bootstrap_servers, "client.id": client_id, "request.timeout.ms": 10_000}
+    broker.create_topic(topic)
+    broker.set_quotas(client_id, {"producer_byte_rate": 100_000.0})
+    config = {"bootstrap.servers": broker.bootstrap_servers, "client.id": client_id, "request.timeout.ms": 10_000}
     with KafkaProducer(config) as producer:
         futures = [producer.send(ProducerRecord(topic, number.to_bytes(1000, "big"))) for number in range(1_300)]
         offsets = [future.result(60).offset for future in futures]

@@ -47,7 +47,7 @@ class Log:
         (batch,) = decode_batches(data)
         end = self.partition.log.end_offset
         try:
-            offset = self.partition.append(data, batch.header, acks=1).base_offset
+            offset = self.partition.append(data, batch.header, acks=1, now_ms=0).base_offset
         except ApiError as refused:
             return refused.error, -1
         if offset == end:

@@ -30,8 +30,9 @@ class TestBroker:
     Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and responds like the Kafka release
     ``like`` ("2.8", "3.5", "3.9", "4.1"). Each file in ``apis/`` lists what it emulates and what not.
 
-    ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``config``: broker settings by Kafka's names (see
-    ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest).
+    ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``port``: of the first node, the others follow
+    upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see ``state/config.py``).
+    ``api_versions``: narrower ranges, API name to (lowest, highest).
 
     >>> with TestBroker() as broker:
     ...     broker.create_topic("t", partitions=2)
@@ -39,7 +40,8 @@ class TestBroker:
     ...     assert [record.value for record in broker.topic("t").records()] == [b"1", b"2"]
 
     Methods may be called from any thread, also from a function that the script runs on the broker's. Bad settings
-    raise ``ConfigError``; refusals of the cluster raise ``ApiError`` with Kafka's error.
+    raise ``ConfigError``, a port in use ``OSError``; refusals of the cluster raise ``ApiError`` with Kafka's
+    error.
     """
 
     __test__ = False  # pytest: not a class of tests, despite its name
@@ -48,6 +50,7 @@ class TestBroker:
         self,
         nodes: int = 1,
         *,
+        port: int = 0,
         like: str = LATEST,
         config: Mapping[str, Setting] = _NOTHING,
         api_versions: Mapping[str, tuple[int, int]] | None = None,
@@ -57,6 +60,7 @@ class TestBroker:
         self.faults = Faults()
         self.requests = RequestLog()
         self._nodes = nodes
+        self._port = port
         self._config = broker_config(config)
         self._release = release(like, api_versions)
         self._thread: LoopThread | None = None
@@ -89,7 +93,8 @@ class TestBroker:
             thread.stop()
 
     async def _start(self) -> Server:
-        return Server(self._nodes, self._config, self._release, self.faults, self.requests)
+        ports = [self._port + step if self._port else 0 for step in range(self._nodes)]
+        return Server(ports, self._config, self._release, self.faults, self.requests)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -142,6 +147,11 @@ class TestBroker:
             }
         )
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """By Kafka's names: ``{"KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent": 0.98}}``, 1.0 is idle."""
+        idle = self._call(lambda server: server.pool.idle.ratio())
+        return {"KafkaRequestHandlerPool": {"RequestHandlerAvgIdlePercent": idle}}
+
     # -- faults: nodes ------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
@@ -189,9 +199,13 @@ class TestBroker:
         """Followers have everything again, and delayed responses are sent."""
         self._call(lambda server: _partition(server, topic, partition).hold_followers(False))
 
-    def fail_storage(self, topic: str, partition: int, failed: bool = True) -> None:
-        """Respond KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``."""
-        self._call(lambda server: _partition(server, topic, partition).fail_storage(failed))
+    def fail_storage(self, topic: str, partition: int, failed: bool = True, *, halt: bool = False) -> None:
+        """Respond KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``.
+
+        ``halt``: instead, the next Produce to it stops its node as ``kill`` does, without a response, as a broker halts
+        whose only log directory fails. ``start`` brings the node back with a disk that works.
+        """
+        self._call(lambda server: _partition(server, topic, partition).fail_storage(failed, halt=halt))
 
     def drop_producer_state(self, topic: str, partition: int, *, refuse_unknown: bool = False) -> None:
         """Forget every producer of the partition, as retention may.
@@ -204,6 +218,13 @@ class TestBroker:
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the log start offset to ``before``."""
         self._call(lambda server: _partition(server, topic, partition).log.delete_records(before))
+
+    def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
+        """Limit a client.id: ``producer_byte_rate`` in bytes per second and node. An empty mapping removes the limit.
+
+        As on a real broker a burst of ten seconds' worth is free.
+        """
+        self._call(lambda server: server.state.quotas.set(client_id, quotas))
 
     # -- faults: transactions -----------------------------------------------------------------------------------------
 

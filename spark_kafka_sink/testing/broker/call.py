@@ -12,7 +12,9 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.testing.broker.faults import Fault
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
+from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
+from spark_kafka_sink.testing.broker.state.quotas import ClientQuotas
 from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from spark_kafka_sink.testing.broker.versions import Release
 from spark_kafka_sink.testing.broker.wire import Fields, Request
@@ -24,7 +26,9 @@ class BrokerState:
 
     cluster: Cluster
     offsets: GroupOffsets
+    groups: Groups
     transactions: TransactionCoordinator
+    quotas: ClientQuotas
     release: Release
 
 
@@ -69,15 +73,24 @@ class Call:
         if error:
             raise ApiError(error)
 
-    def check_coordinator(self, key: str) -> None:
-        """Raise NOT_COORDINATOR unless the asked node coordinates this group or transactional id."""
-        if not self.coordinates(key):
+    def check_coordinator(self, transactional_id: str) -> None:
+        """Raise NOT_COORDINATOR unless the asked node coordinates this transactional id."""
+        if not self.coordinates(transactional_id):
             raise ApiError(ErrorCode.not_coordinator)
 
-    def coordinates(self, key: str) -> bool:
-        """Whether the asked node coordinates this group or transactional id."""
-        coordinator = self.cluster.coordinator(key)
+    def check_group_coordinator(self, group: str) -> None:
+        """Raise NOT_COORDINATOR unless the asked node coordinates this group."""
+        if not self.coordinates_group(group):
+            raise ApiError(ErrorCode.not_coordinator)
+
+    def coordinates(self, transactional_id: str) -> bool:
+        """Whether the asked node coordinates this transactional id."""
+        coordinator = self.cluster.coordinator(transactional_id)
         return coordinator is not None and coordinator.id == self.request.node
+
+    def coordinates_group(self, group: str) -> bool:
+        """Whether the asked node leads the group's partition of ``__consumer_offsets``."""
+        return self.state.offsets.partition(group).leader == self.request.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +108,10 @@ class Delayed:
 
 class HangupError(Exception):
     """Close the connection instead of responding."""
+
+
+class HaltError(HangupError):
+    """The node's disk has failed: the node stops without a response (Kafka: ``Exit.halt``)."""
 
 
 Response: TypeAlias = Fields | Delayed | None

@@ -3,6 +3,9 @@
 ``num.io.threads`` tasks share one queue, as a broker's I/O threads do: a handler that the script delays is busy, the
 others go on, and with all of them busy requests wait. A delayed response (acks=all, a Fetch without data) frees its
 handler and waits in purgatory. All tasks run on one thread, so state needs no lock.
+
+An exception that no handler foresees is UNKNOWN_SERVER_ERROR in the API's own form, and the connection stays open. A
+client over its quota gets its response at once, and its connection is read again when ``throttle_time_ms`` are over.
 """
 
 from __future__ import annotations
@@ -10,19 +13,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
+from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.call import BrokerState, Call, Delayed, HangupError, Response
+from spark_kafka_sink.testing.broker.call import BrokerState, Call, Delayed, HaltError, HangupError, Response
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
+from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
+from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.versions import API_OF_KEY
 from spark_kafka_sink.testing.broker.wire import (
     Fields,
@@ -53,7 +59,10 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Handled:
-    """A handled request and its response. ``request`` None: ApiVersions in a version that is not offered."""
+    """A handled request and its response. ``request`` None: ApiVersions in a version that is not offered.
+
+    ``version`` replaces the request's in the response.
+    """
 
     head: RequestHead
     request: Request | None
@@ -61,16 +70,27 @@ class _Handled:
     version: int | None = None
 
 
+class NodeHalt(Protocol):
+    """Stops nodes."""
+
+    def halt(self, node: int) -> None:
+        """Cut the node's connections and stop listening; no effect on a node that is down."""
+
+
 class HandlerPool:
     """Loop thread only."""
 
     def __init__(
-        self, state: BrokerState, faults: Faults, purgatory: Purgatory, seen: Callable[[Request], None]
+        self, node_halt: NodeHalt, state: BrokerState, faults: Faults, purgatory: Purgatory, log: RequestLog
     ) -> None:
+        handlers = int(state.cluster.config["num.io.threads"])
+        self.idle = IdleMeter(handlers)
+        self._node_halt = node_halt
+        self._handlers = range(handlers)
         self._state = state
         self._faults = faults
         self._purgatory = purgatory
-        self._seen = seen
+        self._log = log
         self._queue: asyncio.Queue[_Exchange] = asyncio.Queue()
         self._responding: set[asyncio.Task[None]] = set()
 
@@ -86,10 +106,15 @@ class HandlerPool:
             task.cancel()
         await asyncio.gather(*self._responding, return_exceptions=True)
 
-    async def run_handler(self) -> None:
-        """One handler of the pool, for ever."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """The handlers, as tasks that run until they are cancelled."""
+        return [asyncio.create_task(self._run_handler()) for _ in self._handlers]
+
+    async def _run_handler(self) -> None:
         while True:
+            self.idle.handler_waits()
             exchange = await self._queue.get()
+            self.idle.handler_works()
             responding = asyncio.create_task(self._respond_later(exchange, await self._handled(exchange)))
             self._responding.add(responding)
             responding.add_done_callback(self._responding.discard)
@@ -99,14 +124,21 @@ class HandlerPool:
         try:
             head = read_head(exchange.frame)
             request = self._parsed(exchange, head)
-            if request is None:
-                response: Response = versions_response(self._state.release, ErrorCode.unsupported_version)
-                return _Handled(head, None, response, version=_PROBE_VERSION)
+        except MalformedRequestError as cause:
+            _log.debug("closing connection %d: %s", exchange.connection.number, cause)
+            return None
+        if request is None:
+            response: Response = versions_response(self._state.release, ErrorCode.unsupported_version)
+            return _Handled(head, None, response, version=_PROBE_VERSION)
+        try:
             return await self._handled_request(head, request)
-        except (HangupError, MalformedRequestError) as cause:
+        except HaltError as cause:
+            _log.error("shutdown of node %d: %s", request.node, cause)
+            self._node_halt.halt(request.node)
+        except HangupError as cause:
             _log.debug("closing connection %d: %s", exchange.connection.number, cause)
         except Exception:
-            _log.exception("a handler of TestBroker failed; closing connection %d", exchange.connection.number)
+            return _failed(head, request)
         return None
 
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
@@ -120,7 +152,7 @@ class HandlerPool:
         client_id, body = read_request(exchange.frame, head)
         connection = exchange.connection
         request = Request(api, head.version, head.correlation_id, client_id, connection.number, connection.node, body)
-        self._seen(request)
+        self._log.add(request)
         return request
 
     async def _handled_request(self, head: RequestHead, request: Request) -> _Handled:
@@ -132,7 +164,7 @@ class HandlerPool:
             await asyncio.sleep(delay.amount / 1000)
         if self._faults.take(Kind.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
-        call = Call(request, self._state, time.time_ns() // 1_000_000, self._faults.answers(request))
+        call = Call(request, self._state, _now_ms(), self._faults.answers(request))
         response = HANDLERS[request.api](call)
         self._purgatory.check()
         if isinstance(response, Delayed):
@@ -142,12 +174,15 @@ class HandlerPool:
     async def _respond_later(self, exchange: _Exchange, handled: _Handled | None) -> None:
         """Write the response when it is due, then unmute the connection."""
         try:
+            if handled is not None and isinstance(handled.response, Delayed):
+                handled = await self._completed(handled, handled.response)
             if handled is None:
                 await exchange.connection.close_after()
-            elif isinstance(handled.response, Delayed):
-                await self._write(exchange.connection, handled, await self._purgatory.watch(handled.response))
-            elif handled.response is not None:
-                await self._write(exchange.connection, handled, handled.response)
+                return
+            throttle_ms = self._throttle_ms(exchange, handled.request)
+            if isinstance(handled.response, dict):
+                await self._write(exchange.connection, handled, handled.response, throttle_ms)
+            await asyncio.sleep(throttle_ms / 1000)
         except ConnectionError:
             exchange.connection.abort()
         except Exception:
@@ -157,7 +192,24 @@ class HandlerPool:
             if not exchange.done.done():
                 exchange.done.set_result(None)
 
-    async def _write(self, connection: Connection, handled: _Handled, response: Fields) -> None:
+    async def _completed(self, handled: _Handled, delayed: Delayed) -> _Handled | None:
+        try:
+            return replace(handled, response=await self._purgatory.watch(delayed))
+        except Exception:
+            return _failed(handled.head, handled.request)
+
+    def _throttle_ms(self, exchange: _Exchange, request: Request | None) -> int:
+        """The longer of the client's quota and the script's throttling."""
+        if request is None:
+            return 0
+        fault = self._faults.take(Kind.THROTTLE, request)
+        scripted_ms = 0 if fault is None else fault.amount
+        if request.api != "Produce":
+            return scripted_ms
+        node, size = request.node, len(exchange.frame)
+        return max(scripted_ms, self._state.quotas.produced(node, request.client_id, size, _now_ms()))
+
+    async def _write(self, connection: Connection, handled: _Handled, response: Fields, throttle_ms: int) -> None:
         request = handled.request
         if request is None:
             await connection.write(encode_response(handled.head, response, version=handled.version))
@@ -168,12 +220,9 @@ class HandlerPool:
             return
         if self._faults.take(Kind.LOSE_ANSWER, request) is not None:
             return
-        throttle = self._faults.take(Kind.THROTTLE, request)
-        if throttle is not None:
-            response = {**response, **_EMPTIED.get(request.api, {}), "throttle_time": throttle.amount}
+        if throttle_ms:
+            response = {**response, **_EMPTIED.get(request.api, {}), "throttle_time": throttle_ms}
         await self._write_frame(connection, request, encode_response(handled.head, response))
-        if throttle is not None:
-            await asyncio.sleep(throttle.amount / 1000)
 
     async def _delay_answer(self, request: Request) -> None:
         delay = self._faults.take(Kind.DELAY_ANSWER, request)
@@ -191,3 +240,14 @@ class HandlerPool:
             connection.held_back = frame
         else:
             await connection.write(frame)
+
+
+def _failed(head: RequestHead, request: Request | None) -> _Handled | None:
+    """The response to a request whose handler raised; None: its connection has to be closed."""
+    _log.exception("unexpected error handling request %s", request)
+    response = None if request is None else error_response(request, ErrorCode.unknown_server_error)
+    return None if response is None else _Handled(head, request, response)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -22,10 +22,12 @@ _ATTEMPTS: Final = 1_000
 
 
 class Listener:
-    """Opens on a free port the first time, then always on the same port. Loop thread only."""
+    """Opens on ``port``, 0 for a free one, then always on the same port. Loop thread only."""
 
-    def __init__(self, node: int, pool: HandlerPool, numbers: itertools.count[int], max_request_bytes: int) -> None:
-        self.port = 0
+    def __init__(
+        self, node: int, port: int, pool: HandlerPool, numbers: itertools.count[int], max_request_bytes: int
+    ) -> None:
+        self.port = port
         self._node = node
         self._pool = pool
         self._numbers = numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_kafka_sink.testing.broker.call import Delayed
@@ -34,14 +35,24 @@ class Purgatory:
 
     def check(self) -> None:
         for waiting in list(self._waiting):
-            response = None if waiting.response.done() else waiting.delayed.try_complete()
-            if response is not None:
-                waiting.response.set_result(response)
+            _complete(waiting.response, waiting.delayed.try_complete)
 
     def _expire(self, delayed: Delayed, response: asyncio.Future[Fields]) -> None:
-        if not response.done():
-            response.set_result(delayed.expire())
+        _complete(response, delayed.expire)
 
     def _forget(self, waiting: _Waiting) -> None:
         waiting.timer.cancel()
         self._waiting.discard(waiting)
+
+
+def _complete(response: asyncio.Future[Fields], due: Callable[[], Fields | None]) -> None:
+    """An exception fails the waiting request, not the request whose handling calls ``check``."""
+    if response.done():
+        return
+    try:
+        fields = due()
+    except Exception as error:
+        response.set_exception(error)
+        return
+    if fields is not None:
+        response.set_result(fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.errors import IllegalStateError
@@ -17,7 +17,9 @@ from spark_kafka_sink.testing.broker.purgatory import Purgatory
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import Setting
+from spark_kafka_sink.testing.broker.state.groups import Groups
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
+from spark_kafka_sink.testing.broker.state.quotas import ClientQuotas
 from spark_kafka_sink.testing.broker.state.transactions import TransactionCoordinator
 from spark_kafka_sink.testing.broker.versions import Release
 
@@ -28,27 +30,39 @@ class Server:
     """Made, used and closed on the loop's thread."""
 
     def __init__(
-        self, nodes: int, config: Mapping[str, Setting], offered: Release, faults: Faults, log: RequestLog
+        self, ports: Sequence[int], config: Mapping[str, Setting], offered: Release, faults: Faults, log: RequestLog
     ) -> None:
+        """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
         cluster = Cluster([], config)
-        offsets = GroupOffsets()
-        self.state = BrokerState(cluster, offsets, TransactionCoordinator(cluster, offsets), offered)
+        offsets = GroupOffsets(cluster, offered.offset_value_version)
+        transactions = TransactionCoordinator(cluster, offsets)
+        self.state = BrokerState(cluster, offsets, Groups(config), transactions, ClientQuotas(), offered)
         self.purgatory = Purgatory(asyncio.get_running_loop())
-        self._pool = HandlerPool(self.state, faults, self.purgatory, log.add)
+        self.pool = HandlerPool(self, self.state, faults, self.purgatory, log)
         numbers = itertools.count(1)
         max_bytes = int(config["socket.request.max.bytes"])
-        self._listeners = {node: Listener(node, self._pool, numbers, max_bytes) for node in range(1, nodes + 1)}
-        for node, listener in self._listeners.items():
-            listener.open()
-            cluster.nodes[node] = BrokerNode(node, LOOPBACK, listener.port)
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._pool.run_handler()) for _ in range(int(config["num.io.threads"]))]
-        self._tasks.append(loop.create_task(self._expire_transactions()))
+        self._listeners = {
+            node: Listener(node, port, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
+        }
+        try:
+            for node, listener in self._listeners.items():
+                listener.open()
+                cluster.nodes[node] = BrokerNode(node, LOOPBACK, listener.port)
+        except OSError:
+            for listener in self._listeners.values():
+                listener.close()
+            raise
+        self._tasks = [*self.pool.start(), asyncio.create_task(self._expire())]
 
     def kill(self, node: int) -> None:
         self._check_alive(node, True)
         self._listeners[node].close()
         self.state.cluster.node_died(node)
+
+    def halt(self, node: int) -> None:
+        """``kill`` for handlers: the node may be down already."""
+        if self.state.cluster.nodes[node].alive:
+            self.kill(node)
 
     def start(self, node: int) -> None:
         self._check_alive(node, False)
@@ -68,13 +82,15 @@ class Server:
             listener.close()
         for listener in self._listeners.values():
             await listener.closed()
-        await self._pool.close()
+        await self.pool.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _expire_transactions(self) -> None:
+    async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
-            self.state.transactions.expire(time.time_ns() // 1_000_000)
+            now_ms = time.time_ns() // 1_000_000
+            self.state.transactions.expire(now_ms)
+            self.state.groups.advance(now_ms)
             self.purgatory.check()

@@ -2,13 +2,13 @@
 
 The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
 kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
-connection. Left out: everything a producer or an assigning consumer does not need (groups, ACLs, SASL, KRaft).
+connection. Left out: everything a producer or a consumer does not need (ACLs, SASL, KRaft, KIP-848's groups).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -34,11 +34,13 @@ class Release:
 
     ``features`` are the finalized features (name to level); ``transaction.version`` 2 means KIP-890's second part.
     ``verifies_partitions``: a transactional Produce must name a partition of the transaction (3.6 and later).
+    ``offset_value_version``: of the records in ``__consumer_offsets``.
     """
 
     versions: Mapping[str, VersionRange]
     features: Mapping[str, int]
     verifies_partitions: bool
+    offset_value_version: int = 3
 
 
 _Range: TypeAlias = tuple[int, int]
@@ -54,6 +56,12 @@ _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
         "OffsetCommit":         (8,  (0, 8),  (0, 8),  (0, 9),  (2, 9)),
         "OffsetFetch":          (9,  (0, 7),  (0, 8),  (0, 9),  (1, 9)),
         "FindCoordinator":      (10, (0, 3),  (0, 4),  (0, 6),  (0, 6)),
+        "JoinGroup":            (11, (0, 7),  (0, 9),  (0, 9),  (0, 9)),
+        "Heartbeat":            (12, (0, 4),  (0, 4),  (0, 4),  (0, 4)),
+        "LeaveGroup":           (13, (0, 4),  (0, 5),  (0, 5),  (0, 5)),
+        "SyncGroup":            (14, (0, 5),  (0, 5),  (0, 5),  (0, 5)),
+        "DescribeGroups":       (15, (0, 5),  (0, 5),  (0, 5),  (0, 6)),
+        "ListGroups":           (16, (0, 4),  (0, 4),  (0, 5),  (0, 5)),
         "ApiVersions":          (18, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
         "CreateTopics":         (19, (0, 7),  (0, 7),  (0, 7),  (2, 7)),
         "DeleteTopics":         (20, (0, 6),  (0, 6),  (0, 6),  (1, 6)),
@@ -84,7 +92,12 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
         "2.8": Release(_column(0), {}, verifies_partitions=False),
         "3.5": Release(_column(1), {"metadata.version": 11}, verifies_partitions=False),
         "3.9": Release(_column(2), {"metadata.version": 21}, verifies_partitions=True),
-        "4.1": Release(_column(3), {"metadata.version": 27, "transaction.version": 2}, verifies_partitions=True),
+        "4.1": Release(
+            _column(3),
+            {"metadata.version": 27, "transaction.version": 2},
+            verifies_partitions=True,
+            offset_value_version=4,
+        ),
     }
 )
 
@@ -104,4 +117,4 @@ def release(like: str, narrowed: Mapping[str, tuple[int, int]] | None = None) ->
     ranges = dict(base.versions)
     for api, (lowest, highest) in (narrowed or {}).items():
         ranges[api] = VersionRange(max(lowest, ranges[api].lowest), min(highest, ranges[api].highest))
-    return Release(MappingProxyType(ranges), base.features, base.verifies_partitions)
+    return replace(base, versions=MappingProxyType(ranges))

@@ -113,6 +113,7 @@ _EMPTY: Final[Mapping[str, object]] = MappingProxyType(
     {
         "error_code": ErrorCode.none,
         "string": "",
+        "bytes": b"",
         "bool": False,
         "timedelta_i32": timedelta(0),
         "datetime_i64": datetime.fromtimestamp(0, UTC),

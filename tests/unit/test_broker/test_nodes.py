@@ -135,6 +135,36 @@ def test_failed_storage_is_told_until_it_is_mended(broker: TestBroker, client: P
     assert client.produce("t", RECORDS).error_code.name == "none"
 
 
+def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        broker.fail_storage("t", 0, halt=True)
+        with PlainClient(address(broker, 1)) as client, PlainClient(address(broker, 1)) as other:
+            assert client.ask("Metadata", 9, topics=[]).brokers
+            with pytest.raises(ConnectionError):
+                client.produce("t", RECORDS)
+            assert other.is_hung_up()
+        with pytest.raises(ConnectionRefusedError):
+            PlainClient(address(broker, 1))
+        assert (broker.leader("t", 0), broker.topic("t").records()) == (2, [])
+
+        broker.start(1)
+        broker.move_leader("t", 0, to=1)
+        with PlainClient(address(broker, 1)) as client:
+            assert client.produce("t", RECORDS).error_code.name == "none"
+
+
+def test_a_storage_failure_that_halts_waits_for_a_produce_to_its_partition(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    broker.create_topic("u")
+    broker.fail_storage("t", 0, halt=True)
+
+    assert client.produce("u", RECORDS).error_code.name == "none"
+    broker.fail_storage("t", 0, failed=False)
+    assert client.produce("t", RECORDS).error_code.name == "none"
+
+
 def test_a_topic_made_again_has_another_id_and_no_records(broker: TestBroker, client: PlainClient) -> None:
     client.produce("t", RECORDS)
     first = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL
+from spark_kafka_sink.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch
@@ -84,3 +86,27 @@ def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: Plain
     assert (topic.values(0), topic.values(1), topic.values()) == ([b"0"], [b"1"], [b"0", b"1"])
     with pytest.raises(ValueError, match="no partition two-2"):
         topic.records(2)
+
+
+def test_log_append_time_replaces_the_timestamps_of_the_producer(broker: TestBroker, client: PlainClient) -> None:
+    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+    before_ms = time.time_ns() // 1_000_000
+    answer = client.produce("stamped", batch([b"a", b"b"], timestamp=5))
+    after_ms = time.time_ns() // 1_000_000
+
+    (stored,) = broker.topic("stamped").batches(0)
+    told_ms = round(answer.log_append_time.timestamp() * 1000)
+    assert before_ms <= told_ms <= after_ms
+    assert stored.header.attributes == LOG_APPEND_TIME
+    assert stored.header.crc_ok
+    assert (stored.header.base_timestamp, stored.header.max_timestamp) == (5, told_ms)
+    assert {record.timestamp for record in broker.topic("stamped").records()} == {told_ms}
+
+
+def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:
+    with TestBroker(config={"log.message.timestamp.type": "LogAppendTime"}) as broker:
+        broker.create_topic("t")
+        broker.create_topic("own", configs={"message.timestamp.type": "CreateTime"})
+        with PlainClient(broker.bootstrap_servers) as client:
+            assert client.produce("t", batch([b"x"], timestamp=5)).log_append_time is not None
+            assert client.produce("own", batch([b"x"], timestamp=5)).log_append_time is None

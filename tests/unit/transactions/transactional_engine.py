@@ -16,7 +16,8 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.transactions import TransactionalRequestResult
 from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.offsets import CommittedOffset, GroupOffsets
+from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
+from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
 from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
@@ -48,7 +49,7 @@ class TransactionalEngine(Engine):
         self.added: list[set[int]] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
         self.cluster._next_producer_id = 999
-        self.group_offsets = GroupOffsets()
+        self.group_offsets = GroupOffsets(self.cluster, value_version=4)
         self.coordinator = TransactionCoordinator(self.cluster, self.group_offsets)
         assert self.parts.transaction_manager is not None
         self.manager = self.parts.transaction_manager
@@ -264,12 +265,12 @@ class TransactionalEngine(Engine):
             code = self._add(identity)
         code = code or self._error(self.coordinator.verify_open, TRANSACTIONAL_ID, identity)
         offsets = {
-            TopicPartition(t.name, p.partition_index): p.committed_offset for t in asked.topics for p in t.partitions
+            TopicPartition(t.name, p.partition_index): CommittedOffset(int(p.committed_offset))
+            for t in asked.topics
+            for p in t.partitions
         }
         if code is ErrorCode.none:
-            for at, offset in offsets.items():
-                committed = CommittedOffset(int(offset))
-                self.group_offsets.commit_in_transaction(asked.producer_id, asked.group_id, at, committed)
+            self.group_offsets.commit_in_transaction(identity, asked.group_id, offsets, self.clock.epoch_ms())
         topics = tuple(
             response.TxnOffsetCommitResponseTopic(
                 name=name,

@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (25): a group's offsets become part of a transaction (transactions version 1).
 
-Emulated: the check of identity and state. The offsets themselves come with TxnOffsetCommit.
+Emulated: the check of identity and state; the group's partition of ``__consumer_offsets`` becomes part of the
+transaction and gets its marker. The offsets themselves come with TxnOffsetCommit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def handle(call: Call) -> Fields:
         call.check_script()
         call.check_coordinator(body.transactional_id)
         identity = ProducerIdentity(body.producer_id, body.producer_epoch)
-        call.state.transactions.add_partitions(body.transactional_id, identity, (), call.now_ms)
+        partition = call.state.offsets.partition(body.group_id).name
+        call.state.transactions.add_partitions(body.transactional_id, identity, [partition], call.now_ms)
     except ApiError as refused:
         return {"error_code": fenced(call, refused, _FENCED_SINCE)}
     return {}

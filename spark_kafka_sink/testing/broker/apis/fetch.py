@@ -8,6 +8,7 @@ response has session 0, so clients send whole requests), followers, racks, tiere
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,8 @@ from spark_kafka_sink.model import NO_LEADER
 from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
+
+_log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
@@ -75,10 +78,18 @@ def _name(call: Call, topic: Any) -> str | None:
 
 def _read_partition(call: Call, reading: _Reading, name: str | None, asked: Any) -> Fields:
     partition = None if name is None else call.cluster.partition(name, asked.partition)
-    error = call.scripted(name, asked.partition) or _error(call, name, partition, asked)
-    if error or partition is None:
-        reading.has_error = True
-        return _failed(reading, asked.partition, partition, error)
+    try:
+        error = call.scripted(name, asked.partition) or _error(call, name, partition, asked)
+        if not error and partition is not None:
+            return _read_to_end(call, reading, partition, asked)
+    except Exception:
+        _log.exception("error processing fetch from partition %s-%d", name, asked.partition)
+        error = ErrorCode.unknown_server_error
+    reading.has_error = True
+    return _failed(reading, asked.partition, partition, error)
+
+
+def _read_to_end(call: Call, reading: _Reading, partition: Partition, asked: Any) -> Fields:
     read_committed = bool(call.body.isolation_level)
     end = partition.last_stable_offset() if read_committed else partition.high_watermark
     records, read_to = _records(call, reading, partition, asked, end)

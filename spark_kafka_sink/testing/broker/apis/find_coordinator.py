@@ -1,15 +1,22 @@
 """FindCoordinator (10): which node coordinates a group or a transactional id.
 
-Emulated: one key, and from version 4 on many; the node stays the same until a node dies or comes back. Not emulated:
-the time in which ``__consumer_offsets`` and ``__transaction_state`` are created; share groups.
+Emulated: one key, and from version 4 on many; the first group makes ``__consumer_offsets``, and the leader of its
+partition there coordinates it; the node of a transactional id stays the same until a node dies or comes back. Not
+emulated: ``__transaction_state``, the time in which these topics are created; share groups (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing.broker.call import Call, endpoint
+from spark_kafka_sink.testing.broker.state.cluster import BrokerNode
 from spark_kafka_sink.testing.broker.wire import Fields
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
 
 
 def handle(call: Call) -> Fields:
@@ -20,9 +27,15 @@ def handle(call: Call) -> Fields:
 
 
 def _coordinator(call: Call, key: str) -> Fields:
-    node = call.cluster.coordinator(key)
-    error = call.scripted()
+    kind = getattr(call.body, "key_type", _GROUP)
+    error = call.scripted() or (ErrorCode.none if kind in {_GROUP, _TRANSACTION} else ErrorCode.invalid_request)
+    node = call.cluster.coordinator(key) if kind == _TRANSACTION else _group_coordinator(call, key)
     if error or node is None:
         error = error or ErrorCode.coordinator_not_available
         return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": None}
     return {**endpoint(node), "error_message": None}
+
+
+def _group_coordinator(call: Call, group: str) -> BrokerNode | None:
+    """None while the group's partition has no leader."""
+    return call.cluster.nodes.get(call.state.offsets.partition(group).leader)

@@ -6,6 +6,7 @@ timestamp (-3, KIP-734), earliest local (-4, the same as earliest here). Not emu
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,8 @@ from spark_kafka_sink.testing.broker.call import Call, by_topic
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
+_log = logging.getLogger(__name__)
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -23,10 +26,17 @@ _NOT_FOUND: Final = (-1, -1)
 
 
 def handle(call: Call) -> Fields:
-    rows = [
-        (topic.name, _partition(call, topic.name, asked)) for topic in call.body.topics for asked in topic.partitions
-    ]
+    rows = [(topic.name, _row(call, topic.name, asked)) for topic in call.body.topics for asked in topic.partitions]
     return {"topics": by_topic(rows, "name", "partitions")}
+
+
+def _row(call: Call, topic: str, asked: Any) -> Fields:
+    try:
+        return _partition(call, topic, asked)
+    except Exception:
+        _log.exception("error while responding to offset request for partition %s-%d", topic, asked.partition_index)
+        error = ErrorCode.unknown_server_error
+        return {"partition_index": asked.partition_index, "error_code": error, "timestamp": -1, "offset": -1}
 
 
 def _partition(call: Call, topic: str, asked: Any) -> Fields:

@@ -30,7 +30,7 @@ def handle(call: Call) -> Fields:
 def _group(call: Call, group: str, topics: Any) -> Fields:
     try:
         call.check_script()
-        call.check_coordinator(group)
+        call.check_group_coordinator(group)
     except ApiError as refused:
         return {"error_code": refused.error}
     committed = call.state.offsets.of(group)

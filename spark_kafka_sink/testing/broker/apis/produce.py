@@ -2,13 +2,15 @@
 
 Emulated, in the broker's order: required acks, topic and leader (with the new leader's address from version 10 on,
 KIP-951), internal topics, the transaction a batch belongs to (checked from 3.6 on; added by the broker from version
-12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 gets no response or, after an error, a
-closed connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout
-has passed. Not emulated: magic 0 and 1, ``log_append_time``, quotas, authorization.
+12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 gets no response or, after an error, a closed
+connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout
+has passed. Quotas are the handler pool's. Not emulated: magic 0 and 1, authorization.
 """
 
 from __future__ import annotations
 
+import base64
+import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +19,17 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.testing.broker.call import Call, Delayed, HangupError, Response, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.apis.java_names import exception_name
+from spark_kafka_sink.testing.broker.call import (
+    Call,
+    Delayed,
+    HaltError,
+    HangupError,
+    Response,
+    by_topic,
+    endpoint,
+    milliseconds,
+)
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
@@ -25,6 +37,9 @@ from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.state.validation import only_batch
 from spark_kafka_sink.testing.broker.wire import Fields
 
+_log = logging.getLogger(__name__)
+
+_NO_ID: Final = uuid.UUID(int=0)
 _TOPIC_IDS_SINCE: Final = 13
 _ADDS_PARTITIONS_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
@@ -49,7 +64,8 @@ def handle(call: Call) -> Response:
     outcomes = list(_appended(call))
     if acks == 0:
         if any(outcome.error for outcome in outcomes):
-            raise HangupError
+            _log_unanswered(call, outcomes)
+            raise HangupError("an error with acks=0")
         return None
     if acks != ALL_REPLICAS or not any(outcome.appended for outcome in outcomes):
         return _response(call, outcomes)
@@ -76,7 +92,34 @@ def _appended(call: Call) -> Iterator[_Outcome]:
                 _append(call, outcome, asked.records or b"")
             except ApiError as refused:
                 outcome.error, outcome.message = refused.error, refused.message
+            except HangupError:
+                raise
+            except Exception:
+                _log.exception("error processing append operation on partition %s-%d", name, asked.index)
+                outcome.error = ErrorCode.unknown_server_error
             yield outcome
+
+
+def _named(call: Call, outcome: _Outcome) -> str:
+    """Topic and partition; a broker whose Produce knows topic ids writes the id before them, zeros without one."""
+    name = f"{outcome.topic}-{outcome.index}"
+    if _TOPIC_IDS_SINCE not in call.state.release.versions["Produce"]:
+        return name
+    topic = call.cluster.topics.get(outcome.topic)
+    topic_id = outcome.topic_id or (_NO_ID if topic is None else topic.id)
+    return f"{base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip('=')}:{name}"
+
+
+def _log_unanswered(call: Call, outcomes: list[_Outcome]) -> None:
+    """Kafka's own line: with acks=0 it is all that says which records are lost."""
+    errors = ", ".join(f"{_named(call, each)} -> {exception_name(each.error)}" for each in outcomes)
+    _log.info(
+        "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0\n"
+        "Topic and partition to exceptions: %s",
+        call.request.correlation_id,
+        call.request.client_id,
+        errors,
+    )
 
 
 def _topic(call: Call, topic: Any) -> tuple[str, uuid.UUID | None]:
@@ -100,13 +143,16 @@ def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
     error = outcome.partition.leadership_error(call.request.node)
     if error:
         raise ApiError(error)
+    if outcome.partition.halts_node:
+        outcome.partition.fail_storage(False)
+        raise HaltError("all log dirs have failed")
     header = only_batch(records)
     if header.is_transactional and not call.body.transactional_id:
         raise ApiError(ErrorCode.transactional_id_authorization_failed)
     identity = ProducerIdentity(header.producer_id, header.producer_epoch)
     if header.is_transactional and not outcome.partition.is_writing(identity):
         _join_transaction(call, identity, outcome.partition.name)
-    outcome.appended = outcome.partition.append(records, header, call.body.acks)
+    outcome.appended = outcome.partition.append(records, header, call.body.acks, call.now_ms)
 
 
 def _join_transaction(call: Call, identity: ProducerIdentity, partition: TopicPartition) -> None:
@@ -164,6 +210,8 @@ def _partition(outcome: _Outcome) -> Fields:
         fields["base_offset"] = -1
     else:
         fields["base_offset"] = outcome.appended.base_offset
+        if outcome.appended.log_append_time is not None:
+            fields["log_append_time"] = outcome.appended.log_append_time
         fields["log_start_offset"] = partition.log.start_offset
     if partition is not None and _is_hint(outcome):
         fields["current_leader"] = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): offsets that count when their transaction commits.
 
-Emulated: identity and state of the transaction, added by the broker itself from version 5 on (KIP-890). Not emulated:
-members and generations of the group.
+Emulated: identity and state of the transaction, added by the broker itself from version 5 on (KIP-890); member and
+generation of the group from version 3 on (KIP-447); the offsets are transactional records of ``__consumer_offsets``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing.broker.apis.offset_commit import committed_offset, offset_error
 from spark_kafka_sink.testing.broker.call import Call, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.offsets import CommittedOffset
+from spark_kafka_sink.testing.broker.state.groups import Claim
+from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -24,32 +26,43 @@ _ADDS_OFFSETS_SINCE: Final = 5
 def handle(call: Call) -> Fields:
     body = call.body
     refused = _error(call)
+    accepted: dict[TopicPartition, CommittedOffset] = {}
     rows: list[tuple[str, Fields]] = []
     for topic in body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
-            error = refused or call.scripted(*name)
-            if not error and call.cluster.partition(*name) is None:
-                error = ErrorCode.unknown_topic_or_partition
+            error = refused or call.scripted(*name) or offset_error(call, name)
             if not error:
-                epoch = getattr(asked, "committed_leader_epoch", -1)
-                offset = CommittedOffset(asked.committed_offset, epoch, asked.committed_metadata or "")
-                call.state.offsets.commit_in_transaction(body.producer_id, body.group_id, name, offset)
+                accepted[name] = committed_offset(asked)
             rows.append((topic.name, {"partition_index": asked.partition_index, "error_code": error}))
+    producer = (body.producer_id, body.producer_epoch)
+    call.state.offsets.commit_in_transaction(producer, body.group_id, accepted, call.now_ms)
     return {"topics": by_topic(rows, "name", "partitions")}
 
 
 def _error(call: Call) -> ErrorCode:
     body = call.body
-    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+    claim = Claim(
+        getattr(body, "member_id", ""), getattr(body, "generation_id", -1), getattr(body, "group_instance_id", None)
+    )
     try:
-        call.check_coordinator(body.group_id)
-        if call.version >= _ADDS_OFFSETS_SINCE:
-            call.state.transactions.add_partitions(body.transactional_id, identity, (), call.now_ms)
-        else:
-            call.state.transactions.verify_open(body.transactional_id, identity)
+        call.check_group_coordinator(body.group_id)
+        call.state.groups.check_commit(body.group_id, claim, ErrorCode.illegal_generation, transactional=True)
+        _join_transaction(call)
     except ApiError as refused:
         if refused.error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
             return ErrorCode.invalid_txn_state
         return ErrorCode.invalid_producer_epoch if refused.error is ErrorCode.producer_fenced else refused.error
     return ErrorCode.none
+
+
+def _join_transaction(call: Call) -> None:
+    transactions, transactional_id = call.state.transactions, call.body.transactional_id
+    identity = ProducerIdentity(call.body.producer_id, call.body.producer_epoch)
+    partition = call.state.offsets.partition(call.body.group_id).name
+    if call.version >= _ADDS_OFFSETS_SINCE:
+        transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)
+    elif call.state.release.verifies_partitions:
+        transactions.verify_partition(transactional_id, identity, partition)
+    else:
+        transactions.verify_open(transactional_id, identity)

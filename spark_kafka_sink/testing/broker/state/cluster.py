@@ -11,6 +11,7 @@ import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -20,7 +21,12 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Setting, Settings, topic_fault
 from spark_kafka_sink.testing.broker.state.partition import Partition
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_OFFSETS_REPLICAS: Final = 3
+_OFFSETS_CONFIG: Final[Mapping[str, Setting]] = MappingProxyType(
+    {"cleanup.policy": "compact", "segment.bytes": 104_857_600}
+)
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 CLUSTER_ID: Final = "TestBrokerClusterId000"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -77,10 +83,10 @@ class Cluster:
         self._next_producer_id += 1
         return self._next_producer_id
 
-    def coordinator(self, key: str) -> BrokerNode | None:
-        """The node that coordinates this group or transactional id; it moves only when nodes die or come back."""
+    def coordinator(self, transactional_id: str) -> BrokerNode | None:
+        """The node that coordinates this transactional id; it moves only when nodes die or come back."""
         alive = self.alive()
-        return alive[zlib.crc32(key.encode()) % len(alive)] if alive else None
+        return alive[zlib.crc32(transactional_id.encode()) % len(alive)] if alive else None
 
     def partition(self, name: str, index: int) -> Partition | None:
         topic = self.topics.get(name)
@@ -106,7 +112,14 @@ class Cluster:
         """As a Metadata request for an unknown topic does (``auto.create.topics.enable``). Raises ``ApiError``."""
         if not self.config["auto.create.topics.enable"]:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
-        return self.create_topic(name, -1, -1, {})
+        return self.create_offsets_topic() if name == OFFSETS_TOPIC else self.create_topic(name, -1, -1, {})
+
+    def create_offsets_topic(self) -> Topic:
+        """``__consumer_offsets``, with up to three replicas."""
+        replicas = min(_OFFSETS_REPLICAS, len(self.alive()))
+        return self.create_topic(
+            OFFSETS_TOPIC, int(self.config["offsets.topic.num.partitions"]), replicas, _OFFSETS_CONFIG
+        )
 
     def create_partitions(self, name: str, count: int, *, dry: bool = False) -> None:
         topic = self.topics.get(name)

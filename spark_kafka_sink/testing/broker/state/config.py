@@ -11,14 +11,20 @@ from spark_kafka_sink.errors import ConfigError
 
 Setting: TypeAlias = str | int | bool
 
+# Kafka's, but for group.initial.rebalance.delay.ms: there a new group waits three seconds for more members.
 BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "auto.create.topics.enable": True,
         "default.replication.factor": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.max.session.timeout.ms": 1_800_000,
+        "group.min.session.timeout.ms": 6_000,
+        "log.message.timestamp.type": "CreateTime",
         "message.max.bytes": 1_048_588,
         "min.insync.replicas": 1,
         "num.io.threads": 8,
         "num.partitions": 1,
+        "offsets.topic.num.partitions": 50,
         "socket.request.max.bytes": 104_857_600,
         "transaction.max.timeout.ms": 900_000,
     }
@@ -47,7 +53,11 @@ TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
 )
 
 TOPIC_SETTING_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
-    {"max.message.bytes": "message.max.bytes", "min.insync.replicas": "min.insync.replicas"}
+    {
+        "max.message.bytes": "message.max.bytes",
+        "message.timestamp.type": "log.message.timestamp.type",
+        "min.insync.replicas": "min.insync.replicas",
+    }
 )
 """Topic setting to the broker setting that is its default."""
 
@@ -63,12 +73,18 @@ def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
             faults.append(f"{name} is not a setting of TestBroker{hint}")
         elif (parsed := _parse(value, BROKER_DEFAULTS[name])) is None:
             faults.append(f"{name}={value!r} is not {_KIND[type(BROKER_DEFAULTS[name])]}")
+        elif name in _CHOICES and parsed not in _CHOICES[name]:
+            faults.append(f"{name}={value!r} is none of {', '.join(_CHOICES[name])}")
         else:
             config[name] = parsed
     if faults:
         raise ConfigError(faults)
     return config
 
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    dict.fromkeys(("message.timestamp.type", "log.message.timestamp.type"), ("CreateTime", "LogAppendTime"))
+)
 
 _KIND: Final[Mapping[type, str]] = MappingProxyType({bool: "true or false", int: "a whole number", str: "a string"})
 
@@ -94,6 +110,9 @@ def topic_fault(config: Mapping[str, Setting | None]) -> str | None:
             return f"Unknown topic config name: {name}"
         if value is not None and _parse(value, TOPIC_DEFAULTS[name]) is None:
             return f"Invalid value {value} for configuration {name}"
+        if value is not None and name in _CHOICES and value not in _CHOICES[name]:
+            allowed = ", ".join(_CHOICES[name])
+            return f"Invalid value {value} for configuration {name}: String must be one of: {allowed}"
     return None
 
 

@@ -2,7 +2,8 @@
 
 Emulated: offsets given at append and written into the stored batch with the leader epoch (both outside the CRC),
 reading from any offset on, look-up by timestamp, transaction markers, the last stable offset and the index of aborted
-transactions. Not emulated: segments, retention, compaction, ``message.timestamp.type=LogAppendTime``.
+transactions; ``message.timestamp.type=LogAppendTime``: the broker's time in the header of each batch counts for all its
+records. Not emulated: segments, retention, compaction.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp_header
+from crc32c import crc32c
+
+from spark_kafka_sink.records.batch import CONTROL, CRC_END, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.decode import BatchView
 
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
 _LEADER_EPOCH_END: Final = 16
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
 _CONTROL_RECORD: Final = struct.Struct(">bbbbbhhbhib")
 
 
@@ -62,12 +69,18 @@ class PartitionLog:
         self.aborted: list[AbortedTransaction] = []
         self._first_offset_of_ongoing: dict[int, int] = {}
 
-    def append(self, data: bytes, header: BatchView, leader_epoch: int) -> int:
-        """Store one batch at the end; its base offset."""
+    def append(self, data: bytes, header: BatchView, leader_epoch: int, append_time: int | None = None) -> int:
+        """Store one batch at the end; its base offset. ``append_time``: replaces the records' timestamps."""
         base = self.end_offset
         if header.is_transactional:
             self._first_offset_of_ongoing.setdefault(header.producer_id, base)
-        self._store(data, header.last_offset_delta, header.max_timestamp, leader_epoch)
+        timestamp = header.max_timestamp
+        if append_time is not None:
+            timestamp = append_time
+            data = _stamped(data, header.attributes | LOG_APPEND_TIME, timestamp)
+        elif header.is_log_append_time:
+            data = _stamped(data, header.attributes & ~LOG_APPEND_TIME, timestamp)
+        self._store(data, header.last_offset_delta, timestamp, leader_epoch)
         return base
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
@@ -113,6 +126,15 @@ class PartitionLog:
         )
         self.batches.append(StoredBatch(base, base + last_offset_delta, max_timestamp, stored))
         self.end_offset = base + last_offset_delta + 1
+
+
+def _stamped(data: bytes, attributes: int, max_timestamp: int) -> bytes:
+    """The batch with other attributes and timestamp (Kafka: ``setMaxTimestamp``); the CRC covers both fields."""
+    stamped = bytearray(data)
+    _ATTRIBUTES.pack_into(stamped, CRC_END, attributes)
+    _MAX_TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, max_timestamp)
+    _CRC.pack_into(stamped, CRC_END - _CRC.size, crc32c(memoryview(stamped)[CRC_END:]))
+    return bytes(stamped)
 
 
 def _control_batch(marker: Marker, now_ms: int) -> bytes:

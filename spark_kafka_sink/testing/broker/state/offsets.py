@@ -1,22 +1,27 @@
-"""Committed offsets of consumer groups, and those that wait for their transaction (Kafka: ``GroupMetadataManager``)."""
+"""Committed offsets of consumer groups, and those that wait for their transaction (Kafka: ``OffsetMetadataManager``).
+
+Emulated: each commit is a record of ``__consumer_offsets``, which is created when a group is first asked for; the
+leader of a group's partition is its coordinator; the commits of a transaction are transactional records and count when
+it commits. Not emulated: expiry (``offsets.retention.minutes``), records of the groups' members, loading.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from spark_kafka_sink.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The next offset to read, with the committer's metadata."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
+from spark_kafka_sink.records.batch import TRANSACTIONAL
+from spark_kafka_sink.testing.broker.state.cluster import OFFSETS_TOPIC, Cluster
+from spark_kafka_sink.testing.broker.state.offset_records import (
+    CommittedOffset,
+    offset_batch,
+    offset_key,
+    offset_value,
+    offsets_partition,
+)
+from spark_kafka_sink.testing.broker.state.partition import Partition
 
 NOTHING_COMMITTED = CommittedOffset(-1)
 
@@ -24,22 +29,39 @@ NOTHING_COMMITTED = CommittedOffset(-1)
 class GroupOffsets:
     """All groups of the cluster: group id to partition to offset."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster, value_version: int) -> None:
+        self._cluster = cluster
+        self._value_version = value_version
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[int, list[tuple[str, TopicPartition, CommittedOffset]]] = {}
 
-    def commit(self, group: str, partition: TopicPartition, offset: CommittedOffset) -> None:
-        self._committed.setdefault(group, {})[partition] = offset
+    def partition(self, group: str) -> Partition:
+        """The partition of ``__consumer_offsets`` that holds the group; its leader is the group's coordinator."""
+        topic = self._cluster.topics.get(OFFSETS_TOPIC) or self._cluster.create_offsets_topic()
+        return topic.partitions[offsets_partition(group, len(topic.partitions))]
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> None:
+        if offsets:
+            self._append(group, offsets, now_ms)
+            self._committed.setdefault(group, {}).update(offsets)
 
     def commit_in_transaction(
-        self, producer_id: int, group: str, partition: TopicPartition, offset: CommittedOffset
+        self, producer: tuple[int, int], group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int
     ) -> None:
-        self._pending.setdefault(producer_id, []).append((group, partition, offset))
+        """``producer``: id and epoch. The offsets count when the transaction commits."""
+        if offsets:
+            self._append(group, offsets, now_ms, TRANSACTIONAL, producer)
+            self._pending.setdefault(producer[0], []).extend((group, *each) for each in offsets.items())
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         for group, partition, offset in self._pending.pop(producer_id, []):
             if committed:
-                self.commit(group, partition, offset)
+                self._committed.setdefault(group, {})[partition] = offset
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that have committed something."""
+        return tuple(self._committed)
 
     def of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         return MappingProxyType(self._committed.get(group, {}))
@@ -47,3 +69,21 @@ class GroupOffsets:
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
         """Whether an open transaction holds another offset for it."""
         return any((group, partition) == pending[:2] for held in self._pending.values() for pending in held)
+
+    def _append(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        now_ms: int,
+        attributes: int = 0,
+        producer: tuple[int, int] = (-1, -1),
+    ) -> None:
+        records = [
+            (offset_key(group, name), offset_value(self._value_version, each, now_ms, self._topic_id(name.topic)))
+            for name, each in offsets.items()
+        ]
+        self.partition(group).append_internal(offset_batch(records, now_ms, attributes, producer))
+
+    def _topic_id(self, name: str) -> uuid.UUID | None:
+        topic = self._cluster.topics.get(name)
+        return None if topic is None else topic.id

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.records.batch import NO_PRODUCER_ID
-from spark_kafka_sink.records.decode import BatchView
+from spark_kafka_sink.records.decode import BatchView, batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
@@ -26,10 +26,14 @@ ALL_REPLICAS = -1
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch is. ``end_offset`` is what the high watermark must reach before the response with acks=all."""
+    """Where a batch is. ``end_offset`` is what the high watermark must reach before the response with acks=all.
+
+    ``log_append_time`` in epoch ms; None where records keep the time that the producer gave them.
+    """
 
     base_offset: int
     end_offset: int
+    log_append_time: int | None = None
 
 
 class Partition:
@@ -46,6 +50,7 @@ class Partition:
         self.high_watermark = 0
         self.followers_held = False
         self.storage_failed = False
+        self.halts_node = False
         self._settings = settings
 
     def elect(self, leader: int) -> None:
@@ -71,8 +76,10 @@ class Partition:
     def set_isr(self, isr: Sequence[int]) -> None:
         self.isr = list(isr)
 
-    def fail_storage(self, failed: bool) -> None:
-        self.storage_failed = failed
+    def fail_storage(self, failed: bool, *, halt: bool = False) -> None:
+        """``halt``: the next append stops the node, instead of an error for each until further notice."""
+        self.storage_failed = failed and not halt
+        self.halts_node = failed and halt
 
     def hold_followers(self, held: bool) -> None:
         self.followers_held = held
@@ -87,7 +94,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.kafka_storage_error if self.storage_failed else ErrorCode.none
 
-    def append(self, data: bytes, header: BatchView, acks: int) -> Appended:
+    def append(self, data: bytes, header: BatchView, acks: int, now_ms: int) -> Appended:
         """Check one Produce partition's records and append them.
 
         A remembered duplicate gets its first offset again. Raises ``ApiError``.
@@ -98,24 +105,34 @@ class Partition:
                 f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self._settings.number('min.insync.replicas')} for partition {self.name}",
             )
+        append_time = now_ms if self._settings["message.timestamp.type"] == "LogAppendTime" else None
         compacted = "compact" in str(self._settings["cleanup.policy"])
         check_batch(data, header, self._settings.number("max.message.bytes"), compacted=compacted)
+        if append_time is not None and header.is_log_append_time:
+            raise ApiError(ErrorCode.invalid_timestamp, "Invalid timestamp type: only the broker sets LogAppendTime")
         if self.log.has_ongoing(header.producer_id) and not header.is_transactional:
             raise ApiError(ErrorCode.invalid_txn_state, f"Expected transactional write from {header.producer_id}")
         if header.producer_id != NO_PRODUCER_ID:
             last = last_sequence(header.base_sequence, header.record_count)
             known = self.producers.duplicate(header.producer_id, header.producer_epoch, header.base_sequence, last)
             if known is not None:
-                return Appended(known.base_offset, known.base_offset + header.last_offset_delta + 1)
+                return Appended(known.base_offset, known.base_offset + header.last_offset_delta + 1, known.timestamp)
             error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
             if error:
                 raise ApiError(error)
-        base = self.log.append(data, header, self.leader_epoch)
+        base = self.log.append(data, header, self.leader_epoch, append_time)
         if header.producer_id != NO_PRODUCER_ID:
-            sequences = SequenceRange(header.base_sequence, last, base, header.max_timestamp)
+            timestamp = header.max_timestamp if append_time is None else append_time
+            sequences = SequenceRange(header.base_sequence, last, base, timestamp)
             self.producers.appended(header.producer_id, header.producer_epoch, sequences)
         self._followers_fetch()
-        return Appended(base, self.log.end_offset)
+        return Appended(base, self.log.end_offset, append_time)
+
+    def append_internal(self, data: bytes) -> None:
+        """A batch of the broker's own, which needs no checks."""
+        (header,) = batch_headers(data)
+        self.log.append(data, header, self.leader_epoch)
+        self._followers_fetch()
 
     def append_marker(self, marker: Marker, now_ms: int) -> None:
         self.producers.marked(marker.producer_id, marker.epoch)

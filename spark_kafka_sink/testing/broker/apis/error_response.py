@@ -1,0 +1,195 @@
+"""The response to a request that no handler could finish (Kafka: ``AbstractRequest.getErrorResponse``).
+
+Each API names the error in its own form: once for the request, or once for each topic, partition, key or resource that
+was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.wire import Fields, Request
+
+_FETCH_TOP_LEVEL_SINCE: Final = 13
+_PRODUCE_TOPIC_IDS_SINCE: Final = 13
+_OFFSET_FETCH_TOP_LEVEL_SINCE: Final = 2
+_OFFSET_FETCH_GROUPS_SINCE: Final = 8
+_ADD_PARTITIONS_TOP_LEVEL_SINCE: Final = 4
+
+_Form: TypeAlias = Callable[[Request, ErrorCode], Fields | None]
+
+
+def error_response(request: Request, error: ErrorCode) -> Fields | None:
+    """The response's fields; None for a Produce with acks=0: it has no response, the connection is closed."""
+    return _FORMS.get(request.api, _once)(request, error)
+
+
+def _once(_: Request, error: ErrorCode) -> Fields:
+    return {"error_code": error}
+
+
+def _partitions(topics: Iterable[Any], error: ErrorCode, unknown: Mapping[str, object], **names: str) -> list[Fields]:
+    """Nested by topic. ``names``: what topic, partitions and index are called in request and response."""
+    name, partitions, index = names["name"], names["partitions"], names["index"]
+    return [
+        {
+            name: getattr(topic, name),
+            names.get("responses", partitions): [
+                {index: getattr(asked, names.get("asked", index)), "error_code": error, **unknown}
+                for asked in getattr(topic, partitions)
+            ],
+        }
+        for topic in topics
+    ]
+
+
+def _produce(request: Request, error: ErrorCode) -> Fields | None:
+    if request.body.acks == 0:
+        return None
+    name = "name" if request.version < _PRODUCE_TOPIC_IDS_SINCE else "topic_id"
+    unknown: Fields = {"base_offset": -1, "error_message": None}
+    names = {"name": name, "partitions": "partition_data", "responses": "partition_responses", "index": "index"}
+    return {"responses": _partitions(request.body.topic_data, error, unknown, **names)}
+
+
+def _fetch(request: Request, error: ErrorCode) -> Fields:
+    if request.version >= _FETCH_TOP_LEVEL_SINCE:
+        return {"error_code": error, "responses": []}
+    unknown: Fields = {"high_watermark": -1, "aborted_transactions": None, "records": b""}
+    names = {"name": "topic", "partitions": "partitions", "index": "partition_index", "asked": "partition"}
+    return {"error_code": error, "responses": _partitions(request.body.topics, error, unknown, **names)}
+
+
+def _list_offsets(request: Request, error: ErrorCode) -> Fields:
+    unknown: Fields = {"timestamp": -1, "offset": -1}
+    names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
+    return {"topics": _partitions(request.body.topics, error, unknown, **names)}
+
+
+def _offset_commit(request: Request, error: ErrorCode) -> Fields:
+    names = {"name": "name", "partitions": "partitions", "index": "partition_index"}
+    return {"topics": _partitions(request.body.topics, error, {}, **names)}
+
+
+def _offset_fetch(request: Request, error: ErrorCode) -> Fields:
+    if request.version >= _OFFSET_FETCH_GROUPS_SINCE:
+        return {"groups": [{"group_id": asked.group_id, "error_code": error} for asked in request.body.groups]}
+    if request.version >= _OFFSET_FETCH_TOP_LEVEL_SINCE:
+        return {"error_code": error}
+    unknown: Fields = {"committed_offset": -1, "metadata": ""}
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": index, "error_code": error, **unknown} for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+def _metadata(request: Request, error: ErrorCode) -> Fields:
+    asked = request.body.topics or ()
+    return {
+        "topics": [
+            {"error_code": error, "name": each.name, "topic_id": getattr(each, "topic_id", None)} for each in asked
+        ]
+    }
+
+
+def _find_coordinator(request: Request, error: ErrorCode) -> Fields:
+    nowhere: Fields = {"error_code": error, "error_message": None, "node_id": -1, "host": "", "port": -1}
+    keys = getattr(request.body, "coordinator_keys", None)
+    return nowhere if keys is None else {"coordinators": [{"key": key, **nowhere} for key in keys]}
+
+
+def _create_topics(request: Request, error: ErrorCode) -> Fields:
+    failed: Fields = {"error_code": error, "error_message": None, "num_partitions": -1, "replication_factor": -1}
+    return {"topics": [{"name": each.name, "configs": None, **failed} for each in request.body.topics]}
+
+
+def _delete_topics(request: Request, error: ErrorCode) -> Fields:
+    failed: Fields = {"error_code": error, "error_message": None}
+    by_id = getattr(request.body, "topics", None)
+    if by_id is None:
+        return {"responses": [{"name": name, **failed} for name in request.body.topic_names]}
+    return {"responses": [{"name": each.name, "topic_id": each.topic_id, **failed} for each in by_id]}
+
+
+def _create_partitions(request: Request, error: ErrorCode) -> Fields:
+    failed: Fields = {"error_code": error, "error_message": None}
+    return {"results": [{"name": each.name, **failed} for each in request.body.topics]}
+
+
+def _describe_configs(request: Request, error: ErrorCode) -> Fields:
+    failed: Fields = {"error_code": error, "error_message": None, "configs": []}
+    asked = request.body.resources
+    return {
+        "results": [
+            {"resource_type": each.resource_type, "resource_name": each.resource_name, **failed} for each in asked
+        ]
+    }
+
+
+def _identity(_: Request, error: ErrorCode) -> Fields:
+    return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
+
+
+def _add_partitions_to_txn(request: Request, error: ErrorCode) -> Fields:
+    if request.version >= _ADD_PARTITIONS_TOP_LEVEL_SINCE:
+        return {"error_code": error}
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": [
+                    {"partition_index": index, "partition_error_code": error} for index in topic.partitions
+                ],
+            }
+            for topic in request.body.v3_and_below_topics
+        ]
+    }
+
+
+def _describe_transactions(request: Request, error: ErrorCode) -> Fields:
+    asked = request.body.transactional_ids
+    return {"transaction_states": [{"transactional_id": each, "error_code": error} for each in asked]}
+
+
+def _join_group(request: Request, error: ErrorCode) -> Fields:
+    return {"error_code": error, "generation_id": -1, "member_id": request.body.member_id}
+
+
+def _describe_groups(request: Request, error: ErrorCode) -> Fields:
+    return {"groups": [{"group_id": each, "error_code": error, "error_message": None} for each in request.body.groups]}
+
+
+_FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
+    {
+        "Produce": _produce,
+        "Fetch": _fetch,
+        "ListOffsets": _list_offsets,
+        "Metadata": _metadata,
+        "OffsetCommit": _offset_commit,
+        "OffsetFetch": _offset_fetch,
+        "FindCoordinator": _find_coordinator,
+        "JoinGroup": _join_group,
+        "DescribeGroups": _describe_groups,
+        "CreateTopics": _create_topics,
+        "DeleteTopics": _delete_topics,
+        "InitProducerId": _identity,
+        "AddPartitionsToTxn": _add_partitions_to_txn,
+        "EndTxn": _identity,
+        "TxnOffsetCommit": _offset_commit,
+        "DescribeConfigs": _describe_configs,
+        "CreatePartitions": _create_partitions,
+        "DescribeTransactions": _describe_transactions,
+    }
+)
+"""APIs that are not here (ApiVersions, Heartbeat, ListTransactions, …) name the error once."""

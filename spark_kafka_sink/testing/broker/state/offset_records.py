@@ -1,0 +1,91 @@
+"""Offset commits as records of ``__consumer_offsets`` (Kafka: ``OffsetCommitKey``, ``OffsetCommitValue``).
+
+Key version 1: group, topic, partition. Value version 3: offset, leader epoch, metadata, time of the commit; version 4,
+since Kafka 4.1, adds the topic id as a tagged field.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.records.batch import BatchHeader, stamp_header
+
+_KEY_VERSION: Final = struct.pack(">h", 1)
+_FLEXIBLE_SINCE: Final = 4
+_TOPIC_ID: Final = b"\1\0\x10"
+"""One tagged field: number 0, 16 bytes."""
+_NO_TAGS: Final = b"\0"
+_BASE_SEQUENCE: Final = 0
+
+
+def offsets_partition(group: str, count: int) -> int:
+    """The partition of ``__consumer_offsets`` that holds a group: Java's hash of its id, without the sign."""
+    code_units = group.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for high, low in zip(code_units[::2], code_units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % count
+
+
+def offset_key(group: str, partition: TopicPartition) -> bytes:
+    return _KEY_VERSION + _string(group) + _string(partition.topic) + struct.pack(">i", partition.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The next offset to read, with what the committer attached."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+def offset_value(version: int, committed: CommittedOffset, now_ms: int, topic_id: uuid.UUID | None = None) -> bytes:
+    """``topic_id``: for version 4, None where it is not known."""
+    start = struct.pack(">hqi", version, committed.offset, committed.leader_epoch)
+    committed_at = struct.pack(">q", now_ms)
+    if version < _FLEXIBLE_SINCE:
+        return start + _string(committed.metadata) + committed_at
+    metadata = committed.metadata.encode()
+    tags = _NO_TAGS if topic_id is None else _TOPIC_ID + topic_id.bytes
+    return start + _unsigned_varint(len(metadata) + 1) + metadata + committed_at + tags
+
+
+def offset_batch(
+    records: Iterable[tuple[bytes, bytes]], now_ms: int, attributes: int = 0, producer: tuple[int, int] = (-1, -1)
+) -> bytes:
+    """A record batch of keys and values, all at ``now_ms``; a coordinator's batches all have sequence 0."""
+    encoded = [_record(delta, key, value) for delta, (key, value) in enumerate(records)]
+    header = BatchHeader(attributes, len(encoded), now_ms, now_ms, *producer, _BASE_SEQUENCE)
+    return stamp_header(header, encoded) + b"".join(encoded)
+
+
+def _record(offset_delta: int, key: bytes, value: bytes) -> bytes:
+    sized = _varint(len(key)) + key + _varint(len(value)) + value
+    body = b"\0\0" + _varint(offset_delta) + sized + b"\0"
+    return _varint(len(body)) + body
+
+
+def _varint(number: int) -> bytes:
+    """Zigzag, of a number that is not negative."""
+    return _unsigned_varint(number << 1)
+
+
+def _unsigned_varint(number: int) -> bytes:
+    rest = number
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded

@@ -1,0 +1,199 @@
+"""Consumers that subscribe share a topic of TestBroker as one of a real Kafka: librdkafka's and kafka-python's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.state.offset_records import offset_key, offsets_partition
+from tests.contract.plain_client import PlainClient
+from tests.contract.test_broker_clients.test_confluent_kafka import DEADLINE_S, done, producer, write
+
+PARTITIONS = 4
+RECORDS = 100
+
+
+class Member:
+    """A librdkafka consumer that is polled on a thread of its own, as an application does."""
+
+    def __init__(self, broker: TestBroker, **config: object) -> None:
+        dotted = {name.replace("_", "."): value for name, value in config.items()}
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 100,
+            **dotted,
+        }
+        self.values: list[bytes | None] = []
+        self.partitions: set[int] = set()
+        self._ended = threading.Event()
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe(["t"])
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Commit what was read and leave the group."""
+        self._ended.set()
+        self._thread.join(DEADLINE_S)
+        self._consumer.close()
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            for message in self._consumer.consume(100, 0.05):
+                assert message.error() is None
+                self.values.append(message.value())
+            # On this thread: the call waits for a rebalance that only a poll completes.
+            self.partitions = {each.partition for each in self._consumer.assignment()}
+
+
+@contextmanager
+def member(broker: TestBroker, **config: object) -> Iterator[Member]:
+    joined = Member(broker, **config)
+    try:
+        yield joined
+    finally:
+        joined.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def fill(broker: TestBroker, *, first: int = 0) -> list[bytes]:
+    """Writes 100 values to each partition; all of them."""
+    values = [b"%d" % number for number in range(first, first + PARTITIONS * RECORDS)]
+    writer: Producer = producer(broker)
+    for partition in range(PARTITIONS):
+        write(writer, "t", values[partition::PARTITIONS], partition=partition)
+    return values
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as broker:
+        broker.create_topic("t", partitions=PARTITIONS)
+        yield broker
+
+
+def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBroker) -> None:
+    first = fill(broker)
+    with member(broker) as reader:
+        until(lambda: len(reader.values) >= len(first))
+    second = fill(broker, first=1_000_000)
+    with member(broker) as successor:
+        until(lambda: len(successor.values) >= len(second))
+
+    assert sorted(reader.values) == sorted(first)
+    assert sorted(successor.values) == sorted(second)
+    assert broker.committed("g") == {("t", each): 2 * RECORDS for each in range(PARTITIONS)}
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_the_partitions_and_one_that_leaves_gives_its_own_back(broker: TestBroker, strategy: str) -> None:
+    with member(broker, partition_assignment_strategy=strategy) as staying:
+        until(lambda: len(staying.partitions) == PARTITIONS)
+        with member(broker, partition_assignment_strategy=strategy) as leaving:
+            until(lambda: len(staying.partitions) == len(leaving.partitions) == PARTITIONS // 2)
+            assert staying.partitions | leaving.partitions == set(range(PARTITIONS))
+            values = fill(broker)
+            until(lambda: len(staying.values) + len(leaving.values) >= len(values))
+            assert sorted(staying.values + leaving.values) == sorted(values)
+            assert staying.values
+            assert leaving.values
+        until(lambda: len(staying.partitions) == PARTITIONS)
+
+
+def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
+    with TestBroker(nodes=3) as broker:
+        broker.create_topic("t", partitions=PARTITIONS)
+        with member(broker) as reader:
+            first = fill(broker)
+            until(lambda: len(reader.values) >= len(first))
+            with PlainClient(broker.bootstrap_servers) as client:
+                broker.kill(int(client.ask("FindCoordinator", 3, key="g", key_type=0).node_id))
+            second = fill(broker, first=1_000_000)
+            until(lambda: set(reader.values) >= set(second))
+        assert broker.committed("g") == {("t", each): 2 * RECORDS for each in range(PARTITIONS)}
+
+
+def test_a_member_that_sends_no_heartbeat_loses_its_partitions() -> None:
+    with TestBroker(config={"group.min.session.timeout.ms": 100}) as broker:
+        broker.create_topic("t", partitions=PARTITIONS)
+        broker.faults.drop_before("Heartbeat", times=None, only=lambda request: request.client_id == "silent")
+        with member(broker, client_id="silent", session_timeout_ms=500) as silent:
+            until(lambda: len(silent.partitions) == PARTITIONS)
+            with member(broker) as other:
+                until(lambda: len(other.partitions) == PARTITIONS)
+
+
+def test_a_member_of_an_old_generation_cannot_commit(broker: TestBroker) -> None:
+    fill(broker)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    with member(broker) as reader:
+        until(lambda: len(reader.partitions) == PARTITIONS)
+        with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
+            consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
+    consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
+    consumer.close()
+
+    assert broker.committed("g")["t", 0] == 7
+
+
+def test_groups_are_listed_and_described(broker: TestBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    with member(broker, client_id="me") as reader:
+        until(lambda: len(reader.partitions) == PARTITIONS)
+        described = done(admin.describe_consumer_groups(["g"]))
+        listed = admin.list_consumer_groups().result(DEADLINE_S).valid
+    (only,) = described.members
+    assert (described.state.name, described.partition_assignor, only.client_id) == ("STABLE", "range", "me")
+    assert {each.partition for each in only.assignment.topic_partitions} == set(range(PARTITIONS))
+    assert [(each.group_id, each.state.name) for each in listed] == [("g", "STABLE")]
+    until(lambda: done(admin.describe_consumer_groups(["g"])).state.name == "EMPTY")
+
+
+def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
+    values = fill(broker)
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer("t", heartbeat_interval_ms=100, **settings)
+    polled: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(polled) < len(values) and time.monotonic() < deadline:
+        polled += [record.value for records in consumer.poll(100).values() for record in records]
+    consumer.close()
+
+    assert sorted(polled) == sorted(values)
+    assert broker.committed("g") == {("t", each): RECORDS for each in range(PARTITIONS)}
+
+
+def test_a_consumer_reads_the_commits_of_a_group(broker: TestBroker) -> None:
+    values = fill(broker)
+    with member(broker) as reader:
+        until(lambda: len(reader.values) >= len(values))
+    partition = offsets_partition("g", 50)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "other"})
+    consumer.assign([ConfluentPartition("__consumer_offsets", partition, 0)])
+    committed: dict[bytes, int] = {}
+    deadline = time.monotonic() + DEADLINE_S
+    while len(committed) < PARTITIONS and time.monotonic() < deadline:
+        for message in consumer.consume(100, 0.1):
+            committed[message.key()] = int.from_bytes(message.value()[2:10], "big")
+    consumer.close()
+
+    assert committed == {offset_key("g", TopicPartition("t", each)): RECORDS for each in range(PARTITIONS)}

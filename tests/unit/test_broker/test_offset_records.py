@@ -1,0 +1,112 @@
+"""Where a group's commits go, and what they look like as records of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.state.offset_records import (
+    CommittedOffset,
+    offset_key,
+    offset_value,
+    offsets_partition,
+)
+from tests.contract.plain_client import PlainClient
+
+LEADER_EPOCH, OFFSET = 4, 7
+
+
+@pytest.mark.parametrize(
+    ("group", "java_hash"),
+    [
+        ("", 0),
+        ("hello", 99_162_322),
+        ("Aa", 2_112),
+        ("BB", 2_112),
+        ("\u00e9", 233),
+        ("\U0001f600", 31 * 0xD83D + 0xDE00),  # two code units
+        ("polygenelubricants", 0),  # Java's hash is -2^31; without its sign 0
+    ],
+)
+def test_a_group_s_partition_is_java_s_hash_of_its_id(group: str, java_hash: int) -> None:
+    assert [offsets_partition(group, count) for count in (1, 50, 7)] == [0, java_hash % 50, java_hash % 7]
+
+
+def test_key_and_value_are_kafka_s() -> None:
+    key = offset_key("g", TopicPartition("top", 2))
+    committed = CommittedOffset(OFFSET, LEADER_EPOCH, "note")
+
+    assert key == b"\0\1" + b"\0\1g" + b"\0\3top" + b"\0\0\0\2"
+    assert (
+        offset_value(3, committed, 1_000)
+        == b"\0\3" + bytes(7) + b"\7" + b"\0\0\0\4" + b"\0\4note" + bytes(6) + b"\3\xe8"
+    )
+    start = b"\0\4" + bytes(7) + b"\7" + b"\0\0\0\4" + b"\5note" + bytes(6) + b"\3\xe8"
+    assert offset_value(4, committed, 1_000) == start + b"\0"
+    assert offset_value(4, committed, 1_000, uuid.UUID(int=9)) == start + b"\1\0\x10" + bytes(15) + b"\t"
+
+
+def commit(client: PlainClient, group: str, *partitions: int) -> None:
+    asked = [
+        {"partition_index": index, "committed_offset": OFFSET, "committed_leader_epoch": 0, "committed_metadata": "m"}
+        for index in partitions
+    ]
+    client.ask(
+        "OffsetCommit",
+        7,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[{"name": "t", "partitions": asked}],
+    )
+
+
+def test_a_commit_is_one_batch_with_a_record_for_each_partition(broker: TestBroker, client: PlainClient) -> None:
+    broker.create_partitions("t", 3)
+    commit(client, "hello", 2, 0, 99)
+
+    (record, other) = broker.topic("__consumer_offsets").records()
+
+    assert (record.partition, other.partition) == (22, 22)
+    assert [record.key, other.key] == [offset_key("hello", TopicPartition("t", index)) for index in (2, 0)]
+    topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
+    assert record.value == offset_value(4, CommittedOffset(OFFSET, 0, "m"), record.timestamp, topic_id)
+    assert len(broker.topic("__consumer_offsets").batches(22)) == 1
+
+
+def test_the_number_of_partitions_is_a_setting() -> None:
+    with TestBroker(config={"offsets.topic.num.partitions": 3}) as broker:
+        broker.create_topic("t")
+        with PlainClient(broker.bootstrap_servers) as client:
+            commit(client, "hello", 0)
+        assert [record.partition for record in broker.topic("__consumer_offsets").records()] == [99_162_322 % 3]
+
+
+def test_the_leader_of_the_partition_coordinates_the_group() -> None:
+    with TestBroker(nodes=3) as broker, PlainClient(broker.bootstrap_servers) as client:
+        found = {
+            group: int(client.ask("FindCoordinator", 3, key=group, key_type=0).node_id) for group in ("hello", "Aa")
+        }
+        assert found == {
+            group: broker.leader("__consumer_offsets", offsets_partition(group, 50)) for group in ("hello", "Aa")
+        }
+        broker.move_leader("__consumer_offsets", 22, to=3 if found["hello"] != 3 else 2)
+        moved = int(client.ask("FindCoordinator", 3, key="hello", key_type=0).node_id)
+        assert moved == broker.leader("__consumer_offsets", 22) != found["hello"]
+
+
+def test_a_group_whose_partition_has_no_leader_has_no_coordinator(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("FindCoordinator", 3, key="hello", key_type=0)
+    broker.move_leader("__consumer_offsets", 22)
+
+    answer = client.ask("FindCoordinator", 3, key="hello", key_type=0)
+
+    assert answer.error_code.name == "coordinator_not_available"
+
+
+def test_a_client_that_asks_for_the_topic_first_gets_all_of_it(broker: TestBroker, client: PlainClient) -> None:
+    (described,) = client.ask("Metadata", 9, topics=[{"name": "__consumer_offsets"}]).topics
+
+    assert (described.is_internal, len(described.partitions)) == (True, 50)

@@ -1,0 +1,105 @@
+"""Producer quotas: how long a client over its byte rate is throttled, and what its connection does in that time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.state.quotas import SampledRate
+from tests.contract.plain_client import PlainClient, batch
+
+RECORDS = batch([b"x" * 50] * 60)
+DATA = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+
+
+def produce_ms(client: PlainClient, acks: int = -1) -> float:
+    """``throttle_time_ms`` of one Produce request of some 3,530 bytes."""
+    answer = client.ask("Produce", 9, acks=acks, timeout=1000, topic_data=DATA)
+    return float(answer.throttle_time.total_seconds() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("written", "throttle_ms"),
+    [
+        ([(0, 10_000)], 0),  # a burst of ten seconds' worth is free
+        ([(0, 11_000)], 1_000),
+        ([(0, 10_000), (0, 500)], 500),
+        ([(0, 10_000), (999, 1_000)], 1),
+        ([(0, 10_000), (10_500, 1_000)], 500),
+        ([(0, 10_000), (11_000, 10_000)], 0),  # the first sample is forgotten
+    ],
+)
+def test_the_time_until_the_rate_is_down_to_the_quota(written: list[tuple[int, int]], throttle_ms: int) -> None:
+    rate = SampledRate()
+    for now_ms, size in written:
+        rate.record(size, now_ms)
+
+    assert rate.over(1_000.0, written[-1][0]) == throttle_ms
+
+
+def test_a_client_over_its_byte_rate_is_answered_at_once_and_read_later(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    broker.set_quotas("plain", {"producer_byte_rate": 335.0})
+    began = time.monotonic()
+
+    answer = client.ask("Produce", 9, acks=1, timeout=1000, topic_data=DATA)
+
+    answered = time.monotonic()
+    throttle_s = answer.throttle_time.total_seconds()
+    assert answer.responses[0].partition_responses[0].error_code.name == "none"
+    assert throttle_s > 0
+    client.tell("ApiVersions", 0)
+    client.hear("ApiVersions", 0)
+    assert answered - began < throttle_s <= time.monotonic() - began + 0.001
+
+
+def test_within_its_byte_rate_and_under_another_name_a_client_is_not_throttled(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    broker.set_quotas("plain", {"producer_byte_rate": 1_000_000.0})
+    broker.set_quotas("another", {"producer_byte_rate": 1.0})
+
+    assert [produce_ms(client) for _ in range(5)] == [0] * 5
+
+
+def test_each_node_counts_for_itself() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t", replication=1)
+        broker.create_topic("u", replication=1)
+        broker.move_leader("u", 0, to=2)
+        broker.set_quotas("plain", {"producer_byte_rate": 370.0})
+        data = {name: [{"name": name, "partition_data": [{"index": 0, "records": RECORDS}]}] for name in ("t", "u")}
+        for address, topic in zip(broker.bootstrap_servers.split(","), "tu", strict=True):
+            with PlainClient(address) as client:
+                answer = client.ask("Produce", 9, acks=1, timeout=1000, topic_data=data[topic])
+                assert answer.throttle_time.total_seconds() == 0
+
+
+def test_with_acks_0_the_connection_is_read_later_too(broker: TestBroker, client: PlainClient) -> None:
+    broker.set_quotas("plain", {"producer_byte_rate": 335.0})
+    began = time.monotonic()
+
+    client.tell("Produce", 9, acks=0, timeout=1000, topic_data=DATA)
+    client.ask("Metadata", 9, topics=[])
+
+    assert time.monotonic() - began > 0.1
+    assert broker.topic("t").records()
+
+
+def test_a_quota_that_is_removed_throttles_no_longer(broker: TestBroker, client: PlainClient) -> None:
+    broker.set_quotas("plain", {"producer_byte_rate": 335.0})
+    assert produce_ms(client) > 0
+    broker.set_quotas("plain", {})
+
+    assert produce_ms(client) == 0
+
+
+@pytest.mark.parametrize(
+    ("quotas", "says"), [({"consumer_byte_rate": 1.0}, "consumer_byte_rate"), ({"producer_byte_rate": 0.0}, "above 0")]
+)
+def test_what_is_no_quota_of_the_broker_is_refused(broker: TestBroker, quotas: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        broker.set_quotas("plain", quotas)
