@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.cli import in_process_broker
 from spark_kafka_sink.cli.arguments import add_command, add_pairs
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 
@@ -19,13 +20,18 @@ Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. Needs only Java 1
 ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
 ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
-It listens on 127.0.0.1 only, and stores its data in a temporary folder that is removed at the end."""
+It listens on 127.0.0.1 only, and stores its data in a temporary folder that is removed at the end.
+
+--in-process needs no Java and starts in less than a second: a test broker written in Python that
+responds like Kafka to any client (producers, transactions, consumer groups), in memory only. It is
+not Kafka: one thread, no retention, no TLS, no SASL."""
 
 EXAMPLES = """\
 examples:
   spark-kafka-sink broker                                 one node on port 9092
   spark-kafka-sink broker --port 19092 --nodes 3          three nodes on 19092, 19093 and 19094
-  spark-kafka-sink broker --version 3.9.1 --set auto.create.topics.enable=false"""
+  spark-kafka-sink broker --version 3.9.1 --set auto.create.topics.enable=false
+  spark-kafka-sink broker --in-process --set num.partitions=4    without Java, in memory"""
 
 USAGE = """\
 Apache Kafka {version} is up: {servers}
@@ -45,10 +51,16 @@ def add_to(commands: Subparsers) -> None:
     broker.add_argument("--nodes", type=int, default=1, help="nodes, on consecutive ports (default: %(default)s)")
     broker.add_argument("--version", default=DEFAULT_VERSION, help="3.9.x or 4.x.y (default: %(default)s)")
     add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
+    broker.add_argument(
+        "--in-process", action="store_true",
+        help="without Java: a test broker in this process, in memory, which imitates the release of --version",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
+    if arguments.in_process:
+        return in_process_broker.run(arguments)
     kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)

@@ -1,0 +1,149 @@
+"""``spark-kafka-sink broker --in-process`` as a user starts it: a server of its own that any client can use."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.testing.kafka_node import free_ports
+from tests.contract.plain_client import PlainClient
+
+DEADLINE_S = 30
+COMMAND = [sys.executable, "-m", "spark_kafka_sink.cli.main", "broker", "--in-process"]
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its address, once it says that it is up."""
+    (port,) = free_ports(1)
+    command = [*COMMAND, "--port", str(port), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    kill = threading.Timer(DEADLINE_S, process.kill)
+    kill.start()
+    try:
+        assert process.stdout is not None
+        assert f"is up: 127.0.0.1:{port}" in process.stdout.readline()
+        yield process, f"127.0.0.1:{port}"
+    finally:
+        kill.cancel()
+        process.kill()
+        process.communicate(timeout=DEADLINE_S)
+
+
+def test_librdkafka_writes_to_it_and_reads_from_it_in_a_group() -> None:
+    with started("--set", "num.partitions=3") as (_, address):
+        producer = Producer({"bootstrap.servers": address})
+        values = [b"%d" % number for number in range(300)]
+        for value in values:
+            producer.produce("made-by-itself", value, key=value)
+        assert producer.flush(DEADLINE_S) == 0
+        settings = {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = Consumer(settings)
+        consumer.subscribe(["made-by-itself"])
+        messages = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(messages) < len(values) and time.monotonic() < deadline:
+            messages += consumer.consume(100, 0.2)
+        consumer.close()
+
+    assert sorted(message.value() for message in messages) == sorted(values)
+    assert {message.partition() for message in messages} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_cleanly_with_clients_connected(ending: signal.Signals) -> None:
+    with started() as (process, address), PlainClient(address) as client:
+        assert client.ask("Metadata", 9, topics=[]).brokers
+        process.send_signal(ending)
+        assert process.wait(DEADLINE_S) == 0
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.read() == "\nThe test broker has stopped.\n"
+        assert "keeps everything in memory" in process.stdout.readline()
+        assert client.is_hung_up()
+
+
+def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version() -> None:
+    ports = free_ports(50)
+    first = next(port for port in sorted(ports) if can_listen(port + 1) and port + 1 not in ports)
+    command = [*COMMAND, "--port", str(first), "--nodes", "2", "--version", "3.9.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == (
+                f"A test broker that responds like Kafka 3.9 is up: 127.0.0.1:{first},127.0.0.1:{first + 1}\n"
+            )
+            with PlainClient(f"127.0.0.1:{first + 1}") as client:
+                assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
+        finally:
+            process.kill()
+
+
+def can_listen(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_it_takes_about_a_second_of_cpu_to_start() -> None:
+    """CPU, since other processes slow the wall clock. Without hypothesis, which kio loads where it is installed."""
+    code = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from spark_kafka_sink.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    (port,) = free_ports(1)
+    command = [sys.executable, "-c", code, "broker", "--in-process", "--port", str(port)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert "is up" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--set", "num.partition=3"], "did you mean num.partitions?"),
+        (["--version", "1.0.0"], "like='1.0' is not a release that TestBroker imitates"),
+        (["--port", "99999"], "The broker cannot listen on port 99999"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    assert main(["broker", "--in-process", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert says in shown.err
+
+
+def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
+    threads = threading.active_count()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["broker", "--in-process", "--port", str(port - 1), "--nodes", "2"]) == 1
+    assert f"error: The broker cannot listen on port {port - 1}: " in capsys.readouterr().err
+    assert threading.active_count() == threads
+    with socket.create_server(("127.0.0.1", port - 1)):
+        pass
+
+
+def test_help_says_that_it_needs_no_java(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["broker", "--help"])
+    shown = capsys.readouterr().out
+    assert "--in-process needs no Java" in shown
+    assert "in memory only" in shown
