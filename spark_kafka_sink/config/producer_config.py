@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from spark_kafka_sink.config.option import BadValueError, Kind, Status, did_you_mean
 from spark_kafka_sink.config.rules import RULES, Draft
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
+
+_client_numbers = itertools.count(1)
 
 
 class ConfigWarning(UserWarning):
@@ -90,6 +93,15 @@ class ProducerConfig:
     def by_name(self) -> dict[str, object]:
         """The values by Kafka's option names, for ``configure`` of the user's classes."""
         return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
+
+    def with_client_id(self) -> ProducerConfig:
+        """Generates client.id where there is none: ``producer-<transactional.id>``, or ``producer-<n>`` with the next
+        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``).
+        """
+        if self.client_id:
+            return self
+        name = next(_client_numbers) if self.transactional_id is None else self.transactional_id
+        return replace(self, client_id=f"producer-{name}")
 
     @property
     def compression_level(self) -> int | None:

@@ -148,7 +148,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Send fewer records without a key to partitions whose broker is slow."),
     Option("partitioner.availability.timeout.ms", LONG, 0, "low",
            "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0),
-    Option("client.id", STRING, "", "medium", "Name of this client in the brokers' logs, metrics and quotas."),
+    Option("client.id", STRING, "", "medium",
+           "Name of this client in the brokers' logs, metrics and quotas. Empty: `producer-1`, `producer-2`, …; with "
+           "transactional.id `producer-<transactional.id>`."),
     Option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
            "Try all addresses of a host name in turn; or first replace bootstrap servers by their canonical names.",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),

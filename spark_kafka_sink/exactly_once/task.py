@@ -37,8 +37,8 @@ from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
-_TRANSACTIONAL: Final = "any task's"
-"""transactional.id of a kept producer; each task initialises its own."""
+_TRANSACTIONAL: Final = "exactly-once"
+"""transactional.id of a kept producer, and in its generated client id; each task initialises its own."""
 
 _ABORT_MS: Final = 5_000.0
 """How long a failing task waits for its EndTxn before it raises."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from random import Random
 
@@ -22,12 +21,9 @@ from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import Sequences
 
-_numbers = itertools.count(1)
-
 
 @dataclass(frozen=True, slots=True)
 class ProducerParts:
-    client_id: str
     accumulator: RecordAccumulator
     appender: Appender
     pending: PendingTopics
@@ -39,8 +35,7 @@ class ProducerParts:
 
 
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
-    """All parts of a producer; its sender thread is not started."""
-    client_id = config.client_id or f"producer-{next(_numbers)}"
+    """All parts of a producer; its sender thread is not started. ``config`` has a client.id."""
     accumulator = RecordAccumulator(config, clock)
     metadata = Metadata(config, random)
     client = NetworkClient(config, transport, random)
@@ -50,11 +45,11 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     manager = None
     if config.transactional_id is not None:
         manager = TransactionManager(config, accumulator, sequences, client, calls)
-    sender_thread = SenderThread(transport, clock, f"pykafka-sender-{client_id}")
+    sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
     partitioner = load_partitioner(config, random)
     appender = Appender(config, accumulator, metadata, partitioner, sender_thread, manager, clock)
     pending = PendingTopics(appender)
     sender = Sender(
         config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, manager)
     )
-    return ProducerParts(client_id, accumulator, appender, pending, metadata, sender, sender_thread, clock, manager)
+    return ProducerParts(accumulator, appender, pending, metadata, sender, sender_thread, clock, manager)

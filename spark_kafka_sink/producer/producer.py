@@ -58,7 +58,8 @@ class KafkaProducer(TransactionalProducer):
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
         super().__init__()
-        self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+        parsed = config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
+        self.config = parsed.with_client_id()
         self._interceptors = InterceptorChain.load(self.config, interceptors)
         self._serializers = RecordSerializers.load(self.config, key_serializer, value_serializer)
         selector = Selector(self.config.send_buffer_bytes, self.config.receive_buffer_bytes)
@@ -206,7 +207,7 @@ class KafkaProducer(TransactionalProducer):
 
     def open_metrics(self) -> str:
         """The metrics as OpenMetrics text, for a Prometheus endpoint."""
-        return self._parts.accumulator.metrics.open_metrics(self._parts.client_id, self._parts.clock.now())
+        return self._parts.accumulator.metrics.open_metrics(self.config.client_id, self._parts.clock.now())
 
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.

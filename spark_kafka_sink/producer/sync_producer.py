@@ -154,7 +154,7 @@ class SyncProducer:
         value_serializer: AnySerializer | None = None,
     ) -> None:
         self.config = SyncConfig.parse(config)
-        kafka, random = self.config.kafka, Random()
+        kafka, random = self.config.kafka.with_client_id(), Random()
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._serializers.configure({**kafka.by_name(), **config})
         self._clock: Clock = SystemClock()

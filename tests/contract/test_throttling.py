@@ -113,6 +113,34 @@ def play(scenario: Scenario, client: PlainClient, limit: Callable[[], object]) -
     assert timedelta(seconds=time.monotonic() - throttled) >= 0.9 * answer.throttle_time
 
 
+def test_a_quota_of_a_generated_client_id_throttles_that_producer_only(kafka_test_broker: TestBroker) -> None:
+    throttle_only_the_producer_of_the_quota(kafka_test_broker)
+
+
+@pytest.mark.jvm
+def test_kafkas_quota_of_a_generated_client_id_throttles_that_producer_only(local_kafka: LocalKafka) -> None:
+    throttle_only_the_producer_of_the_quota(local_kafka)
+
+
+def throttle_only_the_producer_of_the_quota(broker: LocalKafka | TestBroker) -> None:
+    topic, limited, free = name("topic"), name("limited"), name("free")
+    broker.create_topic(topic)
+    broker.set_quotas(f"producer-{limited}", {"producer_byte_rate": 10_000.0})
+    throttled: dict[str, float] = {}
+    for transactional_id in (limited, free):
+        config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id}
+        with KafkaProducer(config) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for number in range(130):
+                producer.send(ProducerRecord(topic, number.to_bytes(1000, "big")))
+            producer.flush()
+            throttled[transactional_id] = producer.metrics()["producer-metrics"]["produce-throttle-time-max"]
+            producer.commit_transaction()
+    assert throttled[limited] > 0
+    assert throttled[free] == 0
+
+
 def test_a_producer_over_its_byte_rate_delivers_everything_once(kafka_test_broker: TestBroker) -> None:
     deliver_everything_once(kafka_test_broker)
 

@@ -7,7 +7,7 @@ from benchmarks.profile_part import STEPS, steps
 from tests.house.repository import PACKAGE
 
 CALLER = "thread (0x1): MainThread;main (pyspark/worker.py:1)"
-SENDER = "thread (0x2): pykafka-sender-producer-1;Thread.run (threading.py:982)"
+SENDER = "thread (0x2): kafka-producer-network-thread | producer-1;Thread.run (threading.py:982)"
 
 
 def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():

@@ -76,7 +76,7 @@ class Tracer:
         if calls is None or event != "call" or not name.startswith(f"{PACKAGE}/") or "/testing/" in name:
             return
         thread = threading.current_thread()
-        if thread is self._caller or thread.name.startswith("pykafka-sender"):
+        if thread is self._caller or thread.name.startswith("kafka-producer-network-thread"):
             calls["caller" if thread is self._caller else "sender"].append(
                 f"{name.removeprefix(f'{PACKAGE}/')}:{frame.f_code.co_qualname}"
             )

@@ -118,7 +118,7 @@ def test_callbacks_and_acknowledgements_run_on_the_sender_thread(options, monkey
                 ProducerRecord("t", b"x" * 1_000), lambda *_: seen.threads.add(threading.current_thread().name)
             )
         producer.flush()
-    assert seen.threads == {"pykafka-sender-c"}
+    assert seen.threads == {"kafka-producer-network-thread | c"}
 
 
 def test_flush_returns_after_the_callbacks_of_what_it_flushed(options):

@@ -34,7 +34,7 @@ def producer(broker):
 
 
 def sender_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("pykafka-sender")}
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-producer-network-thread")}
 
 
 def test_send_flush_and_read_back(broker, producer):
@@ -153,6 +153,48 @@ def test_a_closed_producer_leaves_no_thread(broker):
     assert sender_threads() - before
     producer.close()
     assert sender_threads() == before
+
+
+def seen_client_ids(broker) -> set[str | None]:
+    return {seen.client_id for seen in broker.requests}
+
+
+def test_the_brokers_get_the_generated_client_id_of_an_unnamed_producer(broker):
+    with (
+        KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as first,
+        KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as second,
+    ):
+        names = [producer.config.client_id for producer in (first, second)]
+        for producer in (first, second):
+            producer.send(ProducerRecord("t", b"v")).result(5)
+            assert f'{{client_id="{producer.config.client_id}"}}' in producer.open_metrics()
+        assert {f"kafka-producer-network-thread | {name}" for name in names} <= sender_threads()
+    numbers = [int(name.removeprefix("producer-")) for name in names]
+    assert numbers[1] == numbers[0] + 1
+    assert seen_client_ids(broker) == set(names)
+
+
+def test_a_transactional_producer_is_named_by_its_transactional_id(broker):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}) as producer:
+        producer.init_transactions()
+    assert seen_client_ids(broker) == {"producer-x"}
+
+
+def test_a_given_client_id_stays(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "client.id": "mine"}
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+    assert seen_client_ids(broker) == {"mine"}
+
+
+def test_serializers_and_interceptors_are_configured_with_the_generated_client_id(broker):
+    class Configured(ProducerInterceptor):
+        def configure(self, options):
+            self.client_id = options["client.id"]
+
+    interceptor = Configured()
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[interceptor]) as producer:
+        assert interceptor.client_id == producer.config.client_id
 
 
 def test_flush_from_a_callback_is_refused(producer):

@@ -51,6 +51,13 @@ def test_send_returns_when_every_record_is_in_the_log_and_says_where(broker):
     assert {each.partition for each in placed} == {0, 1, 2, 3}
 
 
+def test_the_brokers_get_a_generated_client_id(broker):
+    with sync_producer(broker) as producer:
+        producer.send(record(b"v"))
+    (client_id,) = {seen.client_id for seen in broker.requests}
+    assert client_id.startswith("producer-")
+
+
 def test_records_keep_key_value_headers_timestamp_and_partition(broker):
     with sync_producer(broker) as producer:
         given = record(None, key=b"k", partition=3, timestamp=1234, headers=[("h", b"x"), ("h", None)])
