@@ -136,6 +136,11 @@ class TopicPendingRecords:
     ) -> FutureRecordMetadata:
         """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's."""
         if record.headers is not None:
+            if record.partition_key is not None:
+                raise InvalidRecordError(
+                    f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
+                    "the key. Give the record its partition, or send it with a SyncProducer."
+                )
             size += headers_size(record.headers)
         if size > self._comfortable_size:
             check_sizes(size_estimate(record.headers, key, value), self._appender.size_limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from spark_kafka_sink.errors import InvalidRecordError
 
@@ -26,12 +26,20 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
+class OnlySync(TypedDict, total=False):
+    """What only ``SyncProducer`` uses of a record."""
+
+    partition_key: Any
+
+
 @dataclass(init=False, slots=True)
 class ProducerRecord:
     """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
 
     ``partition``: None lets the partitioner choose. ``timestamp``: epoch ms, None = now. ``headers``: pairs of a str
-    and bytes or None. Raises ``InvalidRecordError`` for an invalid field. Do not change it once it is sent.
+    and bytes or None. ``partition_key``: only for ``SyncProducer``, whose partitioner gets it instead of ``key``; an
+    argument of the key serializer, not stored (Kafka 0.8: ``KeyedMessage.partKey``). Raises ``InvalidRecordError`` for
+    an invalid field. Do not change it once it is sent.
     """
 
     topic: str
@@ -40,6 +48,7 @@ class ProducerRecord:
     partition: int | None
     timestamp: int | None
     headers: Headers | None
+    partition_key: Any
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class ProducerRecord:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers | None = None,
+        **only_sync: Unpack[OnlySync],
     ) -> None:
         if topic.__class__ is not str or not topic:
             raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
@@ -58,6 +68,11 @@ class ProducerRecord:
             _check_whole("timestamp", timestamp, "Timestamp")
         if headers is not None:
             headers = checked_headers(headers)
+        self.partition_key = None
+        if only_sync:
+            self.partition_key = _partition_key(**only_sync)
+            if headers is None and self.partition_key is not None:
+                headers = []  # so that KafkaProducer's fast path, for records without headers, need not look for it
         self.topic = topic
         self.value = value
         self.key = key
@@ -67,6 +82,10 @@ class ProducerRecord:
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.timestamp))
+
+
+def _partition_key(*, partition_key: Any = None) -> Any:
+    return partition_key
 
 
 def _check_whole(name: str, value: object, what: str) -> None:

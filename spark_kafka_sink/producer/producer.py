@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from types import TracebackType
 from typing import NamedTuple
@@ -277,7 +278,7 @@ class KafkaProducer(TransactionalProducer):
             left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
         key, value, headers = self._serializers.serialize(record)
         if headers is not record.headers:
-            record = ProducerRecord(record.topic, record.value, record.key, record.partition, record.timestamp, headers)
+            record = replace(record, headers=headers)
         return _Prepared(record, key, value, left)
 
     def _append(self, prepared: _Prepared) -> FutureRecordMetadata:

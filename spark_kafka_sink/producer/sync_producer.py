@@ -6,6 +6,8 @@ It shares partitioners, size checks, batch encoding, Produce requests and the ne
 from __future__ import annotations
 
 import logging
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -38,6 +40,7 @@ from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
+from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.sender.produce_api import ProduceRequest, ProduceResponse
@@ -96,12 +99,16 @@ class SyncConfig:
 
 
 class _Message(NamedTuple):
-    """A serialized record. ``row``: its position in the call; ``size``: Java's estimate in bytes."""
+    """A serialized record. ``row``: its position in the call; ``size``: Java's estimate in bytes.
+
+    ``partition_key``: what the partitioner gets, None for an unkeyed record.
+    """
 
     row: int
     topic: str
     key: bytes | None
     value: bytes | None
+    partition_key: bytes | None
     partition: int | None
     timestamp: int
     headers: Headers
@@ -143,7 +150,8 @@ class SyncProducer:
     At least once: a record that failed is sent again, up to ``message.send.max.retries`` (3) times,
     ``retry.backoff.ms`` (100) apart and after a metadata update; if only the response was lost, it is in the log twice.
     All unkeyed records of a topic go to one random partition until the next metadata update, at most for
-    ``topic.metadata.refresh.interval.ms`` (10 min). ``config``: these options and Kafka's. For one thread at a time.
+    ``topic.metadata.refresh.interval.ms`` (10 min). ``config``: these options and Kafka's. Threads may share a
+    producer: their calls are sent one after the other.
     """
 
     def __init__(
@@ -164,6 +172,9 @@ class SyncProducer:
         self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()
         self._closed = False
+        self._metrics = SyncMetrics()
+        # Held while a call is sent, retries included. Reentrant: a signal handler may close its own thread's producer.
+        self._lock = threading.RLock()
 
     def send(self, *records: ProducerRecord) -> list[RecordMetadata]:
         """Send these records together; returns their metadata, in their order. Offsets are -1 with acks=0.
@@ -172,32 +183,35 @@ class SyncProducer:
         ``RecordTooLargeError``, ``InvalidRecordError`` or a serializer's error. Raises ``FailedToSendError`` for
         records that could not be sent. More than max.request.size bytes go in several requests, one after the other.
         """
-        if self._closed:
-            raise ProducerClosedError("The producer is closed. Open a new one.")
+        self._check_open()
         if not records:
             return []
-        messages = [self._message(index, record) for index, record in enumerate(records)]
-        limit = self.config.kafka.max_request_size
-        check_sizes(np.array([message.size for message in messages]), {"max.request.size": limit})
-        self._await_topics(messages)
+        messages = self._serialized(records)
         results = _Results()
-        for chunk in _chunks(messages, limit):
-            self._handle(chunk, results)
-            if results.errors:
-                error = results.errors[min(results.errors)]
-                raise FailedToSendError(
-                    f"Failed to send {len(results.errors)} of {len(records)} records, the first because of: {error}",
-                    results.errors,
-                    results.delivered,
-                ) from error
+        with self._lock:
+            self._check_open()
+            try:
+                self._send(messages, results)
+            except Exception:
+                unsent = {message.topic for message in messages if message.row not in results.delivered}
+                self._metrics.add_once(Count.FAILED_SENDS, unsent, self._clock.now())
+                raise
         return [results.delivered[index] for index in range(len(records))]
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Messages, bytes, resends, failed sends and serialization errors of all topics and of each (docs/metrics.md).
+
+        By group and name, as ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
+        """
+        return self._metrics.read(self._clock.now())
+
     def close(self) -> None:
-        """End the connections. Closing twice has no effect."""
-        if not self._closed:
-            self._closed = True
-            self._rpc.close()
-            self._serializers.close()
+        """End the connections, once other threads' calls have returned. Closing twice has no effect."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._rpc.close()
+                self._serializers.close()
 
     def __enter__(self) -> SyncProducer:
         return self
@@ -207,14 +221,48 @@ class SyncProducer:
     ) -> None:
         self.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("The producer is closed. Open a new one.")
+
+    def _serialized(self, records: Sequence[ProducerRecord]) -> _Group:
+        for index, record in enumerate(records):
+            if not isinstance(record, ProducerRecord):
+                raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)
+        self._metrics.add(Count.MESSAGES, (record.topic for record in records), self._clock.now())
+        messages = [self._message(index, record) for index, record in enumerate(records)]
+        sizes: Counter[str] = Counter()
+        for message in messages:
+            sizes[message.topic] += len(message.value or b"")
+        self._metrics.add_many(Count.BYTES, sizes, sizes.total(), self._clock.now())
+        return messages
+
+    def _send(self, messages: _Group, results: _Results) -> None:
+        """Under the lock. Raises ``FailedToSendError`` after the first request with messages that failed."""
+        limit = self.config.kafka.max_request_size
+        check_sizes(np.array([message.size for message in messages]), {"max.request.size": limit})
+        self._await_topics(messages)
+        for chunk in _chunks(messages, limit):
+            self._handle(chunk, results)
+            if results.errors:
+                error = results.errors[min(results.errors)]
+                raise FailedToSendError(
+                    f"Failed to send {len(results.errors)} of {len(messages)} records, the first because of: {error}",
+                    results.errors,
+                    results.delivered,
+                ) from error
+
     def _message(self, index: int, record: ProducerRecord) -> _Message:
-        if not isinstance(record, ProducerRecord):
-            raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)
-        key, value, given = self._serializers.serialize(record)
+        try:
+            key, value, given = self._serializers.serialize(record)
+            partition_key = self._serializers.partition_key(record, key)
+        except Exception:
+            self._metrics.add(Count.SERIALIZATION_ERRORS, [record.topic], self._clock.now())
+            raise
         headers = given or ()
         size = int(size_estimate(headers, key, value)[0])
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
-        return _Message(index, record.topic, key, value, record.partition, timestamp, headers, size)
+        return _Message(index, record.topic, key, value, partition_key, record.partition, timestamp, headers, size)
 
     def _await_topics(self, messages: _Group) -> None:
         highest: dict[str, int | None] = {}
@@ -242,6 +290,7 @@ class SyncProducer:
             )  # fmt: skip
             self._rpc.pause(backoff)
             self._refresh()
+            self._metrics.add_once(Count.RESENDS, (message.topic for message in outstanding), self._clock.now())
             outstanding = self._dispatch(outstanding, results)
 
     def _refresh(self) -> None:
@@ -283,12 +332,13 @@ class SyncProducer:
         for row, message in enumerate(group):
             if message.partition is not None:
                 explicit[row] = message.partition
-            elif message.key is None or ignore_keys:
+            elif message.partition_key is None or ignore_keys:
                 if topic not in self._unkeyed:
                     self._unkeyed[topic] = self._random.choice(available or range(count))
                 explicit[row] = self._unkeyed[topic]
         columns = RecordColumns(
-            bytes_column([message.key for message in group]), bytes_column([message.value for message in group])
+            bytes_column([message.partition_key for message in group]),
+            bytes_column([message.value for message in group]),
         )
         sizes = np.array([message.size for message in group], np.int64)
         load = PartitionLoad(available, (0,) * len(available))

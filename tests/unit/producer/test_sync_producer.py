@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -20,9 +21,12 @@ from spark_kafka_sink.errors import (
     SerializationError,
 )
 from spark_kafka_sink.partitioning.loading import KEY_HASHES
-from spark_kafka_sink.producer.serializers import StringSerializer
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.serializers import BytesSerializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
+
+GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metrics.u")
 
 
 @pytest.fixture
@@ -290,3 +294,171 @@ def test_all_faults_of_its_options_come_in_one_error():
         "topic.metadata.refresh.interval.ms",
         "acks",
     ]
+
+
+def test_four_threads_share_a_producer_and_lose_nothing(broker):
+    """One lock, as in Kafka 0.8: without it the threads read each other's responses."""
+    errors: list[BaseException] = []
+    placed: dict[bytes, tuple[int, int]] = {}
+
+    def send(thread: int) -> None:
+        try:
+            for n in range(100):
+                value = b"%d-%d" % (thread, n)
+                (each,) = producer.send(record(value, partition=thread))
+                placed[value] = (each.partition, each.offset)
+        except BaseException as error:
+            errors.append(error)
+
+    with sync_producer(broker) as producer:
+        threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert errors == []
+    assert {each.value: (each.partition, each.offset) for each in broker.topic("t").records()} == placed
+    assert [broker.topic("t").values(p) for p in range(4)] == [
+        [b"%d-%d" % (p, n) for n in range(100)] for p in range(4)
+    ]
+
+
+def test_closing_waits_for_another_threads_call(broker):
+    """The retries of that call go on; a call that comes later is refused."""
+    fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    producer = sync_producer(broker, retry_backoff_ms=200)
+    sent: list[RecordMetadata] = []
+    sender = threading.Thread(target=lambda: sent.extend(producer.send(record(b"v", partition=0))))
+    sender.start()
+    broker.requests.wait_for("Produce")
+    producer.close()
+    assert [each.offset for each in sent] == [0]
+    assert fault.hits == 2
+    sender.join(10)
+    with pytest.raises(ProducerClosedError):
+        producer.send(record(b"later"))
+
+
+def test_a_serializer_runs_while_another_thread_waits_for_its_response(broker):
+    """Only the sending is one call at a time."""
+    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
+    with sync_producer(broker, retry_backoff_ms=1000) as producer:
+        sender = threading.Thread(target=lambda: producer.send(record(b"v", partition=0)))
+        sender.start()
+        broker.requests.wait_for("Produce")
+        with pytest.raises(SerializationError):
+            producer.send(record("no bytes"))
+        assert sender.is_alive()
+
+
+def test_the_partition_key_chooses_the_partition_and_is_not_stored(broker):
+    with sync_producer(broker) as producer:
+        by_key = {n: producer.send(record(b"v", key=b"%d" % n))[0].partition for n in range(20)}
+        placed = producer.send(*(record(b"%d" % n, key=b"key", partition_key=b"%d" % n) for n in range(20)))
+        unkeyed = producer.send(*(record(b"%d" % n, partition_key=b"%d" % n) for n in range(20)))
+    assert [each.partition for each in placed] == list(by_key.values())
+    assert [each.partition for each in unkeyed] == list(by_key.values())
+    assert len(set(by_key.values())) == 4
+    assert {each.key for each in broker.topic("t").records()} == {None, b"key", *(b"%d" % n for n in range(20))}
+    stored = {(each.partition, each.offset): each for each in broker.topic("t").records()}
+    assert {stored[each.partition, each.offset].key for each in placed} == {b"key"}
+    assert {stored[each.partition, each.offset].key for each in unkeyed} == {None}
+    assert {each.headers for each in stored.values()} == {()}
+
+
+def test_a_partition_key_is_serialized_like_a_key(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers}
+    with SyncProducer(options, key_serializer=StringSerializer()) as producer:
+        (by_key,) = producer.send(record(b"v", key="ä"))
+        (placed,) = producer.send(record(b"v", key="other", partition_key="ä"))
+        with pytest.raises(SerializationError):
+            producer.send(record(b"v", partition_key=b"bytes"))
+    assert placed.partition == by_key.partition
+
+
+def test_serializing_a_partition_key_adds_no_headers(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers}
+    with SyncProducer(options, key_serializer=HeadersAddingSerializer()) as producer:
+        producer.send(record(b"v", key=b"k", partition_key=b"p"))
+    (stored,) = broker.topic("t").records()
+    assert stored.headers == ((b"of", b"k"),)
+
+
+def test_a_partition_goes_before_a_partition_key(broker):
+    with sync_producer(broker) as producer:
+        assert {producer.send(record(b"v", partition=2, partition_key=b"%d" % n))[0].partition for n in range(9)} == {2}
+
+
+class HeadersAddingSerializer(BytesSerializer):
+    def serialize(self, topic, data, headers):
+        headers.append(("of", data))
+        return data
+
+
+@pytest.mark.parametrize("serializer", [None, BytesSerializer(), HeadersAddingSerializer()])
+def test_the_asynchronous_producer_refuses_a_partition_key(broker, serializer):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
+    with KafkaProducer(options, key_serializer=serializer) as producer:
+        producer.send(record(b"v", key=b"k")).result(10)
+        with pytest.raises(InvalidRecordError, match=r"partition_key is for SyncProducer only \(topic t\)"):
+            producer.send(record(b"v", key=b"k", partition_key=b"p"))
+    assert broker.topic("t").values() == [b"v"]
+
+
+def test_metrics_count_messages_and_bytes_of_each_topic_and_of_all(broker):
+    broker.create_topic("u", partitions=1)
+    with sync_producer(broker) as producer:
+        assert producer.metrics()["producer-metrics"]["message-total"] == 0
+        producer.send(record(b"12345", key=b"key"), record(None), ProducerRecord("u", b"1234567"))
+        metrics = producer.metrics()
+    totals = {
+        group: {name: value for name, value in values.items() if name.endswith("-total")}
+        for group, values in metrics.items()
+    }
+    none = {"resend-total": 0, "failed-send-total": 0, "serialization-error-total": 0}
+    assert totals == {
+        "producer-metrics": {"message-total": 3, "byte-total": 12, **none},
+        "producer-topic-metrics.t": {"message-total": 2, "byte-total": 5, **none},
+        "producer-topic-metrics.u": {"message-total": 1, "byte-total": 7, **none},
+    }
+    assert metrics["producer-metrics"]["message-rate"] == pytest.approx(3 / 30, rel=0.2)
+
+
+def test_metrics_count_a_round_of_retries_as_one_resend_of_its_topics(broker):
+    broker.create_topic("u", partitions=1)
+    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", partition=1, times=2)
+    with sync_producer(broker) as producer:
+        producer.send(*(record(b"%d" % n, partition=1) for n in range(5)), ProducerRecord("u", b"v"))
+        metrics = producer.metrics()
+    assert [metrics[group]["resend-total"] for group in GROUPS] == [2, 2, 0]
+    assert [metrics[group]["failed-send-total"] for group in GROUPS] == [0, 0, 0]
+
+
+def test_metrics_count_a_call_that_failed_after_its_retries_as_one_failed_send(broker):
+    broker.create_topic("u", partitions=1)
+    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", times=KEPT)
+    with sync_producer(broker, message_send_max_retries=1) as producer:
+        with pytest.raises(FailedToSendError):
+            producer.send(record(b"1", partition=0), record(b"2", partition=1), ProducerRecord("u", b"v"))
+        metrics = producer.metrics()
+    assert [metrics[group]["resend-total"] for group in GROUPS] == [1, 1, 0]
+    assert [metrics[group]["failed-send-total"] for group in GROUPS] == [1, 1, 0]
+    assert [metrics[group]["message-total"] for group in GROUPS] == [3, 2, 1]
+
+
+def test_metrics_count_a_record_that_no_serializer_takes(broker):
+    with sync_producer(broker) as producer:
+        with pytest.raises(SerializationError):
+            producer.send(record("no bytes"))
+        metrics = producer.metrics()
+    assert [metrics[group]["serialization-error-total"] for group in GROUPS[:2]] == [1, 1]
+    assert [metrics[group]["failed-send-total"] for group in GROUPS[:2]] == [0, 0]
+
+
+def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_headers():
+    keyed, plain = record(b"v", partition_key=b"p"), record(b"v")
+    assert replace(keyed, value=b"w") == record(b"w", partition_key=b"p")
+    assert replace(plain, value=b"w") == record(b"w")
+    assert plain.headers is None
+    with pytest.raises(TypeError, match="partition_kye"):
+        record(b"v", partition_kye=b"p")
