@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+    from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
@@ -27,6 +28,7 @@ __all__ = [
     "Delivery",
     "KafkaProducer",
     "OffsetAndMetadata",
+    "PartitionInfo",
     "PreparedTransaction",
     "ProducerRecord",
     "RecordMetadata",
@@ -41,6 +43,7 @@ _HOMES = {
     "Delivery": "append.receipt",
     "KafkaProducer": "producer.producer",
     "OffsetAndMetadata": "transactions.values",
+    "PartitionInfo": "model",
     "PreparedTransaction": "transactions.values",
     "ProducerRecord": "append.record",
     "RecordMetadata": "append.record",

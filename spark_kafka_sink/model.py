@@ -45,12 +45,35 @@ class Node:
         return f"{self.host}:{self.port} (id: {self.id})"
 
 
+class Replicas(NamedTuple):
+    """Node ids of a partition's replicas: all, the in-sync ones, those on a broker or disk that is offline."""
+
+    all: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class PartitionInfo(NamedTuple):
+    """A partition and its replicas. ``leader`` is None while it has none.
+
+    A replica on a broker that is not in the metadata is a ``Node`` with an empty host and port -1, as in Java.
+    """
+
+    topic: str
+    partition: int
+    leader: Node | None
+    replicas: tuple[Node, ...]
+    in_sync_replicas: tuple[Node, ...]
+    offline_replicas: tuple[Node, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
     """A topic in a Metadata response.
 
     ``leaders[p]``: node id of the leader of partition ``p``, or ``NO_LEADER``. ``leader_epochs[p]``: its epoch, -1 if
-    the broker sent none. ``error``: Kafka's error code, 0 for none.
+    the broker sent none. ``error``: Kafka's error code, 0 for none. ``replicas`` do not count in ``==``: a replica that
+    falls out of sync leaves the topic's leaders as they were.
     """
 
     name: str
@@ -58,6 +81,7 @@ class TopicInfo:
     leader_epochs: tuple[int, ...]
     topic_id: UUID | None = None
     error: int = 0
+    replicas: tuple[Replicas, ...] = field(default=(), compare=False)
 
     @property
     def partition_count(self) -> int:
@@ -89,3 +113,14 @@ class ClusterSnapshot:
             return NO_LEADER
         leader = info.leaders[partition.partition]
         return leader if leader in self.nodes else NO_LEADER
+
+    def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic of this snapshot, in their order (Java: ``Cluster.partitionsForTopic``)."""
+        info, nodes = self.topics[topic], self.nodes
+        return tuple(
+            PartitionInfo(topic, number, nodes.get(leader), *(tuple(map(self._node, ids)) for ids in replicas))
+            for number, (leader, replicas) in enumerate(zip(info.leaders, info.replicas, strict=True))
+        )
+
+    def _node(self, node_id: int) -> Node:
+        return self.nodes.get(node_id) or Node(node_id, "", -1)

@@ -106,9 +106,9 @@ class TaskTransaction:
         if self._producer is not None:
             self._producer.expect(topics)
 
-    def partitions_for(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
         """0 if the batch is not written again."""
-        return 0 if self._producer is None else self._producer.partitions_for(topic)
+        return 0 if self._producer is None else self._producer.partition_count(topic)
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """Of the rows so far. Waits until all are acknowledged."""

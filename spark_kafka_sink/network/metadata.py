@@ -27,7 +27,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
@@ -411,6 +411,10 @@ def _topic_info(topic: Any) -> TopicInfo:
         leader_epochs=tuple(int(partition.leader_epoch) for partition in partitions),
         topic_id=getattr(topic, "topic_id", None),
         error=int(topic.error_code),
+        replicas=tuple(
+            Replicas(*(tuple(map(int, ids)) for ids in (each.replica_nodes, each.isr_nodes, each.offline_replicas)))
+            for each in partitions
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from spark_kafka_sink.append.rows import Column, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
@@ -164,14 +165,13 @@ class KafkaProducer(TransactionalProducer):
         self._parts.metadata.expect(topics, self._parts.clock.now())
         self._parts.sender_thread.wakeup()
 
-    def partitions_for(self, topic: str) -> int:
-        """Number of partitions of ``topic``; waits up to max.block.ms for its metadata."""
-        self._check_open()
-        parts = self._parts
-        snapshot = parts.metadata.wait_for_topic(
-            topic, None, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup
-        )
-        return len(snapshot.topics[topic].leaders)
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of ``topic`` with leader and replicas; waits up to max.block.ms for its metadata."""
+        return self._await_topic(topic).partitions(topic)
+
+    def partition_count(self, topic: str) -> int:
+        """Number of partitions of ``topic``; waits as ``partitions_for``."""
+        return self._await_topic(topic).topics[topic].partition_count
 
     def topic_id(self, topic: str, after: int = -1) -> UUID | None:
         """The topic's id, which a topic made again under the same name does not share.
@@ -274,7 +274,7 @@ class KafkaProducer(TransactionalProducer):
         left = None
         if record.topic not in self._parts.metadata.snapshot.topics:
             began = self._parts.clock.now()
-            self.partitions_for(record.topic)
+            self._await_topic(record.topic)
             left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
         key, value, headers = self._serializers.serialize(record)
         if headers is not record.headers:
@@ -297,6 +297,12 @@ class KafkaProducer(TransactionalProducer):
         """A transaction must not be committed without these records."""
         if self._parts.transaction_manager is not None:
             self._parts.transaction_manager.records_lost(as_exception(error))
+
+    def _await_topic(self, topic: str) -> ClusterSnapshot:
+        self._check_open()
+        parts = self._parts
+        wake = parts.sender_thread.wakeup
+        return parts.metadata.wait_for_topic(topic, None, self.config.max_block_ms, parts.clock, wake)
 
     def _check_open(self) -> None:
         if self._closed:

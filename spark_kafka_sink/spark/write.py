@@ -34,7 +34,7 @@ class RowSink(Protocol):
 
     def append(self, topic: str, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def expect(self, topics: Sequence[str]) -> None: ...
-    def partitions_for(self, topic: str) -> int: ...
+    def partition_count(self, topic: str) -> int: ...
 
 
 class AppendSize:
@@ -57,7 +57,7 @@ class AppendSize:
             sink.expect(new)
         for topic in new:
             self._topics.add(topic)
-            full = max(self._batch_size * sink.partitions_for(topic), _BYTES_PER_TOPIC)
+            full = max(self._batch_size * sink.partition_count(topic), _BYTES_PER_TOPIC)
             self.bytes = min(self.bytes + full, self._most)
 
 
@@ -82,9 +82,9 @@ class _LeasedProducer:
         assert self._producer is not None
         self._producer.expect(topics)
 
-    def partitions_for(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
         assert self._producer is not None
-        return self._producer.partitions_for(topic)
+        return self._producer.partition_count(topic)
 
     def finish(self) -> tuple[WriteReceipt, ...]:
         """Waits until all rows are acknowledged; returns the receipts, if the options ask for them."""

@@ -17,8 +17,10 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from spark_kafka_sink.model import Node
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
+from spark_kafka_sink.testing import TestBroker
 
 
 @pytest.fixture
@@ -211,8 +213,31 @@ def test_flush_from_a_callback_is_refused(producer):
     assert len(raised) == 1
 
 
-def test_partitions_for_asks_the_cluster(producer):
-    assert producer.partitions_for("t") == 2
+def test_partitions_for_tells_leader_and_replicas_of_each_partition():
+    with TestBroker(nodes=3) as broker:
+        broker.create_topic("t", partitions=3, replication=2)
+        broker.kill(2)
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            assert producer.partition_count("t") == 3
+            found = producer.partitions_for("t")
+    replicas = [{node.id for node in each.replicas} for each in found]
+    assert [(each.topic, each.partition) for each in found] == [("t", 0), ("t", 1), ("t", 2)]
+    assert all(len(nodes) == 2 for nodes in replicas)
+    for each, nodes in zip(found, replicas, strict=True):
+        assert {node.id for node in each.offline_replicas} == nodes & {2}
+        assert {node.id for node in each.in_sync_replicas} == nodes - {2}
+        assert each.leader in each.in_sync_replicas
+    gone = {node for each in found for node in each.offline_replicas}
+    assert gone == {Node(2, "", -1)}
+
+
+def test_a_partition_without_a_leader_has_none_in_partitions_for():
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t", partitions=2, replication=1)
+        broker.kill(1)
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            leaders = {each.leader and each.leader.id for each in producer.partitions_for("t")}
+    assert leaders == {None, 2}
 
 
 def test_an_unreachable_broker_is_one_clear_error_within_max_block_ms():

@@ -37,7 +37,7 @@ class FakeProducer:
     def expect(self, topics):
         pass
 
-    def partitions_for(self, topic):
+    def partition_count(self, topic):
         return 1
 
     def flush(self):
@@ -150,7 +150,7 @@ class Topics:
     def expect(self, topics):
         self.asked.append(tuple(topics))
 
-    def partitions_for(self, topic):
+    def partition_count(self, topic):
         return self.partitions[topic]
 
 
