@@ -18,6 +18,7 @@ from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
 
 OFFSETS = "__consumer_offsets"
+STRANGER = {"member_id": "x", "generation_id": 1}
 REFUSED = "inconsistent_group_protocol"
 
 
@@ -82,9 +83,9 @@ class PlainMember:
 
 
 def find(client: PlainClient, group: str) -> None:
-    """Until the group has a coordinator that knows of it: a broker makes the topic behind it first."""
+    """Until the group's coordinator has loaded its partition: before, it takes any heartbeat."""
     client.ask_patiently("FindCoordinator", 3, key=group, key_type=0)
-    client.until(lambda: PlainMember(client, group).commit("nope", 1) == "unknown_topic_or_partition")
+    client.until(lambda: PlainMember(client, group).heartbeat(**STRANGER) == "unknown_member_id")
 
 
 def one_member(client: PlainClient) -> Steps:
@@ -92,14 +93,12 @@ def one_member(client: PlainClient) -> Steps:
     find(client, group)
     me, stranger = PlainMember(client, group), PlainMember(client, group)
     stranger.id = "stranger"
+    member = {"member_id": "x", "generation_id_or_member_epoch": 1}
     steps: Steps = [
-        ("an unknown group", me.heartbeat(member_id="x", generation_id=1), "unknown_member_id"),
-        ("a commit to it", me.commit(topic, 1, member_id="x", generation_id_or_member_epoch=1), "illegal_generation"),
-        (
-            "the same in v9",
-            me.commit(topic, 1, 9, member_id="x", generation_id_or_member_epoch=1),
-            "group_id_not_found",
-        ),
+        ("an unknown group", me.heartbeat(**STRANGER), "unknown_member_id"),
+        ("a commit to it", me.commit(topic, 1, **member), "illegal_generation"),
+        ("the same in v9", me.commit(topic, 1, 9, **member), "group_id_not_found"),
+        ("a commit for an unknown topic", me.commit(name("nope"), 1, **member), "unknown_topic_or_partition"),
         ("no group id", me.join(group_id="").error_code.name, "invalid_group_id"),
         ("a short session", me.join(session_timeout=100).error_code.name, "invalid_session_timeout"),
         ("a member id of its own", stranger.join().error_code.name, "unknown_member_id"),
@@ -190,14 +189,12 @@ def commits_as_records(client: PlainClient) -> Steps:
         for offset in [int.from_bytes(record.value[2:10], "big")]
     }
 
-    topic_id = client.ask("Metadata", 12, topics=[{"name": topic}]).topics[0].topic_id
-
     def stored(offset: int) -> tuple[object, ...]:
         key, value, is_transactional, sequence = found[offset]
         committed = CommittedOffset(offset, 3 if offset == 5 else -1, "note")
         length = len(offset_value(4, committed, 0)) - 9
         committed_ms = int.from_bytes(value[length : length + 8], "big")
-        return key.hex(), value == offset_value(4, committed, committed_ms, topic_id), is_transactional, sequence
+        return key.hex(), value == offset_value(4, committed, committed_ms), is_transactional, sequence
 
     key = offset_key(group, TopicPartition(topic, 0)).hex()
     ends = [marker(batch) for batch in batches_of(client, group, writer) if batch.header.is_control]

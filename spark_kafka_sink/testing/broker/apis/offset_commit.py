@@ -27,7 +27,7 @@ def handle(call: Call) -> Fields:
     for topic in call.body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
-            error = call.scripted(*name) or refused or offset_error(call, name)
+            error = call.scripted(*name) or offset_error(call, name) or refused
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((topic.name, {"partition_index": asked.partition_index, "error_code": error}))

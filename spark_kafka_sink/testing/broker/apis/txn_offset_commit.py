@@ -31,7 +31,7 @@ def handle(call: Call) -> Fields:
     for topic in body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
-            error = refused or call.scripted(*name) or offset_error(call, name)
+            error = offset_error(call, name) or refused or call.scripted(*name)
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((topic.name, {"partition_index": asked.partition_index, "error_code": error}))

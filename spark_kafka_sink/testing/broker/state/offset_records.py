@@ -1,13 +1,12 @@
 """Offset commits as records of ``__consumer_offsets`` (Kafka: ``OffsetCommitKey``, ``OffsetCommitValue``).
 
 Key version 1: group, topic, partition. Value version 3: offset, leader epoch, metadata, time of the commit; version 4,
-since Kafka 4.1, adds the topic id as a tagged field.
+since Kafka 4.1, is the same in the flexible format. Not emulated: the topic id of version 4 (since OffsetCommit 10).
 """
 
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -17,19 +16,20 @@ from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 
 _KEY_VERSION: Final = struct.pack(">h", 1)
 _FLEXIBLE_SINCE: Final = 4
-_TOPIC_ID: Final = b"\1\0\x10"
-"""One tagged field: number 0, 16 bytes."""
 _NO_TAGS: Final = b"\0"
 _BASE_SEQUENCE: Final = 0
+_MIN_INT: Final = 2**31
 
 
 def offsets_partition(group: str, count: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group: Java's hash of its id, without the sign."""
+    """The partition of ``__consumer_offsets`` that holds a group: the absolute value of Java's hash of its id."""
     code_units = group.encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(code_units[::2], code_units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % count
+    if code == _MIN_INT:
+        return 0  # Java's abs cannot make it positive, Kafka's makes it 0
+    return min(code, 2 * _MIN_INT - code) % count
 
 
 def offset_key(group: str, partition: TopicPartition) -> bytes:
@@ -45,15 +45,13 @@ class CommittedOffset:
     metadata: str = ""
 
 
-def offset_value(version: int, committed: CommittedOffset, now_ms: int, topic_id: uuid.UUID | None = None) -> bytes:
-    """``topic_id``: for version 4, None where it is not known."""
+def offset_value(version: int, committed: CommittedOffset, now_ms: int) -> bytes:
     start = struct.pack(">hqi", version, committed.offset, committed.leader_epoch)
     committed_at = struct.pack(">q", now_ms)
     if version < _FLEXIBLE_SINCE:
         return start + _string(committed.metadata) + committed_at
     metadata = committed.metadata.encode()
-    tags = _NO_TAGS if topic_id is None else _TOPIC_ID + topic_id.bytes
-    return start + _unsigned_varint(len(metadata) + 1) + metadata + committed_at + tags
+    return start + _unsigned_varint(len(metadata) + 1) + metadata + committed_at + _NO_TAGS
 
 
 def offset_batch(

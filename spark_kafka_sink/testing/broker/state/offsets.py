@@ -7,7 +7,6 @@ it commits. Not emulated: expiry (``offsets.retention.minutes``), records of the
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -79,11 +78,6 @@ class GroupOffsets:
         producer: tuple[int, int] = (-1, -1),
     ) -> None:
         records = [
-            (offset_key(group, name), offset_value(self._value_version, each, now_ms, self._topic_id(name.topic)))
-            for name, each in offsets.items()
+            (offset_key(group, name), offset_value(self._value_version, each, now_ms)) for name, each in offsets.items()
         ]
         self.partition(group).append_internal(offset_batch(records, now_ms, attributes, producer))
-
-    def _topic_id(self, name: str) -> uuid.UUID | None:
-        topic = self._cluster.topics.get(name)
-        return None if topic is None else topic.id
