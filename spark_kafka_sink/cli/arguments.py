@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.config.rules import SERIALIZERS
 from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,8 +57,9 @@ def _pair(text: str) -> tuple[str, str]:
 
 def add_producer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT", help="one or more brokers, separated by commas"
-    )
+        "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
+        help="one or more brokers, separated by commas",
+    )  # fmt: skip
     command.add_argument("--topic", required=True, help="topic to write to")
     command.add_argument(
         "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
@@ -80,18 +83,17 @@ def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
 
     Drops the Java serializers of a file: these commands send bytes.
     """
-    options: dict[str, object] = {
+    in_file = {
         name: value
         for name, value in properties_of("--producer.config", arguments.producer_config).items()
-        if name not in ("key.serializer", "value.serializer")
+        if ":" in value or OLD_NAMES.get(name, name) not in SERIALIZERS
     }
-    options.update(arguments.producer_property)
-    options["bootstrap.servers"] = arguments.bootstrap_server
+    flags = {"bootstrap.servers": arguments.bootstrap_server}
     if arguments.request_required_acks is not None:
-        options["acks"] = arguments.request_required_acks
+        flags["acks"] = arguments.request_required_acks
     if arguments.compression_codec is not None:
-        options["compression.type"] = arguments.compression_codec
-    return options
+        flags["compression.type"] = arguments.compression_codec
+    return overridden(overridden(in_file, dict(arguments.producer_property)), flags)
 
 
 def properties_of(flag: str, path: Path | None) -> dict[str, str]:

@@ -14,11 +14,11 @@ from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.cli.arguments import add_command, add_pairs, add_producer_options, producer_options
 from spark_kafka_sink.cli.line_reader import LineError, LineReader
 from spark_kafka_sink.errors import FailedToSendError, KafkaError
+from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.producer_type import open_producer
 
 if TYPE_CHECKING:
     from spark_kafka_sink.cli.arguments import Subparsers
-    from spark_kafka_sink.producer.producer import KafkaProducer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 DESCRIPTION = """\
@@ -51,7 +51,8 @@ def add_to(commands: Subparsers) -> None:
     add_producer_options(console)
     console.add_argument(
         "--sync", action="store_true",
-        help="send one line at a time and wait for its acknowledgement (at least once, and slow)",
+        help="send one line at a time and wait for its acknowledgement (at least once, and slow); as the option "
+        "producer.type=sync",
     )  # fmt: skip
     add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines, see below")
 
@@ -62,12 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     config = producer_options(arguments)
     with _handled_by(lines.interrupt):
         try:
-            if arguments.sync:
-                with open_producer(config, "sync") as sync_producer:
-                    _send_each(lines, reader, sync_producer)
-            else:
-                with open_producer(config) as producer:
+            with open_producer(config, "sync") if arguments.sync else open_producer(config) as producer:
+                if isinstance(producer, KafkaProducer):
                     _send_all(lines, reader, producer)
+                else:
+                    _send_each(lines, reader, producer)
         except KeyboardInterrupt:
             if not lines.exit_code:
                 raise

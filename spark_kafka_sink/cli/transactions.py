@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.cli.arguments import add_command, add_pairs, properties_of
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.old_names import overridden
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.operator_commands import (
@@ -68,8 +69,9 @@ def add_to(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.action != "list" and arguments.prefix is None:
         raise ConfigError([f"{arguments.action} needs --prefix; `transactions list` shows the names."])
-    options = properties_of("--command-config", arguments.command_config) | dict(arguments.command_property)
-    config = ProducerConfig.parse({**options, "bootstrap.servers": arguments.bootstrap_server})
+    in_file = properties_of("--command-config", arguments.command_config)
+    options = overridden(in_file, dict(arguments.command_property))
+    config = ProducerConfig.parse(overridden(options, {"bootstrap.servers": arguments.bootstrap_server}))
     found = _discover(config, arguments)
     if arguments.action == "list":
         print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))

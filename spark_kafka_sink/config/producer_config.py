@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from spark_kafka_sink.config.old_names import old_name, renamed
 from spark_kafka_sink.config.option import BadValueError, Kind, Status, did_you_mean
 from spark_kafka_sink.config.rules import RULES, Draft
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, PRODUCER_OPTIONS
@@ -74,13 +75,14 @@ class ProducerConfig:
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
         """``mapping``: Kafka's dotted names to native values or strings; None = not given.
 
-        Raises ``ConfigError`` with all faults; ``prefix`` stands before the option names in it (``kafka.`` for
-        Spark's options). Warns with ``ConfigWarning``, which Python shows once per process and text.
+        ``prefix`` stands before the option names (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
+        accepted too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
+        process and text.
         """
         draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
-        for name, value in mapping.items():
-            if value is not None:
-                _take(draft, name, value)
+        given = {name: value for name, value in mapping.items() if value is not None}
+        for name, value in (given if prefix else renamed(draft, given)).items():
+            _take(draft, name, value)
         for names, rule in RULES:
             if not names & draft.faulty:
                 rule(draft)
@@ -129,6 +131,8 @@ def _take(draft: Draft, name: str, value: object) -> None:
 
 
 def _unknown(name: str, prefix: str) -> str:
+    if (renaming := old_name(name, prefix)) is not None:
+        return renaming
     if name in CONSUMER_OPTIONS:
         return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"

@@ -18,6 +18,8 @@ _CLIENT = "org.apache.kafka.clients.producer"
 JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
     f"{_SERIALIZATION}.ByteArraySerializer": "spark_kafka_sink.producer.serializers:BytesSerializer",
+    "kafka.serializer.StringEncoder": "spark_kafka_sink.producer.serializers:StringSerializer",
+    "kafka.serializer.DefaultEncoder": "spark_kafka_sink.producer.serializers:BytesSerializer",
 })  # fmt: skip
 
 JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({

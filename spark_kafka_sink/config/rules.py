@@ -20,7 +20,10 @@ _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A
 
 @dataclass
 class Draft:
-    """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones."""
+    """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
+
+    ``names``: the old name of an option that is given under it.
+    """
 
     prefix: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -28,13 +31,14 @@ class Draft:
     faulty: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
 
     def fault(self, name: str, sentence: str) -> None:
         self.faulty.add(name)
-        self.faults.append(f"{self.prefix}{name} {sentence}")
+        self.faults.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
 
     def warn(self, name: str, sentence: str) -> None:
-        self.warnings.append(f"{self.prefix}{name} {sentence}")
+        self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
 
 
 def servers(draft: Draft) -> None:
@@ -110,6 +114,9 @@ def serializers(draft: Draft) -> None:
                 f"is {name!r}; JVM classes cannot be loaded, but for StringSerializer and ByteArraySerializer. Use a "
                 "Python class as package.module:Class (spark_kafka_sink.producer.serializers has Java's others).",
             )
+    key, value = SERIALIZERS
+    if value in draft.names and key not in draft.given:  # in Kafka 0.8, key.serializer.class is serializer.class
+        draft.values[key] = draft.values[value]
 
 
 def interceptors(draft: Draft) -> None:

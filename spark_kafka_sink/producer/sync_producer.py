@@ -23,6 +23,7 @@ from spark_kafka_sink.append.record import Headers, ProducerRecord, RecordMetada
 from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
 from spark_kafka_sink.errors import (
     ConfigError,
@@ -87,7 +88,9 @@ class SyncConfig:
                 own[option.name] = option.parse(option.default if given is None else given)
             except BadValueError as error:
                 faults.append(f"{option.name} {error}")
-        not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY)
+        if (kind := mapping.get(PRODUCER_TYPE, "sync")) != "sync":
+            faults.append(f"{PRODUCER_TYPE} is {kind!r}, but this producer is sync; use open_producer.")
+        not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY, [PRODUCER_TYPE])
         rest = {name: value for name, value in mapping.items() if name not in not_kafkas}
         try:
             kafka = ProducerConfig.parse({**rest, "enable.idempotence": False})

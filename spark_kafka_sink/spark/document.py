@@ -1,8 +1,8 @@
 """Writes the tables of options and metrics into the documentation.
 
 ``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` replaces each block of these
-pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->`` or ``<!-- options:metrics -->`` and ends
-with ``<!-- options:end -->``.
+pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->``, ``<!-- options:old -->`` or
+``<!-- options:metrics -->`` and ends with ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import Kind, Option, Status
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import metric_rows
@@ -28,7 +29,7 @@ _REFUSED_AND_IGNORED = {
 
 def filled(page: str) -> str:
     """``page`` with every block replaced by its table."""
-    tables = {"sink": sink_options, "kafka": producer_options, "metrics": metrics}
+    tables = {"sink": sink_options, "kafka": producer_options, "old": old_names, "metrics": metrics}
     return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
 
 
@@ -45,6 +46,11 @@ def producer_options() -> str:
         title = status.value[0].upper() + status.value[1:]
         sections += [f"### {title}", text, _markdown(("option", "what it is"), rows)]
     return "\n\n".join(sections)
+
+
+def old_names() -> str:
+    """Kafka 0.8's names of producer options."""
+    return _markdown(("old name", "option"), ((f"`{old}`", f"`{name}`") for old, name in OLD_NAMES.items()))
 
 
 def metrics() -> str:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
@@ -88,7 +89,13 @@ _INTERCEPTORS = (
     "kafka.interceptor.classes is refused: the sink writes columns, which no interceptor sees. Change the columns "
     "before the write."
 )
-_REFUSED = {**_SERIALIZERS, "kafka.transactional.id": _FENCING, "kafka.interceptor.classes": _INTERCEPTORS}
+_REFUSED = {
+    **_SERIALIZERS,
+    "kafka.key.serializer.class": _SERIALIZERS["kafka.key.serializer"],
+    "kafka.serializer.class": _SERIALIZERS["kafka.value.serializer"],
+    "kafka.transactional.id": _FENCING,
+    "kafka.interceptor.classes": _INTERCEPTORS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,5 +225,7 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
 def _unknown(name: str) -> str:
     if name in OPTIONS_BY_NAME:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
+    if name in OLD_NAMES:
+        return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
     hint = did_you_mean(name, _SUGGESTIONS) or f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
     return f"{name} is not an option of pykafka{hint}"

@@ -20,6 +20,7 @@ import pytest
 
 from spark_kafka_sink.cli.console_producer import Lines, _handled_by
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.records.batch import CODEC_MASK
 from spark_kafka_sink.records.compression import CODEC_IDS
 from spark_kafka_sink.testing import KEPT, TestBroker
@@ -112,6 +113,53 @@ def test_flags_win_over_properties_and_these_over_the_file(broker, console, tmp_
     (batch,) = broker.topic("t").batches(0)
     assert batch.header.attributes & CODEC_MASK == CODEC_IDS["zstd"]
     assert {seen.client_id for seen in broker.requests.of("Produce")} == {"me"}
+
+
+def test_the_command_line_of_kafka_0_8_works_as_it_stands(broker, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+    assert main(["console-producer", "--broker-list", broker.bootstrap_servers, "--topic", "t", "--sync"]) == 0
+    assert broker.topic("t").values() == [b"one", b"two"]
+    assert len(broker.requests.of("Produce")) == 2
+
+
+OLD_FILE = """\
+metadata.broker.list=127.0.0.1:9
+request.required.acks=0
+compression.codec=1
+message.send.max.retries=2
+topic.metadata.refresh.interval.ms=-1
+serializer.class=kafka.serializer.StringEncoder
+"""
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_file_of_kafka_0_8_is_read_and_its_producer_type(broker, console, tmp_path, kind):
+    """The synchronous producer has no producer id."""
+    options = tmp_path / "producer.properties"
+    options.write_text(f"{OLD_FILE}producer.type={kind}\n")
+    flags = ("--producer.config", str(options), "--producer-property", "compression.type=zstd")
+    assert console(b"x" * 1000, *flags, "--request-required-acks", "all") == 0
+    (batch,) = broker.topic("t").batches(0)
+    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["zstd"]
+    assert (batch.header.producer_id == -1) == (kind == "sync")
+
+
+def test_the_flag_sync_overrides_the_producer_type(broker, console):
+    assert console(b"one\n", "--producer-property", "producer.type=async", "--sync") == 0
+    (batch,) = broker.topic("t").batches(0)
+    assert batch.header.producer_id == -1
+
+
+def test_python_serializers_of_a_file_are_used(broker, console, tmp_path):
+    options = tmp_path / "producer.properties"
+    options.write_text("serializer.class=tests.unit.cli.test_console_producer:Upper\n")
+    assert console(b"one\n", "--producer.config", str(options)) == 0
+    assert broker.topic("t").values() == [b"ONE"]
+
+
+class Upper(Serializer):
+    def serialize(self, topic, data):
+        return None if data is None else data.upper()
 
 
 def test_a_codec_without_a_name_is_gzip(broker, console):

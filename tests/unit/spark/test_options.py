@@ -56,6 +56,33 @@ def test_include_headers_must_be_a_boolean():
     assert faults({"includeheaders": "maybe"}) == ("includeHeaders must be true or false, but is 'maybe'.",)
 
 
+@pytest.mark.parametrize(
+    ("old", "current"),
+    [
+        ("kafka.metadata.broker.list", "kafka.bootstrap.servers"),
+        ("kafka.request.required.acks", "kafka.acks"),
+        ("kafka.compression.codec", "kafka.compression.type"),
+        ("kafka.message.send.max.retries", "kafka.retries"),
+        ("kafka.topic.metadata.refresh.interval.ms", "kafka.metadata.max.age.ms"),
+    ],
+)
+def test_an_option_of_kafka_0_8_is_refused_and_the_current_one_named(old, current):
+    assert faults({old: "1"}) == (f"{old} is the old name of {current}; use that.",)
+
+
+def test_the_other_options_of_kafka_0_8_are_refused_with_the_reason():
+    assert faults(
+        {"kafka.producer.type": "sync", "kafka.serializer.class": "a.b:C", "kafka.key.serializer.class": "d"}
+    ) == (
+        "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
+        "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
+        "kafka.producer.type is an option of Kafka 0.8; leave it out, the producer is always asynchronous here.",
+    )
+    assert faults({"metadata.broker.list": "h:1"}) == (
+        "metadata.broker.list is an old option of Kafka's producer; write it kafka.bootstrap.servers.",
+    )
+
+
 EXACTLY_ONCE = {"deliveryguarantee": "exactly-once"}
 
 
