@@ -71,18 +71,20 @@ class Rpc:
 
     def run(self, calls: Iterable[Call], deadline: float) -> None:
         """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline."""
-        for call in calls:
-            self._calls.start(call)
-        if self._calls.waiting:
-            self._notice_closed_connections()
-        while self._calls.waiting and (now := self._clock.now()) < deadline:
-            self._poll(now, deadline)
-        self._calls.stop()
+        try:
+            for call in calls:
+                self._calls.start(call)
+            if self._calls.waiting:
+                self._drop_closed_connections()
+            while self._calls.waiting and (now := self._clock.now()) < deadline:
+                self._poll(now, deadline)
+        finally:
+            self._calls.stop()
 
     def exchange(self, requests: Mapping[int, MakeRequest]) -> dict[int, Response | KafkaError]:
         """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent."""
         self._needs_metadata = True
-        self._notice_closed_connections()
+        self._drop_closed_connections()
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
             node = self.snapshot.nodes.get(node_id)
@@ -162,8 +164,11 @@ class Rpc:
             self._poll(now, min(deadline, now + delay))
         return NetworkError(f"The connection to {node} was not ready in time")
 
-    def _notice_closed_connections(self) -> None:
-        self._client.handle(self._transport.poll(0), self._clock.now())
+    def _drop_closed_connections(self) -> None:
+        """Those that brokers have closed, and those unused for connections.max.idle.ms, which may be cut unnoticed."""
+        events, now = self._transport.poll(0), self._clock.now()
+        self._client.handle(events, now)
+        self._client.expire(now)
 
     def _poll(self, now: float, deadline: float) -> None:
         client, wake_at = self._client, deadline

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
@@ -12,10 +13,15 @@ from spark_kafka_sink import ProducerRecord
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.transport import Bytes, Event
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
+
+SECONDS_5 = 5_000.0
 
 
 @pytest.fixture
@@ -57,3 +63,64 @@ def test_the_sync_producer_sends_to_the_new_leader_of_a_broker_that_leaves(broke
         brokers.faults.run("Produce", lambda: brokers.kill(old))
         producer.send(ProducerRecord("t", b"2"))
     assert set(brokers.topic("t").values()) == {b"1", b"2"}
+
+
+class CountingSelector(Selector):
+    """Counts connections and sent frames; ``interrupted``: the next poll raises."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, -1)
+        self.connections = self.frames = 0
+        self.interrupted = False
+
+    def connect(self, connection_id: int, host: str, port: int) -> None:
+        self.connections += 1
+        super().connect(connection_id, host, port)
+
+    def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
+        self.frames += 1
+        return super().send(connection_id, buffers)
+
+    def poll(self, timeout_ms: float) -> list[Event]:
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+        return super().poll(timeout_ms)
+
+
+def list_call() -> Call:
+    return Call(
+        "list_transactions",
+        (0, 0),
+        1,
+        lambda _module, _version: ListTransactionsRequest(),
+        lambda body: [CodeAt("ListTransactions", body.error_code)],
+    )
+
+
+def test_a_connection_that_was_idle_too_long_is_not_used_again(brokers: TestBroker) -> None:
+    selector = CountingSelector()
+    config = {"bootstrap.servers": brokers.bootstrap_servers, "connections.max.idle.ms": 300}
+    with closing(Rpc(ProducerConfig.parse(config), SystemClock(), selector)) as rpc:
+        rpc.call(list_call(), rpc.now() + SECONDS_5)
+        before = selector.connections
+        time.sleep(0.4)
+
+        rpc.call(list_call(), rpc.now() + SECONDS_5)
+
+        assert selector.connections == before + 1
+
+
+def test_a_call_that_was_interrupted_is_not_sent_later(brokers: TestBroker) -> None:
+    selector = CountingSelector()
+    config = ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers})
+    with closing(Rpc(config, SystemClock(), selector)) as rpc:
+        rpc.call(list_call(), rpc.now() + SECONDS_5)
+        before = selector.frames
+        selector.interrupted = True
+        with pytest.raises(KeyboardInterrupt):
+            rpc.call(list_call(), rpc.now() + SECONDS_5)
+
+        rpc.pause(20)
+
+        assert selector.frames == before
