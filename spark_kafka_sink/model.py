@@ -122,5 +122,9 @@ class ClusterSnapshot:
             for number, (leader, replicas) in enumerate(zip(info.leaders, info.replicas, strict=True))
         )
 
+    def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Those with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
+        return tuple(each for each in self.partitions(topic) if each.leader is not None)
+
     def _node(self, node_id: int) -> Node:
         return self.nodes.get(node_id) or Node(node_id, "", -1)

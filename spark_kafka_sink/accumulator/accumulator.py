@@ -156,6 +156,15 @@ class RecordAccumulator:
             ratio = self._ratios.estimate(topic)
         return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
+    def open_room(self, partition: TopicPartition) -> int:
+        """Bytes that the partition's last batch still accepts; 0 without an open one."""
+        with self._lock:
+            queue = self._queues.get(partition)
+            batch = queue.batches[-1] if queue is not None and queue.batches else None
+            if batch is None or batch.filled or batch.payload is not None:
+                return 0
+            return max(0, batch.limit - batch.size)
+
     def lagging(self, topic: str, runs: Sequence[Run], now: float) -> frozenset[int]:
         """Partitions whose new batches will not be sent soon."""
         since = now - self._config.linger_ms - _LAG_MS

@@ -224,7 +224,8 @@ class Appender:
         unavailable = self.accumulator.nodes.unavailable
         leaders = snapshot.topics[topic].leaders
         available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
-        return PartitionLoad(available, tuple(self.accumulator.queue_lengths(topic, available)))
+        lengths = tuple(self.accumulator.queue_lengths(topic, available))
+        return PartitionLoad(available, lengths, snapshot, self.accumulator)
 
 
 def as_exception(error: BaseException) -> Exception:

@@ -27,6 +27,7 @@ from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
 from spark_kafka_sink.waiting import Waiters
 
 _MOST_BYTES = 512 << 10
@@ -48,11 +49,14 @@ class PendingTopics:
 
         Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
         """
-        topic = self.topics.get(record.topic)
+        return self.topic(record.topic).append(record, key, value, left_ms)
+
+    def topic(self, name: str) -> TopicPendingRecords:
+        topic = self.topics.get(name)
         if topic is None:
             # setdefault: two threads with the first record of a topic get the same object.
-            topic = self.topics.setdefault(record.topic, TopicPendingRecords(record.topic, self._appender))
-        return topic.append(record, key, value, left_ms)
+            topic = self.topics.setdefault(name, TopicPendingRecords(name, self._appender))
+        return topic
 
     def flush(self, timeout_ms: float = NEVER) -> bool:
         """Return when everything buffered so far is in the accumulator; False when the time is up before."""
@@ -88,6 +92,8 @@ class TopicPendingRecords:
         self._closed: deque[PendingRecords] = deque()
         self._appending: PendingRecords | None = None
         self._aborted_by: KafkaError | None = None
+        self._batch_rooms: BatchRooms | None = None
+        self._batch_rooms_of = CLOSED
 
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
@@ -100,11 +106,11 @@ class TopicPendingRecords:
         size = RECORD_OVERHEAD
         if value is not None:
             if value.__class__ is not bytes:
-                raise _not_bytes("value", value)
+                raise not_bytes("value", value)
             size += len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                raise _not_bytes("key", key)
+                raise not_bytes("key", key)
             size += len(key)
         pending = self._open
         room = pending.room - size
@@ -183,6 +189,19 @@ class TopicPendingRecords:
     def _counts(self, pending: PendingRecords, index: int) -> bool:
         with self._lock:
             return index < pending.rows
+
+    def batch_rooms(self) -> BatchRooms:
+        """For a partitioner that is asked again. Read anew from the accumulator once all earlier records are in it."""
+        with self._lock:
+            begun = self._open is CLOSED or self._open is not self._batch_rooms_of
+            if self._batch_rooms is None or (begun and not self._closed and self._appending is None):
+                self._batch_rooms = BatchRooms(self._appender.accumulator, self._topic)
+            return self._batch_rooms
+
+    def keep_batch_rooms(self) -> None:
+        """The open records are in ``batch_rooms``."""
+        with self._lock:
+            self._batch_rooms_of = self._open
 
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
@@ -342,7 +361,7 @@ class TopicPendingRecords:
             pending.result.fail(as_exception(error))
 
 
-def _not_bytes(name: str, given: object) -> InvalidRecordError:
+def not_bytes(name: str, given: object) -> InvalidRecordError:
     return InvalidRecordError(
         f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
     )

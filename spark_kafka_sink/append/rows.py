@@ -31,13 +31,12 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
-from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds, varint_size
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or anything ``pyarrow.array`` takes; None: not given."""
 Order: TypeAlias = npt.NDArray[np.intp]
 
-_SMALLEST_RECORD = 7
 _WIDEST_TIMESTAMP_DELTA = 10
 _FEW_ROWS_PER_RUN = 32
 
@@ -161,7 +160,7 @@ class ColumnRows:
     def of(
         cls, columns: RecordColumns, explicit: Int32Array | None, lengths: FieldLengths, times: RowTimes, limit: int
     ) -> ColumnRows:
-        sizes = record_size_bounds(lengths, limit // _SMALLEST_RECORD, times.delta_bytes)
+        sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
         return cls(columns, explicit, lengths, times, limit, sizes)
 
     def __getitem__(self, rows: slice) -> ColumnRows:
@@ -274,10 +273,10 @@ def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) 
     """Upper bounds of values of these lengths as records: of the first 0, 1, … n together."""
     rows = len(lengths)
     if lengths.count(lengths[0]) == rows:
-        size = _value_bound(lengths[0], limit // _SMALLEST_RECORD, times.delta_bytes)
+        size = _value_bound(lengths[0], limit // SMALLEST_RECORD, times.delta_bytes)
         return range(0, (rows + 1) * size, size)
     of_values = FieldLengths.of_values(np.array(lengths, np.int32))
-    return cumulated(record_size_bounds(of_values, limit // _SMALLEST_RECORD, times.delta_bytes))
+    return cumulated(record_size_bounds(of_values, limit // SMALLEST_RECORD, times.delta_bytes))
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,7 @@ JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
 JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
     f"{_CLIENT}.internals.DefaultPartitioner": "default",
     f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
+    f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
 })  # fmt: skip
 
 

@@ -140,9 +140,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("partitioner.class", CLASS, None, "medium",
            "Chooses the partition of rows that name none. default: murmur2 of the key, sticky without a key, as in "
            "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): the same with another key "
-           "hash. round_robin: ignores keys. package.module:Class: your own Python class, a Partitioner over columns "
-           "or a RecordPartitioner. Java's DefaultPartitioner and RoundRobinPartitioner are default and round_robin; "
-           "other JVM classes are refused."),
+           "hash. round_robin: ignores keys. uniform_sticky: ignores keys, another partition with each new batch. "
+           "Java's names of default, round_robin and uniform_sticky are known. package.module:Class: your own Python "
+           "class, a Partitioner over columns or a RecordPartitioner. Other JVM classes are refused."),
     Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Treat keyed records like records without a key."),
     Option("partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
            "Send fewer records without a key to partitions whose broker is slow."),
@@ -216,7 +216,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
-PARTITIONERS = ("default", "round_robin", "murmur3", "crc32", "fnv1a")
+PARTITIONERS = ("default", "round_robin", "uniform_sticky", "murmur3", "crc32", "fnv1a")
 """Values of ``partitioner.class`` besides Python classes."""
 
 CONSUMER_OPTIONS = frozenset({

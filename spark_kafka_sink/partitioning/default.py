@@ -12,7 +12,7 @@ import numpy as np
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.partitioning.key_hash import KeyHash
 from spark_kafka_sink.partitioning.murmur2 import murmur2
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, null_mask
 from spark_kafka_sink.records.sizes import cumulated
@@ -26,7 +26,7 @@ class _Sticky:
     bytes: int = 0
 
 
-class BuiltInPartitioner:
+class BuiltInPartitioner(Partitioner):
     """The default partitioner; with another ``key_hash``, that of another client.
 
     Thread-safe: at worst, two concurrent calls make a run too long or begin one each.

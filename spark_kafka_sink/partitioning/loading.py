@@ -14,6 +14,7 @@ from spark_kafka_sink.partitioning.key_hash import KeyHash
 from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.partitioning.partitioner import Partitioner
 from spark_kafka_sink.partitioning.round_robin import RoundRobinPartitioner
+from spark_kafka_sink.partitioning.uniform_sticky import UniformStickyPartitioner
 
 KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType(
     {"default": murmur2, "murmur3": murmur3, "crc32": crc32, "fnv1a": fnv1a}
@@ -22,10 +23,14 @@ KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType(
 
 
 def load_partitioner(config: ProducerConfig, random: Random) -> Partitioner:
-    """The partitioner that ``config`` names. Raises ``ConfigError`` for a class that cannot be loaded."""
+    """The partitioner that ``config`` names, configured. Raises ``ConfigError`` for a class that cannot be loaded."""
     name = config.partitioner_class
     if name == "round_robin":
         return RoundRobinPartitioner()
+    if name == "uniform_sticky":
+        return UniformStickyPartitioner(random)
     if name in KEY_HASHES:
         return BuiltInPartitioner(config, random, KEY_HASHES[name])
-    return CustomPartitioner.load(name)
+    custom = CustomPartitioner.load(name)
+    custom.configure(config.by_name())
+    return custom

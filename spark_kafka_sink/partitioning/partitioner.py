@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.partitioning.batch_rooms import OpenBatches
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 NOT_GIVEN = -1
@@ -16,18 +19,29 @@ class PartitionLoad:
     """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
 
     ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
-    ``queue_lengths``: the number of waiting batches of each.
+    ``queue_lengths``: the number of waiting batches of each; ``batches``: None where each call opens new batches.
     """
 
     available: tuple[int, ...]
     queue_lengths: tuple[int, ...]
+    cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+    batches: OpenBatches | None = None
 
 
 class Partitioner(Protocol):
     """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
 
-    Runs on the thread that appends; several threads may call it at once.
+    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
+    ``close``.
     """
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Called first, once: the producer's options by Kafka's names."""
+        return
+
+    def close(self) -> None:
+        """Called once, when the producer is closed."""
+        return
 
     def partition(
         self,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
-class RoundRobinPartitioner:
+class RoundRobinPartitioner(Partitioner):
     """Cycles through the available partitions, or through all while none is available; ignores keys.
 
     Skips rows that name a partition. Thread-safe: at worst, two concurrent calls begin at the same partition.

@@ -8,6 +8,7 @@ from random import Random
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.append.append import Appender
 from spark_kafka_sink.append.pending import PendingTopics
+from spark_kafka_sink.append.record_partitioning import RecordPartitioning
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
@@ -15,6 +16,7 @@ from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.sender.sender import Sender, SenderParts
 from spark_kafka_sink.sender.sender_thread import SenderThread
@@ -32,6 +34,7 @@ class ProducerParts:
     sender_thread: SenderThread
     clock: Clock
     transaction_manager: TransactionManager | None
+    record_partitioning: RecordPartitioning | None
 
 
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
@@ -49,7 +52,20 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     partitioner = load_partitioner(config, random)
     appender = Appender(config, accumulator, metadata, partitioner, sender_thread, manager, clock)
     pending = PendingTopics(appender)
+    record_partitioning = None
+    if isinstance(partitioner, CustomPartitioner) and partitioner.per_record:
+        record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
     sender = Sender(
         config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, manager)
     )
-    return ProducerParts(accumulator, appender, pending, metadata, sender, sender_thread, clock, manager)
+    return ProducerParts(
+        accumulator,
+        appender,
+        pending,
+        metadata,
+        sender,
+        sender_thread,
+        clock,
+        manager,
+        record_partitioning,
+    )

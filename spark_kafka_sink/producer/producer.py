@@ -76,7 +76,8 @@ class KafkaProducer(TransactionalProducer):
                 self._serializers.close()
             raise
         self._closed = False
-        special = self._parts.transaction_manager or self._interceptors or self._serializers
+        self._partitioning = self._parts.record_partitioning
+        special = self._parts.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
         self._fast: Mapping[str, TopicPendingRecords] = {} if special else self._parts.pending.topics
         self._parts.sender_thread.start(self._parts.sender)
@@ -229,7 +230,10 @@ class KafkaProducer(TransactionalProducer):
         self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
         if not was_closed:
             self._interceptors.close()
-            self._serializers.close()
+            try:
+                self._serializers.close()
+            finally:
+                self._parts.appender.partitioner.close()
 
     def __enter__(self) -> KafkaProducer:
         return self
@@ -240,7 +244,7 @@ class KafkaProducer(TransactionalProducer):
         self.close(self._abort_ms if error is not None else NO_DEADLINE)
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
-        """The first record of a topic, and each with transactions, serializers or interceptors."""
+        """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""
         if self._interceptors:
             return self._send_intercepted(record)
         self._check_may_append()
@@ -268,25 +272,30 @@ class KafkaProducer(TransactionalProducer):
         return future
 
     def _prepare(self, record: ProducerRecord) -> _Prepared:
-        """The record with its serialized key and value."""
-        if not self._serializers:
+        """The record with its serialized key and value, and the partition that a ``RecordPartitioner`` chooses."""
+        if not self._serializers and self._partitioning is None:
             return _Prepared(record, record.key, record.value)
-        left = None
-        if record.topic not in self._parts.metadata.snapshot.topics:
+        cluster, left = self._parts.metadata.snapshot, None
+        if record.topic not in cluster.partition_counts:
             began = self._parts.clock.now()
-            self._await_topic(record.topic)
+            cluster = self._await_topic(record.topic)
             left = max(0.0, self.config.max_block_ms - (self._parts.clock.now() - began))
         key, value, headers = self._serializers.serialize(record)
         if headers is not record.headers:
             record = replace(record, headers=headers)
+        if self._partitioning is not None:
+            record = self._partitioning.partition(record, key, value, cluster)
         return _Prepared(record, key, value, left)
 
     def _append(self, prepared: _Prepared) -> FutureRecordMetadata:
         try:
-            return self._parts.pending.append(*prepared)
+            future = self._parts.pending.append(*prepared)
         except BaseException as error:
             self._records_lost(error)
             raise
+        if self._partitioning is not None:
+            self._partitioning.appended(prepared.record.topic)
+        return future
 
     def _check_may_append(self) -> None:
         self._check_open()

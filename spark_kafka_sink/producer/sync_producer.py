@@ -214,7 +214,10 @@ class SyncProducer:
             if not self._closed:
                 self._closed = True
                 self._rpc.close()
-                self._serializers.close()
+                try:
+                    self._serializers.close()
+                finally:
+                    self._partitioner.close()
 
     def __enter__(self) -> SyncProducer:
         return self
@@ -344,7 +347,7 @@ class SyncProducer:
             bytes_column([message.value for message in group]),
         )
         sizes = np.array([message.size for message in group], np.int64)
-        load = PartitionLoad(available, (0,) * len(available))
+        load = PartitionLoad(available, (0,) * len(available), snapshot)
         partitions: list[int] = self._partitioner.partition(topic, columns, explicit, sizes, count, load).tolist()
         return partitions
 

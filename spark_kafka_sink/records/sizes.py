@@ -29,6 +29,9 @@ Zigzagged: TypeAlias = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
 MAX_RECORD_OVERHEAD = 21
 """Java's ``DefaultRecord.MAX_RECORD_OVERHEAD``: length 5, attributes 1, timestamp delta 10, offset delta 5."""
 
+SMALLEST_RECORD = 7
+"""Bytes of an encoded record without key, value and headers."""
+
 TABLE_SIZE = 1 << 16
 
 
@@ -143,6 +146,13 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
     """
     bodies = lengths.payload + (1 + timestamp_bound_bytes + varint_size(delta_bound))
     return bodies + varint_sizes(bodies)
+
+
+def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
+    """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
+    payload = header_bytes + sum(1 if each is None else varint_size(len(each)) + len(each) for each in fields)
+    body = payload + 1 + varint_size(int(2 * linger_ms) + 50) + varint_size(limit // SMALLEST_RECORD)
+    return body + varint_size(body)
 
 
 def java_size_estimate(lengths: FieldLengths) -> Int64Array:

@@ -76,6 +76,7 @@ class Interrupted:
         made.config = engine.config
         made._interceptors = InterceptorChain(())
         made._serializers = RecordSerializers(None, None)
+        made._partitioning = None
         made._closed, made._fast = False, {}
         made._parts = engine.parts
         thread: Any = engine.parts.sender_thread

@@ -183,6 +183,7 @@ def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
     [
         ("internals.DefaultPartitioner", "default"),
         ("RoundRobinPartitioner", "round_robin"),
+        ("UniformStickyPartitioner", "uniform_sticky"),
     ],
 )
 def test_kafkas_own_partitioners_have_the_names_of_their_java_classes(package, javas, ours):

@@ -1,5 +1,7 @@
 """Partitioners as users write them."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from spark_kafka_sink.partitioning.custom import RecordPartitioner
@@ -8,8 +10,52 @@ from spark_kafka_sink.partitioning.custom import RecordPartitioner
 class ByLength(RecordPartitioner):
     """Bytes of key and value together."""
 
-    def partition(self, topic, key, value, count):
-        return (len(key or b"") + len(value or b"")) % count
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        return (len(key_bytes or b"") + len(value_bytes or b"")) % cluster.partition_counts[topic]
+
+
+class Noted(RecordPartitioner):
+    """By the first character of the value that was given to ``send``."""
+
+    calls: ClassVar[list[tuple]] = []
+
+    def configure(self, config):
+        self.calls.append(("configure", config["client.id"]))
+
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        available = tuple(each.partition for each in cluster.available_partitions(topic))
+        self.calls.append((topic, key, key_bytes, value, value_bytes, available))
+        return int(str(value)[0])
+
+    def close(self):
+        self.calls.append(("close",))
+
+
+class RaisesForKeys(RecordPartitioner):
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        if key is not None:
+            raise LookupError(f"no region for {key!r}")
+        return 1
+
+
+class Sticky(RecordPartitioner):
+    """The next partition with each new batch."""
+
+    def __init__(self):
+        self.current = 0
+        self.left = []
+
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        return self.current
+
+    def on_new_batch(self, topic, cluster, previous):
+        self.left.append(previous)
+        self.current = (previous + 1) % cluster.partition_counts[topic]
+
+
+class NotANumber(RecordPartitioner):
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        return "1"
 
 
 class LastPartition:

@@ -6,12 +6,16 @@ import pytest
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.partitioning.custom import RecordPartitioner
 from spark_kafka_sink.partitioning.loading import KEY_HASHES, load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
-LOAD = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))
+CLUSTER = ClusterSnapshot(
+    nodes={1: Node(1, "h", 1)}, topics={"t": TopicInfo("t", leaders=(1, 1, -1, 1), leader_epochs=(0, 0, 0, 0))}
+)
+LOAD = PartitionLoad((0, 1, 3), (0, 0, 0), CLUSTER)
 HERE = "tests.unit.partitioning.own_partitioners"
 
 
@@ -49,7 +53,7 @@ def test_ignored_keys_are_ignored_under_each_key_hash():
 
 
 def test_round_robin_has_its_name():
-    assert partition(load("round_robin"), [b"same"] * 5) == [0, 1, 2, 3, 0]
+    assert partition(load("round_robin"), [b"same"] * 4) == [0, 1, 3, 0]
 
 
 def test_a_record_partitioner_of_ones_own_is_asked_row_by_row():
@@ -92,13 +96,24 @@ def test_anything_but_a_whole_number_per_row_is_an_error(name):
         ("no_such_module:X", "No module named 'no_such_module'"),
         (f"{HERE}:Missing", "has no attribute 'Missing'"),
         (f"{HERE}:NeedsArguments", "missing 1 required positional argument"),
-        (f"{HERE}:NoMethod", "is no partitioner"),
+        (f"{HERE}:NoMethod", "has no method partition; inherit from Partitioner or RecordPartitioner"),
     ],
 )
 def test_a_class_that_cannot_be_loaded_is_a_config_error(name, reason):
     with pytest.raises(ConfigError, match=reason) as caught:
         load(name)
     assert str(caught.value).startswith(f"partitioner.class {name}")
+
+
+def test_a_record_partitioner_is_asked_for_whole_numbers():
+    with pytest.raises(InvalidRecordError, match="NotANumber chose partition '1' for row 0 of topic t"):
+        partition(load(f"{HERE}:NotANumber"), [b"a"])
+
+
+def test_a_partitioner_without_configure_and_close_needs_none():
+    chooser = load(f"{HERE}:LastPartition")
+    chooser.configure({})
+    chooser.close()
 
 
 def test_a_record_partitioner_must_say_how():

@@ -1,0 +1,71 @@
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.partitioning.uniform_sticky import UniformStickyPartitioner
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import RecordColumns
+
+
+class Batches:
+    """New batches have room for 100 bytes."""
+
+    def __init__(self, open_rooms=()):
+        self.open_rooms = dict(open_rooms)
+
+    def batch_limit(self, topic):
+        return HEADER_SIZE + 100
+
+    def open_room(self, partition):
+        return self.open_rooms.get(partition.partition, 0)
+
+
+def partition(chooser, sizes, *, explicit=None, available=(0, 1, 2), batches=None):
+    load = PartitionLoad(available, (0,) * len(available), batches=batches or Batches())
+    columns = RecordColumns(key=pa.array([b"same"] * len(sizes), pa.binary()))
+    return chooser.partition("t", columns, explicit, np.array(sizes), 3, load).tolist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_new_batch_goes_to_another_partition_than_the_last(seed):
+    partitions = partition(UniformStickyPartitioner(Random(seed)), [10] * 200)
+    batches = [partitions[start : start + 10] for start in range(0, 200, 10)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert all(one[0] != other[0] for one, other in pairwise(batches))
+    assert set(partitions) == {0, 1, 2}
+
+
+def test_rows_stay_while_the_open_batch_has_room_and_leave_it_then():
+    chooser = UniformStickyPartitioner(Random(1))
+    (first,) = set(partition(chooser, [10]))
+    rooms = Batches({first: 25})
+    chosen = partition(chooser, [10, 10, 10], batches=rooms)
+    assert chosen[:2] == [first, first]
+    assert chosen[2] != first
+
+
+def test_an_open_batch_of_the_next_partition_is_filled_first():
+    chooser = UniformStickyPartitioner(Random(1))
+    (first,) = set(partition(chooser, [10], available=(0, 1)))
+    chosen = partition(chooser, [10, 10, 10], available=(0, 1), batches=Batches({1 - first: 10}))
+    assert chosen == [1 - first, first, first]
+
+
+def test_the_only_available_partition_is_kept():
+    assert partition(UniformStickyPartitioner(Random(1)), [60] * 4, available=(2,)) == [2] * 4
+
+
+def test_a_row_that_names_its_partition_keeps_it():
+    explicit = np.array([NOT_GIVEN, 2, NOT_GIVEN], np.int32)
+    chosen = partition(UniformStickyPartitioner(Random(1)), [10] * 3, explicit=explicit, available=(0, 1))
+    assert chosen[1] == 2
+    assert chosen[0] == chosen[2] != 2
+
+
+def test_a_row_larger_than_a_batch_gets_one_of_its_own():
+    one, large, other = partition(UniformStickyPartitioner(Random(1)), [60, 500, 60])
+    assert one != large != other

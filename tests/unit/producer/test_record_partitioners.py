@@ -1,0 +1,125 @@
+"""A ``RecordPartitioner`` of the user behind ``send`` and ``send_columns``."""
+
+from itertools import pairwise
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from tests.unit.partitioning.own_partitioners import Noted
+
+OWN = "tests.unit.partitioning.own_partitioners"
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t", partitions=3)
+    return kafka_test_broker
+
+
+@pytest.fixture
+def options(broker):
+    """Nothing is sent before ``flush``."""
+    return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 10_000, "request.timeout.ms": 5_000}
+
+
+def opened(options, name, **more):
+    given = {key.replace("_", "."): value for key, value in more.items()}
+    return KafkaProducer({**options, "partitioner.class": f"{OWN}:{name}", **given})
+
+
+def test_it_is_configured_gets_objects_bytes_and_the_cluster_and_is_closed(broker, options):
+    Noted.calls.clear()
+    string = "StringSerializer"
+    with opened(options, "Noted", client_id="c", key_serializer=string, value_serializer=string) as producer:
+        partition = producer.send(ProducerRecord("t", "2nd", "ü"))
+        named = producer.send(ProducerRecord("t", "1st", partition=0))
+        producer.flush()
+    assert (partition.result(0).partition, named.result(0).partition) == (2, 0)
+    assert Noted.calls == [("configure", "c"), ("t", "ü", "ü".encode(), "2nd", b"2nd", (0, 1, 2)), ("close",)]
+
+
+def test_an_error_of_it_fails_its_own_record_in_send_and_no_other(broker, options):
+    with opened(options, "RaisesForKeys") as producer:
+        before = producer.send(ProducerRecord("t", b"before"))
+        with pytest.raises(LookupError, match="no region for b'k'"):
+            producer.send(ProducerRecord("t", b"failed", b"k"))
+        after = producer.send(ProducerRecord("t", b"after"))
+        producer.flush()
+    assert (before.result(0).partition, after.result(0).partition) == (1, 1)
+    assert broker.topic("t").values() == [b"before", b"after"]
+
+
+def test_a_partition_that_does_not_exist_fails_in_send(options):
+    Noted.calls.clear()
+    with (
+        opened(options, "Noted", value_serializer="StringSerializer") as producer,
+        pytest.raises(
+            InvalidRecordError, match="chose partition 7 for a record of topic t, which has partitions 0 to 2"
+        ),
+    ):
+        producer.send(ProducerRecord("t", "7"))
+
+
+def test_what_is_not_bytes_is_refused_before_it_is_asked(options):
+    with opened(options, "Sticky") as producer, pytest.raises(InvalidRecordError, match="The value must be bytes or N"):
+        producer.send(ProducerRecord("t", 5))
+
+
+def test_an_interceptor_learns_of_its_error(options):
+    told = []
+
+    class Told(ProducerInterceptor):
+        def on_acknowledgement(self, metadata, error):
+            told.append((metadata.topic, metadata.partition, type(error)))
+
+    given = {**options, "partitioner.class": f"{OWN}:RaisesForKeys"}
+    with KafkaProducer(given, interceptors=[Told()]) as producer, pytest.raises(LookupError):
+        producer.send(ProducerRecord("t", b"v", b"k"))
+    assert told == [("t", -1, LookupError)]
+
+
+def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
+    with opened(options, "Sticky", batch_size=1_000) as producer:
+        futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
+        producer.flush()
+        sticky = producer._parts.appender.partitioner._partitioner
+    partitions = [future.result(0).partition for future in futures]
+    assert partitions == [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
+    assert sticky.left == [0, 1, 2, 0, 1]
+
+
+def test_a_record_after_its_batch_was_sent_asks_again(broker, options):
+    with opened(options, "Sticky") as producer:
+        partitions = []
+        for _ in range(4):
+            pair = [producer.send(ProducerRecord("t", b"x")) for _ in range(2)]
+            producer.flush()
+            partitions.append([future.result(0).partition for future in pair])
+    assert partitions == [[1, 1], [2, 2], [0, 0], [1, 1]]
+
+
+def test_columns_ask_again_where_a_row_needs_a_new_batch(broker, options):
+    with opened(options, "Sticky", batch_size=1_000) as producer:
+        producer.send_columns("t", value=[b"%d" % row + b"x" * 199 for row in range(10)])
+        producer.flush()
+    rows = {p: [int(value[:1]) for value in broker.topic("t").values(p)] for p in range(3)}
+    assert rows == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 0: [8, 9]}
+
+
+def test_one_that_is_not_asked_again_fills_batches_of_its_partition(broker, options):
+    with opened(options, "RaisesForKeys", batch_size=1_000) as producer:
+        futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
+        producer.flush()
+    assert {future.result(0).partition for future in futures} == {1}
+
+
+def test_uniform_sticky_leaves_a_partition_with_each_new_batch(broker, options):
+    with KafkaProducer({**options, "partitioner.class": "UniformStickyPartitioner", "batch.size": 1_000}) as producer:
+        futures = [producer.send(ProducerRecord("t", b"x" * 200, b"key")) for _ in range(40)]
+        producer.flush()
+    partitions = [future.result(0).partition for future in futures]
+    batches = [set(partitions[start : start + 4]) for start in range(0, 40, 4)]
+    assert all(len(batch) == 1 for batch in batches)
+    assert all(one != other for one, other in pairwise(batches))
