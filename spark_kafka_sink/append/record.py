@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.errors import InvalidRecordError
 
@@ -26,12 +26,6 @@ class RecordMetadata(NamedTuple):
     serialized_value_size: int
 
 
-class OnlySync(TypedDict, total=False):
-    """What only ``SyncProducer`` uses of a record."""
-
-    partition_key: Any
-
-
 @dataclass(init=False, slots=True)
 class ProducerRecord:
     """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
@@ -50,7 +44,7 @@ class ProducerRecord:
     headers: Headers | None
     partition_key: Any
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the fields; a generated __init__ would need __post_init__, 70 ns a record
         self,
         topic: str,
         value: Any = None,
@@ -58,7 +52,7 @@ class ProducerRecord:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers | None = None,
-        **only_sync: Unpack[OnlySync],
+        partition_key: Any = None,
     ) -> None:
         if topic.__class__ is not str or not topic:
             raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
@@ -68,24 +62,18 @@ class ProducerRecord:
             _check_whole("timestamp", timestamp, "Timestamp")
         if headers is not None:
             headers = checked_headers(headers)
-        self.partition_key = None
-        if only_sync:
-            self.partition_key = _partition_key(**only_sync)
-            if headers is None and self.partition_key is not None:
-                headers = []  # so that KafkaProducer's fast path, for records without headers, need not look for it
+        elif partition_key is not None:
+            headers = []  # so that KafkaProducer's fast path, for records without headers, need not look for it
         self.topic = topic
         self.value = value
         self.key = key
         self.partition = partition
         self.timestamp = timestamp
         self.headers = headers
+        self.partition_key = partition_key
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.timestamp))
-
-
-def _partition_key(*, partition_key: Any = None) -> Any:
-    return partition_key
 
 
 def _check_whole(name: str, value: object, what: str) -> None:
