@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from spark_kafka_sink.model import TopicPartition
+
 SAMPLES = 2
 SAMPLE_WINDOW_MS = 30_000.0
 
@@ -28,15 +30,20 @@ class Kind(Enum):
     RATE = "growth of of per second"
     AVERAGE = "growth of of / growth of per; NaN if per has not grown"
     LARGEST = "largest value of of in the samples; NaN if per has not grown"
+    RATIO = "growth of of, in ns, / time"
     OPEN = "of - per"
     GAUGE = "attribute of of the buffer pool"
+    AGE = "seconds since attribute of of the metadata; NaN before the first response"
 
 
 @dataclass(slots=True)
 class TopicCounters:
-    """One topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression rates."""
+    """One topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression rates.
+    ``record_bytes``: before compression.
+    """
 
     records: int = 0
+    record_bytes: int = 0
     bytes: int = 0
     batches: int = 0
     ratios: float = 0.0
@@ -44,6 +51,7 @@ class TopicCounters:
     retries: int = 0
     errors: int = 0
     splits: int = 0
+    largest_record: int = 0
     largest_batch: int = 0
     longest_queue_ms: float = 0.0
 
@@ -66,8 +74,25 @@ class NodeCounters:
 class BufferCounters:
     """Waits for buffer.memory. Guarded by the buffer pool's lock."""
 
-    waited_s: float = 0.0
+    memory_waited_ns: int = 0
     exhausted: int = 0
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """The selector, owned by the thread that runs the loop. ``operations``: reads and writes.
+
+    ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
+    """
+
+    selects: int = 0
+    waited_ns: float = 0.0
+    io_ns: float = 0.0
+    operations: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    connected: int = 0
+    closed: int = 0
 
 
 class BufferGauges(Protocol):
@@ -81,7 +106,33 @@ class BufferGauges(Protocol):
     def waiting(self) -> int: ...
 
 
-Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters
+class UpdatedMetadata(Protocol):
+    """``updated_at``: monotonic ms of the last response with metadata; -inf before it."""
+
+    @property
+    def updated_at(self) -> float: ...
+
+
+class SentBatch(Protocol):
+    """``size`` in bytes with header, ``plain_size`` before compression; ``record_bytes``: without header, too.
+    ``largest_record``: upper bound.
+    """
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def plain_size(self) -> int: ...
+    @property
+    def record_bytes(self) -> int: ...
+    @property
+    def largest_record(self) -> int: ...
+
+
+Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters
 
 
 class Metric(NamedTuple):
@@ -109,6 +160,10 @@ METRICS = tuple(Metric(*row) for row in (
     ("batch-size-max", (PRODUCER,), Kind.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
     ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches split per second, too large for a broker."),
     ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches split, too large for a broker."),
+    ("record-size-avg", (PRODUCER, TOPIC), Kind.AVERAGE, "record_bytes", "records",
+     "Bytes of a record before compression."),
+    ("record-size-max", (PRODUCER, TOPIC), Kind.LARGEST, "largest_record", "records",
+     "Bytes of the largest record before compression; upper bound."),
     ("record-queue-time-avg", (PRODUCER,), Kind.AVERAGE, "queue_ms", "batches",
      "Ms from the creation of a batch to its request."),
     ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
@@ -118,13 +173,19 @@ METRICS = tuple(Metric(*row) for row in (
      "Ms from a request to its response."),
     ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "responses",
      "Longest time in ms from a request to its response."),
+    ("request-rate", (PRODUCER, NODE), Kind.RATE, "requests", "", "Requests per second."),
+    ("request-total", (PRODUCER, NODE), Kind.TOTAL, "requests", "", "Requests."),
+    ("response-rate", (PRODUCER, NODE), Kind.RATE, "responses", "", "Responses per second."),
+    ("response-total", (PRODUCER, NODE), Kind.TOTAL, "responses", "", "Responses."),
     ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests without a response so far."),
     ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "responses",
      "Ms of throttling per response."),
     ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "responses",
      "Longest throttling in ms."),
-    ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATE, "waited_s", "",
+    ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATIO, "memory_waited_ns", "",
      "Fraction of time that callers waited for buffer.memory; more than 1 if several wait at once."),
+    ("bufferpool-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "memory_waited_ns", "",
+     "Ns that callers waited for buffer.memory."),
     ("buffer-exhausted-rate", (PRODUCER,), Kind.RATE, "exhausted", "",
      "Appends per second that got no buffer.memory within max.block.ms."),
     ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
@@ -132,6 +193,27 @@ METRICS = tuple(Metric(*row) for row in (
     ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "total", "", "buffer.memory."),
     ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
     ("waiting-threads", (PRODUCER,), Kind.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
+    ("metadata-age", (PRODUCER,), Kind.AGE, "updated_at", "", "Seconds since the last metadata response."),
+    ("connection-count", (PRODUCER,), Kind.OPEN, "connected", "closed", "Connections."),
+    ("connection-creation-rate", (PRODUCER,), Kind.RATE, "connected", "", "Connections established per second."),
+    ("connection-creation-total", (PRODUCER,), Kind.TOTAL, "connected", "", "Connections established."),
+    ("connection-close-rate", (PRODUCER,), Kind.RATE, "closed", "", "Connections closed or lost per second."),
+    ("connection-close-total", (PRODUCER,), Kind.TOTAL, "closed", "", "Connections closed or lost."),
+    ("network-io-rate", (PRODUCER,), Kind.RATE, "operations", "", "Reads and writes per second."),
+    ("network-io-total", (PRODUCER,), Kind.TOTAL, "operations", "", "Reads and writes."),
+    ("outgoing-byte-rate", (PRODUCER,), Kind.RATE, "bytes_out", "", "Bytes written to sockets per second."),
+    ("outgoing-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_out", "", "Bytes written to sockets."),
+    ("incoming-byte-rate", (PRODUCER,), Kind.RATE, "bytes_in", "", "Bytes read from sockets per second."),
+    ("incoming-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_in", "", "Bytes read from sockets."),
+    ("select-rate", (PRODUCER,), Kind.RATE, "selects", "", "Select calls per second."),
+    ("select-total", (PRODUCER,), Kind.TOTAL, "selects", "", "Select calls."),
+    ("io-wait-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "waited_ns", "selects", "Ns in a select call."),
+    ("io-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "waited_ns", "", "Ns in select calls."),
+    ("io-wait-ratio", (PRODUCER,), Kind.RATIO, "waited_ns", "", "Fraction of time in select calls."),
+    ("io-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "io_ns", "selects",
+     "Ns of connecting, reading and writing per select call."),
+    ("io-time-ns-total", (PRODUCER,), Kind.TOTAL, "io_ns", "", "Ns of connecting, reading and writing."),
+    ("io-ratio", (PRODUCER,), Kind.RATIO, "io_ns", "", "Fraction of time of connecting, reading and writing."),
 ))  # fmt: skip
 """All metrics. *Requests* are Produce requests."""
 
@@ -146,10 +228,11 @@ class _Sample(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """The samples that are not outdated, and the seconds that they cover."""
+    """The samples that are not outdated, and the seconds that they cover. ``now``: monotonic ms."""
 
     samples: tuple[_Sample, ...]
     seconds: float
+    now: float
 
     def growth(self, counters: Counters, name: str) -> float:
         value: float = getattr(counters, name, 0)
@@ -171,6 +254,8 @@ class ProducerMetrics:
 
     pool: BufferGauges | None = None
     buffer: BufferCounters = field(default_factory=BufferCounters)
+    network: NetworkCounters = field(default_factory=NetworkCounters)
+    metadata: UpdatedMetadata | None = None
     _topics: dict[str, TopicCounters] = field(default_factory=dict)
     _nodes: dict[int, NodeCounters] = field(default_factory=dict)
     _samples: tuple[_Sample, ...] = ()
@@ -181,14 +266,17 @@ class ProducerMetrics:
     def topic(self, name: str) -> TopicCounters:
         return self._topics.get(name) or self._topics.setdefault(name, TopicCounters())
 
-    def batch_sent(self, topic: str, records: int, size: int, plain_size: int, queue_ms: float) -> None:
-        """Sizes in bytes with header; ``plain_size`` before compression."""
-        counters = self.topic(topic)
-        counters.records += records
+    def batch_sent(self, batch: SentBatch, queue_ms: float) -> None:
+        counters = self.topic(batch.partition.topic)
+        size, plain_size = batch.size, batch.plain_size
+        counters.records += batch.count
+        counters.record_bytes += batch.record_bytes
         counters.bytes += size
         counters.batches += 1
         counters.ratios += size / plain_size
         counters.queue_ms += queue_ms
+        if batch.largest_record > counters.largest_record:
+            counters.largest_record = batch.largest_record
         if size > counters.largest_batch:
             counters.largest_batch = size
         if queue_ms > counters.longest_queue_ms:
@@ -271,12 +359,17 @@ class ProducerMetrics:
             case Kind.GAUGE:
                 gauge: float = getattr(self.pool, of, math.nan)
                 return gauge
+            case Kind.AGE:
+                age = math.inf if self.metadata is None else window.now - self.metadata.updated_at
+                return math.nan if math.isinf(age) else age / 1000.0
             case Kind.TOTAL:
                 return sum(getattr(each, of, 0) for each in counters)
             case Kind.OPEN:
                 return sum(getattr(each, of, 0) - getattr(each, per, 0) for each in counters)
             case Kind.RATE:
                 return sum(window.growth(each, of) for each in counters) / window.seconds
+            case Kind.RATIO:
+                return sum(window.growth(each, of) for each in counters) / window.seconds / 1e9
         count = sum(window.growth(each, per) for each in counters)
         if not count:
             return math.nan
@@ -289,12 +382,13 @@ class ProducerMetrics:
         held = tuple(sample for sample in self._samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
         length = now - held[0].started if held else 0.0
         missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
-        return _Window(held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0)
+        return _Window(held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0, now)
 
     def _all_counters(self) -> Iterator[Counters]:
         yield from tuple(self._topics.values())
         yield from tuple(self._nodes.values())
         yield self.buffer
+        yield self.network
 
 
 def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

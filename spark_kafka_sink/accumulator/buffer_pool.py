@@ -126,7 +126,7 @@ class BufferPool:
                 break
             waiter.wait(remaining)
         with self._lock:
-            self.counters.waited_s += (self._clock.now() - started) / 1000.0
+            self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
             if waiter.granted:
                 return
             if self._closed_by is not None:

@@ -31,11 +31,12 @@ class RowSizes:
 
     ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
     ``limit`` bytes. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
-    ``max_timestamp_delta`` ms of its first one.
+    ``max_timestamp_delta`` ms of its first one. ``largest``: upper bound in bytes of each row.
     """
 
     runs: Sequence[Run]
     cumulative: Sequence[int]
+    largest: int
     limit: int
     timestamps: Sequence[int] | int
     earliest: int

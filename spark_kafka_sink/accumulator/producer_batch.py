@@ -64,7 +64,7 @@ class ProducerBatch:
     The buffer pool's lock guards ``own_bytes`` and ``shared_buffer`` once the batch is published.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
-      ``plain_size``: bytes before compression; ``codec``: attribute bits;
+      ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
     - ``filled``: accepts no further row; ``due``: linger.ms has passed;
     - ``attempts``: number of sends; ``last_error``: result of the last failed one;
     - ``parts``: the batches it was split into. They complete instead of it;
@@ -74,9 +74,9 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "claimed", "codec", "count", "created",
-        "done", "due", "error", "filled", "has_result", "header", "identity", "last_error", "limit", "log_append_time",
-        "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size", "record_ranges", "shared_buffer",
-        "size",
+        "done", "due", "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit",
+        "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size", "record_ranges",
+        "shared_buffer", "size",
     )  # fmt: skip
 
     base_offset: int
@@ -88,7 +88,7 @@ class ProducerBatch:
         self.created = created
         self.limit = limit
         self.base_timestamp = self.max_timestamp = base_timestamp
-        self.count = self.own_bytes = self.codec = self.attempts = 0
+        self.count = self.own_bytes = self.codec = self.attempts = self.largest_record = 0
         self.size = self.plain_size = HEADER_SIZE
         self.buffers: list[Buffer] = []
         self.record_ranges: list[RecordRange] = []
@@ -100,6 +100,11 @@ class ProducerBatch:
         self.parts: tuple[ProducerBatch, ...] = ()
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all records of a sealed batch, before compression."""
+        return self.plain_size - HEADER_SIZE
 
     @classmethod
     def of_columns(
@@ -191,6 +196,7 @@ class ProducerBatch:
         timestamps = np.array([record.timestamp for record in records], np.int64)
         codec = CODEC_NAMES[self.codec]
         part = ProducerBatch.of_columns(self.partition, self.created, columns, timestamps, codec, level)
+        part.largest_record = self.largest_record
         part.record_ranges = [rows for each in self.record_ranges if (rows := each.within(start, end)) is not None]
         return part
 

@@ -110,7 +110,8 @@ class Appender:
             cumulative = cumulated_value_bounds(lengths, times, limit)
             count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
             runs = [Run(*run) for run in self.partitioner.runs(topic, cumulative, count, load)]
-            rows: Rows = ValueRows(topic, values, lengths, times.row_sizes(runs, cumulative, limit))
+            largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
+            rows: Rows = ValueRows(topic, values, lengths, times.row_sizes(runs, cumulative, largest, limit))
             lagging: frozenset[int] = frozenset()
         else:
             columns, explicit = pending.columns(), pending.explicit_partitions()
@@ -263,8 +264,11 @@ def _add_to_batches(
     else:
         latest = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in claim.ranges]).tolist()
     callbacks.expect(len(rows.sizes.cumulative) - 1, rows.order)
+    largest = rows.sizes.largest
     for (batch, start, end, first), records, timestamp in zip(claim.ranges, encoded, latest, strict=True):
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
+        if largest > batch.largest_record:
+            batch.largest_record = largest
         if isinstance(records, bytes) or not batch.filled or batch.partition.partition in lagging:
             batch.add(bytes(records), record_range, timestamp, claim.memory)
         else:

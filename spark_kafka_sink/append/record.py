@@ -15,7 +15,7 @@ class RecordMetadata(NamedTuple):
     """The place of a record in the log.
 
     ``offset``: -1 with acks=0. ``timestamp``: epoch ms, the broker's on a topic with LogAppendTime. Sizes in bytes, -1
-    for null.
+    for null. Java's ``checksum`` is gone with magic 2, as in Kafka 3.0: a CRC covers a batch, no record has its own.
     """
 
     topic: str

@@ -128,11 +128,12 @@ class RowTimes:
             return self
         return replace(self, values=self.values[rows])
 
-    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
+    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], largest: int, limit: int) -> RowSizes:
         """For a claim; these times, ``runs`` and ``cumulative`` are in one order."""
         return RowSizes(
             runs=runs,
             cumulative=cumulative,
+            largest=largest,
             limit=limit,
             timestamps=self.values if isinstance(self.values, int) else self.values.data,
             earliest=self.earliest,
@@ -199,7 +200,7 @@ class ColumnRows:
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = [Run(*run) for run in zip(partitions[starts].tolist(), bounds, bounds[1:], strict=False)]
-        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
+        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), int(sizes.max()), self.limit)
         return GroupedRows(topic, self.columns, self.lengths, order, bounded)
 
 

@@ -132,6 +132,11 @@ class Metadata:
         """Grows by one with each round that ends."""
         return self._round
 
+    @property
+    def updated_at(self) -> float:
+        """Of the last update (monotonic ms); -inf before it."""
+        return self._updated_at
+
     def request_update(self) -> None:
         """The snapshot is stale: request all topics as soon as the backoff allows."""
         with self._lock:

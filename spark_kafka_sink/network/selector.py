@@ -16,6 +16,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.metrics import NetworkCounters
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Written
 
@@ -23,6 +25,7 @@ _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
 # epoll takes an int of milliseconds; the owner polls again.
 _MAX_POLL_SECONDS = 3600.0
+_NS_PER_MS = 1e6
 
 
 class Channel:
@@ -79,6 +82,8 @@ class Selector:
 
     def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
         self._buffer_sizes = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
+        self.counters = NetworkCounters()
+        self._now = SystemClock().now
         self._selector = selectors.DefaultSelector()
         self._connections: dict[int, _Connection] = {}
         # Look-ups by host and port, and by the connection that waits for them.
@@ -113,11 +118,14 @@ class Selector:
         connection.outgoing.extend(filter(len, buffers))
         if connection.channel is None:
             return not connection.outgoing
+        began = self._now()
         try:
             return self._flush(connection)
         except OSError as error:
             self._end(connection, _reason(error))
             return True
+        finally:
+            self.counters.io_ns += (self._now() - began) * _NS_PER_MS
 
     def close(self, connection_id: int) -> None:
         connection = self._connections.pop(connection_id, None)
@@ -130,9 +138,14 @@ class Selector:
     def poll(self, timeout_ms: float) -> list[Event]:
         self._sleeping = True
         timeout = 0.0 if self._woken or self._events else min(max(timeout_ms, 0.0) / 1000.0, _MAX_POLL_SECONDS)
+        began = self._now()
         ready = self._selector.select(timeout)
         self._sleeping = False
         self._woken = False
+        selected = self._now()
+        counters = self.counters
+        counters.selects += 1
+        counters.waited_ns += (selected - began) * _NS_PER_MS
         for key, mask in ready:
             if key.data is None:
                 self._drain_wakeups()
@@ -140,6 +153,7 @@ class Selector:
                 self._serve(key.data, mask)
         if self._lookups:
             self._take_addresses()
+        counters.io_ns += (self._now() - selected) * _NS_PER_MS
         events, self._events = self._events, []
         return events
 
@@ -160,6 +174,7 @@ class Selector:
         for connection in self._connections.values():
             if connection.socket is not None:
                 connection.socket.close()
+            self.counters.closed += connection.channel is not None
         self._connections.clear()
         self._resolving.clear()
         self._events.clear()
@@ -236,6 +251,7 @@ class Selector:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._selector.modify(sock, selectors.EVENT_READ, connection)
         connection.channel = Channel(sock)
+        self.counters.connected += 1
         self._events.append(Connected(connection.id))
         if connection.outgoing and self._flush(connection):
             self._events.append(Written(connection.id))
@@ -253,6 +269,8 @@ class Selector:
         except BlockingIOError:
             return
         if data:
+            self.counters.operations += 1
+            self.counters.bytes_in += len(data)
             self._events.append(Received(connection.id, data))
         else:
             self._end(connection, "the broker closed the connection")
@@ -267,6 +285,8 @@ class Selector:
                 written = channel.write(buffers)
             except BlockingIOError:
                 break
+            self.counters.operations += 1
+            self.counters.bytes_out += written
             if written < sum(map(len, buffers)):
                 _forget(outgoing, written)
                 break
@@ -287,6 +307,8 @@ class Selector:
         self._events.append(Closed(connection.id, reason))
 
     def _close_socket(self, connection: _Connection) -> None:
+        if connection.channel is not None:
+            self.counters.closed += 1
         sock, connection.socket, connection.channel, connection.trying = connection.socket, None, None, None
         connection.outgoing.clear()
         if sock is not None:

@@ -40,7 +40,7 @@ class ProducerParts:
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
     """All parts of a producer; its sender thread is not started. ``config`` has a client.id."""
     accumulator = RecordAccumulator(config, clock)
-    metadata = Metadata(config, random)
+    metadata = accumulator.metrics.metadata = Metadata(config, random)
     client = NetworkClient(config, transport, random)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)

@@ -69,6 +69,7 @@ class KafkaProducer(TransactionalProducer):
             self._serializers.configure(self.config.by_name())
             self._interceptors.configure(self.config.by_name())
             self._parts = assemble(self.config, selector, SystemClock(), Random())
+            self._parts.accumulator.metrics.network = selector.counters
         except BaseException:
             selector.shutdown()
             self._interceptors.close()

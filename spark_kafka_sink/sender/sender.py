@@ -213,8 +213,7 @@ class Sender:
             metrics = self._parts.accumulator.metrics
             metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
             for batch in batches:
-                queue_ms = now - batch.created
-                metrics.batch_sent(batch.partition.topic, batch.count, batch.size, batch.plain_size, queue_ms)
+                metrics.batch_sent(batch, now - batch.created)
             transactions = self._parts.transactions
             versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
             transactional_id = None if transactions is None else transactions.transactional_id

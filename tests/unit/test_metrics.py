@@ -3,14 +3,35 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.metrics import METRICS, Kind, NodeCounters, ProducerMetrics, TopicCounters
+from spark_kafka_sink.metrics import (
+    METRICS,
+    BufferCounters,
+    Kind,
+    NetworkCounters,
+    NodeCounters,
+    ProducerMetrics,
+    TopicCounters,
+)
+from spark_kafka_sink.model import TopicPartition
 
 PRODUCER = "producer-metrics"
 
 
+def batch(topic: str, count: int, size: int, plain_size: int = 100, largest_record: int = 0) -> SimpleNamespace:
+    partition = TopicPartition(topic, 0)
+    return SimpleNamespace(
+        partition=partition,
+        count=count,
+        size=size,
+        plain_size=plain_size,
+        record_bytes=plain_size - 61,
+        largest_record=largest_record,
+    )
+
+
 def one_request(metrics: ProducerMetrics, now: float, *, records: int = 10, size: int = 500, topic: str = "t") -> None:
     metrics.request_sent(1, records, now)
-    metrics.batch_sent(topic, records, size, 1000, 5.0)
+    metrics.batch_sent(batch(topic, records, size, 1000), 5.0)
     metrics.request_ended(1)
     metrics.response_received(1, 8.0, 0.0)
 
@@ -33,10 +54,10 @@ def test_totals_and_averages_of_what_was_sent():
 def test_each_topic_and_each_node_has_its_own_and_the_producer_the_sum():
     metrics = ProducerMetrics()
     metrics.request_sent(1, 5, 0)
-    metrics.batch_sent("a", 2, 100, 100, 1)
-    metrics.batch_sent("b", 3, 300, 100, 2)
+    metrics.batch_sent(batch("a", 2, 100), 1)
+    metrics.batch_sent(batch("b", 3, 300), 2)
     metrics.request_sent(2, 4, 0)
-    metrics.batch_sent("b", 4, 500, 100, 9)
+    metrics.batch_sent(batch("b", 4, 500), 9)
     metrics.request_ended(2)
     metrics.response_received(2, 30, 0)
     metrics.topic("a").retries += 2
@@ -109,11 +130,43 @@ def test_a_topic_that_comes_later_counts_from_nothing():
 def test_waiting_for_memory_is_a_ratio_of_time():
     metrics = ProducerMetrics()
     one_request(metrics, 0)
-    metrics.buffer.waited_s += 15
+    metrics.buffer.memory_waited_ns += 15 * 10**9
     metrics.buffer.exhausted += 1
     found = metrics.read(30_000)[PRODUCER]
     assert found["bufferpool-wait-ratio"] == pytest.approx(0.5)
+    assert found["bufferpool-wait-time-ns-total"] == 15 * 10**9
     assert found["buffer-exhausted-total"] == 1
+
+
+def test_the_size_of_records_is_that_before_compression():
+    metrics = ProducerMetrics()
+    metrics.request_sent(1, 5, 0)
+    metrics.batch_sent(batch("a", 4, 50, 461, largest_record=150), 1)
+    metrics.batch_sent(batch("b", 1, 50, 261, largest_record=200), 1)
+    found = metrics.read(0)
+    assert (found[PRODUCER]["record-size-avg"], found[PRODUCER]["record-size-max"]) == (120, 200)
+    topic = found["producer-topic-metrics.a"]
+    assert (topic["record-size-avg"], topic["record-size-max"]) == (100, 150)
+
+
+def test_the_age_of_the_metadata_begins_with_its_first_response():
+    metadata = SimpleNamespace(updated_at=-math.inf)
+    metrics = ProducerMetrics(metadata=metadata)
+    assert math.isnan(metrics.read(5_000)[PRODUCER]["metadata-age"])
+    metadata.updated_at = 2_000
+    assert metrics.read(5_000)[PRODUCER]["metadata-age"] == 3
+
+
+def test_time_in_select_calls_and_on_sockets_is_a_ratio_of_time():
+    metrics = ProducerMetrics()
+    one_request(metrics, 0)
+    metrics.network.selects += 10
+    metrics.network.waited_ns += 6 * 10**9
+    metrics.network.io_ns += 3 * 10**9
+    found = metrics.read(30_000)[PRODUCER]
+    assert found["io-wait-ratio"] == pytest.approx(0.2)
+    assert found["io-ratio"] == pytest.approx(0.1)
+    assert found["io-wait-time-ns-avg"] == pytest.approx(6e8)
 
 
 def test_gauges_are_asked_when_they_are_read():
@@ -132,9 +185,11 @@ def test_a_producer_that_has_sent_nothing_has_all_its_metrics():
 
 
 def test_every_metric_counts_something_that_exists():
-    counted = {*TopicCounters.__dataclass_fields__, *NodeCounters.__dataclass_fields__, "waited_s", "exhausted"}
+    kinds = (TopicCounters, NodeCounters, BufferCounters, NetworkCounters)
+    counted = [name for kind in kinds for name in kind.__dataclass_fields__]
+    assert len(set(counted)) == len(counted), "a metric of the producer adds up one kind of counters"
     for metric in METRICS:
-        assert metric.kind is Kind.GAUGE or metric.of in counted, metric.name
+        assert metric.kind in (Kind.GAUGE, Kind.AGE) or metric.of in counted, metric.name
         assert (metric.per in counted) == (metric.kind in (Kind.AVERAGE, Kind.LARGEST, Kind.OPEN)), metric.name
 
 

@@ -288,3 +288,34 @@ def test_many_connections_leave_no_file_descriptor(selector, server):
         else:
             until(selector, Closed)
     assert open_fds() == before
+
+
+def test_a_selector_counts_connections_bytes_and_time(selector, peer):
+    counters = selector.counters
+    selector.send(1, (b"12345",))
+    peer.sendall(b"123")
+    until(selector, Received)
+    waited, selects = counters.waited_ns, counters.selects
+    selector.poll(20)
+    assert counters.selects == selects + 1
+    assert counters.waited_ns - waited >= 15e6
+    assert counters.io_ns > 0
+    assert (counters.bytes_out, counters.bytes_in, counters.operations) == (5, 3, 2)
+    assert (counters.connected, counters.closed) == (1, 0)
+    selector.close(1)
+    assert (counters.connected, counters.closed) == (1, 1)
+
+
+def test_a_connection_that_the_peer_closes_counts_as_closed_once(selector, peer):
+    peer.close()
+    until(selector, Closed)
+    selector.close(1)
+    assert (selector.counters.connected, selector.counters.closed) == (1, 1)
+
+
+def test_a_connection_that_was_never_established_is_neither_created_nor_closed(selector):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    selector.connect(1, "127.0.0.1", port)
+    until(selector, Closed)
+    assert (selector.counters.connected, selector.counters.closed) == (0, 0)

@@ -213,6 +213,23 @@ def test_flush_from_a_callback_is_refused(producer):
     assert len(raised) == 1
 
 
+def test_metrics_of_the_network_and_of_waits_for_memory(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 32_768, "batch.size": 8_192}
+    with KafkaProducer(options) as producer:
+        for _ in range(20):
+            producer.send_columns("t", value=pa.array([b"x" * 20_000]))
+        producer.flush()
+        found = producer.metrics()["producer-metrics"]
+        assert found["connection-count"] >= 1
+        assert found["outgoing-byte-total"] > 400_000
+        assert found["incoming-byte-total"] > 0
+        assert found["io-wait-ratio"] > 0
+        assert found["io-ratio"] > 0
+        assert found["bufferpool-wait-time-ns-total"] > 0
+        assert found["metadata-age"] < 60
+    assert producer.metrics()["producer-metrics"]["connection-count"] == 0
+
+
 def test_partitions_for_tells_leader_and_replicas_of_each_partition():
     with TestBroker(nodes=3) as broker:
         broker.create_topic("t", partitions=3, replication=2)

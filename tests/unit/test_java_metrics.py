@@ -1,0 +1,90 @@
+"""docs/metrics.md has every metric of Kafka's Java producer, and those it calls the same exist."""
+
+import re
+from pathlib import Path
+
+from spark_kafka_sink.metrics import METRICS, NODE, PRODUCER, TOPIC
+
+PAGE = Path(__file__).parents[2] / "docs/metrics.md"
+ROW = re.compile(r"^\| `(?P<group>[\w-]+)` \| (?P<names>(?:`[\w-]+` ?)+)\| (?P<here>[^|]+) \|$", re.MULTILINE)
+NAME = re.compile(r"`([\w-]+)`")
+
+
+def suffixed(suffixes: str, *names: str) -> list[str]:
+    return [f"{name}-{suffix}" for name in names for suffix in suffixes.split()]
+
+
+JAVA = {
+    PRODUCER: [
+        # SenderMetricsRegistry
+        *suffixed("avg max", "batch-size", "record-queue-time", "request-latency", "record-size"),
+        *suffixed("avg max", "produce-throttle-time"),
+        *suffixed("rate total", "record-send", "record-retry", "record-error", "batch-split"),
+        *("compression-rate-avg", "records-per-request-avg", "requests-in-flight", "metadata-age"),
+        # BufferPool, RecordAccumulator
+        *("bufferpool-wait-ratio", "bufferpool-wait-time-total", "bufferpool-wait-time-ns-total"),
+        *suffixed("rate total", "buffer-exhausted"),
+        *("waiting-threads", "buffer-total-bytes", "buffer-available-bytes"),
+        # KafkaProducerMetrics
+        *suffixed("time-ns-total", "flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets"),
+        *suffixed("time-ns-total", "txn-commit", "txn-abort"),
+        # Selector.SelectorMetrics
+        *suffixed("rate total", "connection-close", "connection-creation", "network-io", "select"),
+        *suffixed("rate total", "request", "response", "outgoing-byte", "incoming-byte"),
+        *suffixed("rate total", "successful-authentication", "successful-reauthentication"),
+        *suffixed("rate total", "failed-authentication", "failed-reauthentication"),
+        *suffixed("avg max", "request-size", "reauthentication-latency"),
+        *suffixed("ratio time-ns-avg time-ns-total", "io", "io-wait"),
+        *("iotime-total", "io-waittime-total", "successful-authentication-no-reauth-total"),
+        *("connections", "connection-count"),
+    ],
+    TOPIC: [
+        *suffixed("rate total", "record-send", "byte", "record-retry", "record-error"),
+        "compression-rate",
+    ],
+    NODE: [
+        *suffixed("rate total", "request", "response", "outgoing-byte", "incoming-byte"),
+        *suffixed("avg max", "request-size", "request-latency"),
+    ],
+    "app-info": ["version", "commit-id", "start-time-ms"],
+    "kafka-metrics-count": ["count"],
+}
+"""By group: every metric that kafka-clients 4.x registers for a producer, and the class that does."""
+
+OURS = {(group, metric.name) for metric in METRICS for group in metric.groups}
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Group, name and what the page says of it."""
+    section = PAGE.read_text().partition("## Java's metrics")[2]
+    return [(row["group"], name, row["here"]) for row in ROW.finditer(section) for name in NAME.findall(row["names"])]
+
+
+def test_the_page_names_every_metric_of_java_once():
+    assert sorted((group, name) for group, name, _ in table()) == sorted(
+        (group, name) for group, names in JAVA.items() for name in names
+    )
+
+
+def test_a_metric_is_the_same_if_it_exists_here_and_has_a_reason_if_not():
+    for group, name, here in table():
+        assert here.startswith("Same") == ((group, name) in OURS), name
+        assert here.startswith(("Same.", "Same, ", "No: ")), here
+
+
+def test_the_metrics_that_a_reason_refers_to_exist():
+    names = {name for _, name in OURS} | {PRODUCER, "security"}
+    for _, _, here in table():
+        assert {name for name in NAME.findall(here) if "_" not in name} <= names, here
+
+
+def test_metrics_that_java_does_not_have_are_named():
+    added = sorted(f"{group}: {name}" for group, name in OURS if name not in JAVA[group])
+    assert added == [
+        "producer-node-metrics: requests-in-flight",
+        "producer-topic-metrics: record-size-avg",
+        "producer-topic-metrics: record-size-max",
+    ]
+    assert "Ours alone: `record-size-avg` and `record-size-max` per topic, `requests-in-flight` per node." in (
+        PAGE.read_text()
+    )
