@@ -161,7 +161,7 @@ class BufferPool:
             self._grant()
 
     def close(self, error: Exception) -> None:
-        """Wake every waiter, now and later, with ``error``."""
+        """Every wait, now and later, raises ``error``."""
         with self._lock:
             self._closed_by = error
             for waiter in self._waiters:

@@ -64,7 +64,7 @@ class PendingTopics:
         return all(topic.flush(deadline) for topic in tuple(self.topics.values()))
 
     def publish_due(self, now: float) -> float:
-        """Append what has lingered, is a batch's worth or holds memory others wait for; returns when more is due."""
+        """Append what is due: by linger.ms, by batch.size, or as callers wait for memory. Returns when more is due."""
         all_of_it = self._appender.accumulator.pool.exhausted
         return min((topic.publish_due(now, all_of_it) for topic in tuple(self.topics.values())), default=NEVER)
 
@@ -181,7 +181,7 @@ class TopicPendingRecords:
         index = pending.add(record, key, value, size)
         wake = pending.size >= pending.wake_at
         if wake:
-            # The first record starts the linger; a batch's worth need not wait for its end.
+            # The first record starts linger.ms; batch.size bytes of records do not wait for its end.
             pending.wake_at = _NEVER_WAKE if index else self._config.batch_size
         pending.make_room(self._comfortable_size)
         return index, wake

@@ -12,7 +12,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a record in the log.
+    """Where a record is in the log (Java's class of this name).
 
     ``offset``: -1 with acks=0. ``timestamp``: epoch ms, the broker's on a topic with LogAppendTime. Sizes in bytes, -1
     for null. Java's ``checksum`` is gone with magic 2, as in Kafka 3.0: a CRC covers a batch, no record has its own.

@@ -282,5 +282,5 @@ def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) 
 
 @lru_cache(maxsize=256)
 def _value_bound(length: int, delta_bound: int, delta_bytes: int) -> int:
-    """Of one value: numpy takes longer for one than the rest of an append takes."""
+    """Of one value. Cached: for a single value numpy takes longer than the rest of an append."""
     return int(record_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), delta_bound, delta_bytes)[0])

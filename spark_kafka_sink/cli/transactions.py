@@ -184,11 +184,11 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     ]
     for each in found.transactions:
         intent = found.intent_of(each)
-        fate = (
+        outcome = (
             "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"
         )
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
-        lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {fate}")
+        lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {outcome}")
     return lines
 
 

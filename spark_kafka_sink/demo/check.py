@@ -89,7 +89,7 @@ class Topics:
         try:
             self._admin.list_topics(timeout=DEADLINE_S / 3)
         except KafkaException as error:
-            raise CheckError(f"No Kafka answers at {self._servers}: {error.args[0].str()}") from None
+            raise CheckError(f"No Kafka responds at {self._servers}: {error.args[0].str()}") from None
         with ExitStack() as stack:
             for name in names:
                 new = NewTopic(name, self._partitions, replication_factor=-1)

@@ -35,7 +35,7 @@ class Cluster(Rpc):
         """None if there is no such topic; never creates it."""
         info = parse_metadata(self._metadata_of([name], deadline)).topics.get(name)
         if info is None:
-            raise NetworkError(f"The brokers' metadata says nothing of topic {name}, which was asked for")
+            raise NetworkError(f"The Metadata response lacks topic {name}")
         code = ErrorCode(info.error)
         if code is ErrorCode.unknown_topic_or_partition:
             return None

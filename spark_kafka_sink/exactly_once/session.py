@@ -52,7 +52,7 @@ class CommitSettings:
         return "" if self.per_attempt else "The next run under this name, or "
 
     def command(self, action: str) -> str:
-        """The operator's command that does by hand what a driver could not."""
+        """The shell command with which an operator does what a driver could not."""
         servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
         return (
             f"spark-kafka-sink transactions {action} --bootstrap-server {servers} --prefix {self.name} "

@@ -127,7 +127,7 @@ class Call:
     @property
     def reason(self) -> str:
         """Why the call has not ended, for a timeout's text."""
-        return "No broker has answered" if self.last_error is None else str(self.last_error)
+        return "No broker has responded" if self.last_error is None else str(self.last_error)
 
 
 class Calls:
@@ -304,7 +304,7 @@ class Calls:
         self._located[target] = node
 
     def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
-        _log.debug("Leaders and coordinators are found again: %s", error)
+        _log.debug("Retrying to find leaders and coordinators: %s", error)
         wanted = set(targets)
         for call in [call for call in self._calls if call.target in wanted]:
             call.last_error = error
@@ -345,7 +345,7 @@ class Calls:
         return now + min(self._client.ready_delay(each, now) for each in connections)
 
     def _lost(self, calls: list[Call], error: str, now: float) -> float:
-        """The coordinator or leader cannot be reached; another broker may be it by now."""
+        """The coordinator or leader cannot be reached; by now another broker may have its role."""
         wake_at = NEVER
         for call in calls:
             if isinstance(call.target, int):
@@ -376,7 +376,7 @@ class Calls:
             self._handle(call, response)
         except Exception as error:
             _log.exception("The response to %s could not be handled", camel_case(call.api))
-            self._calls[call] = None  # its handler may have failed, which is an end of its own
+            self._calls[call] = None  # ``_end`` has removed it if its handler raised
             self._end(call, CallEnd(Action.FAIL, error=unexpected(error)))
 
     def _handle(self, call: Call, response: Response) -> None:
@@ -390,7 +390,7 @@ class Calls:
         self._find_attempts = 0
         worst = max(call.codes(response.body), key=lambda each: action(call.api, each.code), default=None)
         if worst is None:
-            text = f"The response to {camel_case(call.api)} says nothing of what was asked: throttled by a quota"
+            text = f"The {camel_case(call.api)} response has no results: throttled by a quota"
             self._retry(call, Action.RETRY, NetworkError(text), now)
             return
         what = action(call.api, worst.code)

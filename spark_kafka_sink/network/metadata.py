@@ -302,7 +302,8 @@ class Metadata:
             text = f"{text} The brokers respond with error {code} for it."
         servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
         if not self._errors:
-            return text if self.snapshot.generation else f"{text} No broker has answered (bootstrap.servers={servers})."
+            silent = "" if self.snapshot.generation else f" No broker has responded (bootstrap.servers={servers})."
+            return f"{text}{silent}"
         unreachable = all(node.id in self._errors for node in self._candidates())
         said = "No broker could be reached" if unreachable else "The last connection error"
         return f"{text} {said} (bootstrap.servers={servers}): {list(self._errors.values())[-1]}"

@@ -119,7 +119,7 @@ class Rpc:
         """Returns when the snapshot has brokers; raises ``KafkaTimeoutError`` at the deadline."""
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
-                raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has answered")
+                raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has responded")
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:

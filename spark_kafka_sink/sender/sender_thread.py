@@ -16,14 +16,14 @@ from spark_kafka_sink.sender.sender import Sender
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 _IDLE_MS = 5.0
-"""The thread stays idle for so long after a caller ran the loop: the longest wait of a response that arrives then."""
+"""How long the thread stays idle after a caller ran the loop; a response that arrives meanwhile waits no longer."""
 
 _MAX_FAILURES = 20
 _PAUSE_MS = 100.0
 """After a failed iteration: a permanent failure fills the log slowly."""
 
 _GRACE_MS = 2_000.0
-"""``close`` waits so much longer than its timeout: for one iteration, not for one request."""
+"""``close`` waits this much longer than its timeout: enough for the running iteration, not for a request."""
 
 _MAX_JOIN_MS = 86_400_000.0
 """A lock's timeout cannot be infinite; delivery.timeout.ms ends the wait earlier."""

@@ -96,7 +96,7 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
     """Refuses, before the first row, settings that Spark tells only its tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
-            f"{_SPECULATION}=true: a speculative twin of a task would take its transaction over. Set it to false for "
+            f"{_SPECULATION}=true: a speculative attempt of a task would fence the other one. Set it to false for "
             "writes with deliveryGuarantee=exactly-once."
         )
     number = context.getLocalProperty(BATCH_ID)

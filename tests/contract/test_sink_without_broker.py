@@ -111,7 +111,7 @@ def failure(*arguments, **options):
 
 @pytest.mark.parametrize(
     ("server", "text"),
-    [(nobody, "Connection refused"), (silent_server, "No broker has answered")],
+    [(nobody, "Connection refused"), (silent_server, "No broker has responded")],
 )
 def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(producers, server, text):
     with server() as address:

@@ -143,7 +143,7 @@ def test_topics_that_exist_are_not_touched(local_kafka):
 
 def test_a_kafka_that_does_not_answer_is_named(unused_port):
     servers = f"127.0.0.1:{unused_port}"
-    with pytest.raises(CheckError, match=f"No Kafka answers at {servers}: "), Topics(servers, 1).created(keep=True):
+    with pytest.raises(CheckError, match=f"No Kafka responds at {servers}: "), Topics(servers, 1).created(keep=True):
         pass
 
 

@@ -144,7 +144,7 @@ def test_a_fetch_that_is_throttled_for_ever_ends_at_the_deadline(brokers):
     with closing(Session(query(brokers).settings, CLOCK)) as session:
         session.verify_ledger(soon())
         brokers.faults.mangle("Fetch", without_topics, times=KEPT)
-        with pytest.raises(KafkaTimeoutError, match="in time|says nothing of what was asked"):
+        with pytest.raises(KafkaTimeoutError, match="in time|has no results"):
             session.ledger.read(soon(700))
 
 

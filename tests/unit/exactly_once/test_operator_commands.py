@@ -284,7 +284,7 @@ def test_a_dead_broker_does_not_keep_it_past_its_deadline(capsys, action):
         arguments = ["--bootstrap-server", server, "--prefix", "app", "--command-property", "max.block.ms=1000"]
         assert main(["transactions", action, *arguments]) == 1
         assert time.monotonic() - began < 4
-    assert "No broker of kafka.bootstrap.servers has answered" in capsys.readouterr().err
+    assert "No broker of kafka.bootstrap.servers has responded" in capsys.readouterr().err
 
 
 def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker, transactions, decided):

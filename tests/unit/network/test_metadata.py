@@ -165,7 +165,7 @@ def test_the_time_out_says_that_nobody_has_answered():
     with pytest.raises(KafkaTimeoutError) as raised:
         metadata().wait_for_topic("t", None, 0, SystemClock(), lambda: None)
     assert str(raised.value) == (
-        "Topic t not present in metadata after 0 ms. No broker has answered (bootstrap.servers=boot:9092,boot2:9093)."
+        "Topic t not present in metadata after 0 ms. No broker has responded (bootstrap.servers=boot:9092,boot2:9093)."
     )
 
 
