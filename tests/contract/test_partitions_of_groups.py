@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker.state.offset_records import offsets_partition
-from tests.contract.group_scenarios import OFFSETS, PlainMember, find
+from tests.contract.group_scenarios import OFFSETS, PlainMember
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import new_topic
 
@@ -19,7 +19,7 @@ def used_partitions(bootstrap_servers: str) -> set[int]:
     with PlainClient(bootstrap_servers) as client:
         topic = new_topic(client)
         for group in GROUPS:
-            find(client, group)
+            client.ask_patiently("FindCoordinator", 3, key=group, key_type=0)
             client.until(lambda group=group: PlainMember(client, group).commit(topic, 1) == "none")  # type: ignore[misc]
         asked = [{"name": OFFSETS, "partitions": [{"partition_index": at, "timestamp": -1} for at in range(COUNT)]}]
         answer = client.ask("ListOffsets", 1, replica_id=-1, topics=asked)
