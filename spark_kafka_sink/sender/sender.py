@@ -34,7 +34,7 @@ from spark_kafka_sink.transactions.states import State
 _log = logging.getLogger("spark_kafka_sink.sender")
 
 
-class PendingRecords(Protocol):
+class Pending(Protocol):
     """Records of ``send`` that are not in the accumulator yet (``append.pending``)."""
 
     def publish_due(self, now: float) -> float:
@@ -54,7 +54,7 @@ class SenderParts:
     calls: Calls
     backoff: ExponentialBackoff
     sequences: Sequences
-    pending: PendingRecords
+    pending: Pending
     transactions: TransactionManager | None = None
 
 

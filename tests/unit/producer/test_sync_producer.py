@@ -332,9 +332,9 @@ def test_closing_waits_for_another_threads_call(broker):
     sender.start()
     broker.requests.wait_for("Produce")
     producer.close()
+    sender.join(10)
     assert [each.offset for each in sent] == [0]
     assert fault.hits == 2
-    sender.join(10)
     with pytest.raises(ProducerClosedError):
         producer.send(record(b"later"))
 
