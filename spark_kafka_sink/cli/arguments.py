@@ -81,19 +81,21 @@ def add_producer_options(command: argparse.ArgumentParser) -> None:
 def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
     """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
 
-    Drops the Java serializers of a file: these commands send bytes.
+    Drops Java serializers: these commands send bytes.
     """
-    in_file = {
-        name: value
-        for name, value in properties_of("--producer.config", arguments.producer_config).items()
-        if ":" in value or OLD_NAMES.get(name, name) not in SERIALIZERS
-    }
+    in_file = properties_of("--producer.config", arguments.producer_config)
     flags = {"bootstrap.servers": arguments.bootstrap_server}
     if arguments.request_required_acks is not None:
         flags["acks"] = arguments.request_required_acks
     if arguments.compression_codec is not None:
         flags["compression.type"] = arguments.compression_codec
-    return overridden(overridden(in_file, dict(arguments.producer_property)), flags)
+    given = overridden(in_file, dict(arguments.producer_property))
+    sent_as_bytes = {
+        name: value
+        for name, value in given.items()
+        if ":" in str(value) or OLD_NAMES.get(name, name) not in SERIALIZERS
+    }
+    return overridden(sent_as_bytes, flags)
 
 
 def properties_of(flag: str, path: Path | None) -> dict[str, str]:
