@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -77,6 +78,7 @@ class KafkaProducer(TransactionalProducer):
                 self._serializers.close()
             raise
         self._closed = False
+        self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
         self._partitioning = self._parts.record_partitioning
         special = self._parts.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
@@ -229,7 +231,7 @@ class KafkaProducer(TransactionalProducer):
         self._fast = {}
         self._parts.accumulator.close()
         self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
-        if not was_closed:
+        if self._plugins_closed.acquire(blocking=False):
             self._interceptors.close()
             try:
                 self._serializers.close()

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
@@ -88,7 +89,8 @@ class SyncConfig:
                 own[option.name] = option.parse(option.default if given is None else given)
             except BadValueError as error:
                 faults.append(f"{option.name} {error}")
-        if (kind := mapping.get(PRODUCER_TYPE, "sync")) != "sync":
+        kind = mapping.get(PRODUCER_TYPE)
+        if kind is not None and str(kind).strip() != "sync":
             faults.append(f"{PRODUCER_TYPE} is {kind!r}, but this producer is sync; use open_producer.")
         not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY, [PRODUCER_TYPE])
         rest = {name: value for name, value in mapping.items() if name not in not_kafkas}
@@ -167,10 +169,15 @@ class SyncProducer:
         self.config = SyncConfig.parse(config)
         kafka, random = self.config.kafka.with_client_id(), Random()
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
-        self._serializers.configure({**kafka.by_name(), **config})
         self._clock: Clock = SystemClock()
         self._random = random
-        self._partitioner = load_partitioner(kafka, random)
+        try:
+            self._serializers.configure({**kafka.by_name(), **config})
+            self._partitioner = load_partitioner(kafka, random)
+        except BaseException:
+            with suppress(Exception):  # logged
+                self._serializers.close()
+            raise
         self._unkeyed: dict[str, int] = {}
         self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
@@ -180,11 +182,30 @@ def test_a_serializer_that_cannot_be_loaded_is_a_config_error(opened, name, reas
         opened(value_serializer=name)
 
 
-def test_a_producer_whose_serializer_refuses_its_options_is_not_made_and_closes_the_others(broker, calls):
-    options = {"bootstrap.servers": broker.bootstrap_servers, "key.serializer": f"{HERE}:Upper"}
+def test_a_producer_whose_serializer_refuses_its_options_is_not_made_and_closes_the_others(opened, calls):
     with pytest.raises(ValueError, match="needs an option"):
-        KafkaProducer({**options, "value.serializer": f"{HERE}:Refusing"})
+        opened(key_serializer=f"{HERE}:Upper", value_serializer=f"{HERE}:Refusing")
     assert calls == [("configure", 5, True), ("close",)]
+
+
+def test_a_producer_whose_partitioner_cannot_be_loaded_closes_its_serializers(opened, calls):
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        opened(key_serializer=f"{HERE}:Upper", partitioner_class="no_such_module:X")
+    assert calls == [("configure", 5, True), ("close",)]
+
+
+def test_threads_that_close_at_once_close_a_serializer_once(broker, calls, monkeypatch):
+    """Both begin before one of them has closed the producer."""
+    options = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": f"{HERE}:Upper"}
+    producer = KafkaProducer(options)
+    both = threading.Barrier(2, timeout=10)
+    monkeypatch.setattr(type(producer._parts.pending), "flush", lambda *_: both.wait() >= 0)
+    closing = [threading.Thread(target=producer.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join()
+    assert calls.count(("close",)) == 1
 
 
 def test_a_serializer_that_fails_to_close_keeps_no_other_open(opened, calls):
