@@ -101,6 +101,12 @@ class ClusterSnapshot:
     cluster_id: str | None = None
     controller_id: int = -1
     partition_counts: Mapping[str, int] = field(init=False)
+    _partitions: dict[str, tuple[PartitionInfo, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _available: dict[str, tuple[PartitionInfo, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         counts = {name: len(info.leaders) for name, info in self.topics.items() if info.leaders and not info.error}
@@ -115,16 +121,26 @@ class ClusterSnapshot:
         return leader if leader in self.nodes else NO_LEADER
 
     def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic of this snapshot, in their order (Java: ``Cluster.partitionsForTopic``)."""
-        info, nodes = self.topics[topic], self.nodes
-        return tuple(
-            PartitionInfo(topic, number, nodes.get(leader), *(tuple(map(self._node, ids)) for ids in replicas))
-            for number, (leader, replicas) in enumerate(zip(info.leaders, info.replicas, strict=True))
-        )
+        """The partitions of a topic of this snapshot, in their order (Java: ``Cluster.partitionsForTopic``).
+
+        Made at the first call for the topic: a ``RecordPartitioner`` may ask for every record.
+        """
+        known = self._partitions.get(topic)
+        if known is None:
+            info, nodes = self.topics[topic], self.nodes
+            known = self._partitions[topic] = tuple(
+                PartitionInfo(topic, number, nodes.get(leader), *(tuple(map(self._node, ids)) for ids in replicas))
+                for number, (leader, replicas) in enumerate(zip(info.leaders, info.replicas, strict=True))
+            )
+        return known
 
     def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Those with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
-        return tuple(each for each in self.partitions(topic) if each.leader is not None)
+        known = self._available.get(topic)
+        if known is None:
+            with_leader = (each for each in self.partitions(topic) if each.leader is not None)
+            known = self._available[topic] = tuple(with_leader)
+        return known
 
     def _node(self, node_id: int) -> Node:
         return self.nodes.get(node_id) or Node(node_id, "", -1)
