@@ -22,7 +22,7 @@ ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) 
 
 It listens on 127.0.0.1 only, and stores its data in a temporary folder that is removed at the end.
 
---in-process needs no Java and starts in less than a second: a test broker written in Python that
+--in-process needs no Java and starts in about a second: a test broker written in Python that
 responds like Kafka to any client (producers, transactions, consumer groups), in memory only. It is
 not Kafka: one thread, no retention, no TLS, no SASL."""
 
