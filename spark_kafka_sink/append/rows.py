@@ -26,6 +26,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     binary_column,
     null_mask,
+    one_array,
     raw_numbers,
     timestamp_column,
 )
@@ -66,9 +67,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
 
 
 def _arrow(column: Column) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-    return column if isinstance(column, pa.Array) else pa.array(column)
+    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column))
 
 
 def _partitions(array: pa.Array) -> Int32Array:

@@ -157,7 +157,7 @@ def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
     if intents:
         raise ExactlyOnceError(
             f"Under the name {name} {' and '.join(map(str, intents))} is decided and not carried out: commit it. "
-            "--force commits what is left of it and gives up the rows that are gone."
+            "--force commits its remaining transactions and gives up the lost rows."
         )
 
 

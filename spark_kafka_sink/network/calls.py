@@ -172,7 +172,7 @@ class Calls:
         self._calls[call] = None
 
     def stop(self) -> None:
-        """Sends nothing again. Responses to what is in flight are dropped."""
+        """Sends nothing again, and drops the responses to requests in flight."""
         for call in [*self._calls]:
             call.stopped = True
             if not call.in_flight:

@@ -12,7 +12,7 @@ from spark_kafka_sink.config.python_class import instance
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
@@ -156,7 +156,7 @@ class CustomPartitioner(Partitioner):
     def _row_by_row(
         self, topic: str, columns: RecordColumns, explicit: Int32Array | None, sizes: Int64Array, load: PartitionLoad
     ) -> Int32Array:
-        partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+        partitions = fresh_partitions(explicit, len(columns))
         rooms = BatchRooms(load.batches, topic) if self.asks_again and load.batches is not None else None
         keys, values = columns.key, columns.value
         for row, given in enumerate(partitions.tolist()):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.batch_rooms import OpenBatches
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
@@ -57,3 +59,8 @@ class Partitioner(Protocol):
         ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
         these rows keep them. ``sizes``: bytes of each row as a record.
         """
+
+
+def fresh_partitions(explicit: Int32Array | None, rows: int) -> Int32Array:
+    """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
+    return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()

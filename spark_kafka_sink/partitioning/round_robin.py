@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
@@ -27,7 +27,7 @@ class RoundRobinPartitioner(Partitioner):
         load: PartitionLoad,
     ) -> Int32Array:
         """As in ``Partitioner``."""
-        partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+        partitions = fresh_partitions(explicit, len(columns))
         free = np.flatnonzero(partitions == NOT_GIVEN)
         first = self._next.get(topic, 0)
         self._next[topic] = first + len(free)

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 from spark_kafka_sink.records.sizes import cumulated
 
@@ -35,7 +35,7 @@ class UniformStickyPartitioner(Partitioner):
         load: PartitionLoad,
     ) -> Int32Array:
         """As in ``Partitioner``."""
-        partitions = np.full(len(columns), NOT_GIVEN, np.int32) if explicit is None else explicit.copy()
+        partitions = fresh_partitions(explicit, len(columns))
         free = np.flatnonzero(partitions == NOT_GIVEN)
         cumulative = cumulated(sizes[free])
         available = load.available or range(count)
