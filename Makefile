@@ -12,7 +12,7 @@ SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help setup demo test test-fast test-all test-spark check format bench model chaos chaos-cluster lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark check format bench model chaos chaos-cluster lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,13 @@ $(READY): requirements/dev.txt pyproject.toml .ci/setup
 demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
 	@$(BIN)/spark-kafka-sink demo $(if $(BROKER),--broker $(BROKER))
 
-test: $(READY) ## all tests but the slow ones (20 minutes on 2 cores)
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+test: test-fast test-jvm ## all tests but the slow ones (25 minutes on 2 cores)
 
 test-fast: $(READY) ## the tests without a JVM (a minute on 2 cores)
 	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
+
+test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
+	@$(BIN)/python -m pytest -m "jvm and not slow" $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)
