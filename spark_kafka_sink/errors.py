@@ -82,6 +82,22 @@ class WrongProtocolError(NetworkError):
     """The peer does not speak Kafka's protocol: a TLS port, an HTTP server, an invalid frame length."""
 
 
+class AuthenticationError(KafkaError):
+    """Client and broker do not accept each other; a retry would fail too (Java: ``AuthenticationException``)."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The TLS handshake failed, or a certificate was refused (Java: ``SslAuthenticationException``)."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused the credentials (Java: ``SaslAuthenticationException``)."""
+
+
+class IllegalSaslStateError(AuthenticationError):
+    """A SASL step that the other side does not expect (Java: ``IllegalSaslStateException``)."""
+
+
 class UnsupportedVersionError(KafkaError):
     """Broker and client share no version of an API (Java: ``UnsupportedVersionException``)."""
 

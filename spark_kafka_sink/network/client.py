@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -17,9 +17,9 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError, unexpected
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
+from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms
-from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake, InFlight
-from spark_kafka_sink.network.handshake import negotiate_api_versions
+from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -86,7 +86,6 @@ class NetworkClient:
         config: ProducerConfig,
         transport: Transport,
         random: Random,
-        handshake: Callable[[str], Handshake] = negotiate_api_versions,
     ) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -94,7 +93,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self._handshake = handshake
+        self._channels = ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
         )
@@ -255,7 +254,7 @@ class NetworkClient:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
-        handshake = self._handshake(f"{node.host}:{node.port} (id: {node.id})")
+        handshake = self._channels.handshake(node)
         connection = Connection(self._last_connection_id, node, self._config, handshake, setup_deadline)
         state.connection = connection
         state.last_attempt_at = self._now
