@@ -5,7 +5,7 @@
 - *stamped*: ``header`` is set, with producer id, epoch, sequence and CRC. A retry sends the same bytes;
 - *done*: every listener was notified.
 
-One object serves all states: a batch of 16 KiB holds some 130 records, so each further object per batch costs CPU.
+One object serves all states: a small batch holds a dozen records, so each further object per batch costs CPU.
 """
 
 from __future__ import annotations

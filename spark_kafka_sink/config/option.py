@@ -99,7 +99,8 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; for Kafka's, name, type, default, importance and valid values as in ``ProducerConfig`` 4.x.
+    """One option; for Kafka's, name, type, default, importance and valid values as in ``ProducerConfig`` 4.x,
+    but for the default of batch.size.
 
     ``doc`` is one line. ``instead`` says what to do when the option is refused.
     """

@@ -24,9 +24,9 @@ class ConfigWarning(UserWarning):
 class ProducerConfig:
     """A producer's options: each field is the option of that name, with underscores for dots.
 
-    Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x. ``acks`` is -1 for all;
-    ``RULES`` adjust ``enable_idempotence``, ``delivery_timeout_ms`` and backoffs. Hashable: equal configurations may
-    share a producer.
+    Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x but for
+    ``batch_size``. ``acks`` is -1 for all; ``RULES`` adjust ``enable_idempotence``, ``delivery_timeout_ms``,
+    ``batch_size`` and backoffs. Hashable: equal configurations may share a producer.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]

@@ -12,6 +12,8 @@ from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALI
 from spark_kafka_sink.config.table import PARTITIONERS, SECURITY_OPTIONS, SMALLEST_RECORD
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
+BATCHES_IN_MEMORY: Final = 16
+"""The default of batch.size leaves room for this many batches in buffer.memory."""
 _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
 # Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
@@ -184,13 +186,21 @@ def delivery_timeout(draft: Draft) -> None:
 
 
 def memory(draft: Draft) -> None:
-    """A given buffer.memory holds a batch. (Java accepts less and fails each record; the default may be less.)"""
+    """A given buffer.memory holds a record, and a batch of a given batch.size. (Java accepts less and fails each
+    record; the default may be less.) The default of batch.size shrinks with buffer.memory and max.request.size.
+    """
     values, name = draft.values, "buffer.memory"
-    least = max(values["batch.size"], SMALLEST_RECORD)
-    if name in draft.given and values[name] < least:
+    if "batch.size" not in draft.given:
+        most = min(values[name] // BATCHES_IN_MEMORY, values["max.request.size"])
+        values["batch.size"] = min(values["batch.size"], most)
+    elif name in draft.given and values[name] < values["batch.size"]:
+        least = max(values["batch.size"], SMALLEST_RECORD)
         draft.fault(
             name, f"is {values[name]}; it must hold a batch of {draft.prefix}batch.size: at least {least} bytes."
         )
+        return
+    if name in draft.given and values[name] < SMALLEST_RECORD:
+        draft.fault(name, f"is {values[name]}; it must hold a record: at least {SMALLEST_RECORD} bytes.")
 
 
 def backoffs(draft: Draft) -> None:
@@ -227,7 +237,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
-    (frozenset({"buffer.memory", "batch.size"}), memory),
+    (frozenset({"buffer.memory", "batch.size", "max.request.size"}), memory),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )
 """Each rule with the options it reads; it is skipped if one of them is already faulty."""

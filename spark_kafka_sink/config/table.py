@@ -121,12 +121,13 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("retry.backoff.ms", LONG, 100, "low",
            "Wait before a failed request is retried; doubles up to retry.backoff.max.ms.", AT_LEAST_0),
     Option("retry.backoff.max.ms", LONG, 1000, "low", "Longest wait before a failed request is retried.", AT_LEAST_0),
-    Option("batch.size", INT, 16384, "medium",
-           "Largest batch of one partition, bytes; 0 sends every record in its own batch.", AT_LEAST_0),
+    Option("batch.size", INT, 262144, "medium",
+           "Largest batch of one partition, bytes; 0 sends every record in its own batch. A default is lowered to "
+           "max.request.size and to 1/16 of buffer.memory. (Java's producer: 16384.)", AT_LEAST_0),
     Option("linger.ms", LONG, 5, "medium", "Time that a batch waits for more records unless it is full.", AT_LEAST_0),
     Option("buffer.memory", LONG, 33554432, "high",
-           "Bytes of records that may wait in this process, at least batch.size; when full, appends block for up to "
-           "max.block.ms.", AT_LEAST_0),
+           "Bytes of records that may wait in this process, at least a given batch.size; when full, appends block for "
+           "up to max.block.ms.", AT_LEAST_0),
     Option("max.request.size", INT, 1048576, "medium",
            "Largest request, bytes; hence also the largest record before compression.", Range(SMALLEST_RECORD)),
     Option("compression.type", STRING, "none", "high", "Compression of whole batches.",

@@ -85,7 +85,8 @@ class Engine:
         self.clock = ManualClock()
         self.transport = ScriptedTransport(self._respond, accept_all=True)
         names = {name.replace("_", "."): value for name, value in config.items()}
-        self.config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "linger.ms": 0, **names})
+        defaults = {"bootstrap.servers": "boot:9092", "linger.ms": 0, "batch.size": 16384}
+        self.config = ProducerConfig.parse({**defaults, **names})
         self.parts = assemble(self.config, self.transport, self.clock, Random(1))
         self.leaders = {p: p % nodes for p in range(partitions)}
         self.nodes = nodes

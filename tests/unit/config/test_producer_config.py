@@ -36,7 +36,7 @@ def test_fields_are_the_supported_options():
 @pytest.mark.parametrize(
     ("field", "default"),
     {
-        "acks": -1, "enable_idempotence": True, "batch_size": 16384, "linger_ms": 5, "buffer_memory": 33554432,
+        "acks": -1, "enable_idempotence": True, "batch_size": 262144, "linger_ms": 5, "buffer_memory": 33554432,
         "max_block_ms": 60000, "max_request_size": 1048576, "delivery_timeout_ms": 120000, "request_timeout_ms": 30000,
         "retries": 2147483647, "retry_backoff_ms": 100, "retry_backoff_max_ms": 1000,
         "max_in_flight_requests_per_connection": 5, "compression_type": "none", "compression_gzip_level": -1,
@@ -47,7 +47,7 @@ def test_fields_are_the_supported_options():
         "partitioner_class": "default", "security_protocol": "PLAINTEXT", "client_id": "",
     }.items(),
 )  # fmt: skip
-def test_defaults_are_those_of_the_java_producer(field, default):
+def test_defaults_are_those_of_the_java_producer_but_for_batch_size(field, default):
     assert getattr(parse(), field) == default
 
 
@@ -268,13 +268,33 @@ def test_delivery_timeout_is_raised_unless_it_was_given():
 
 
 @pytest.mark.parametrize(
-    ("given", "memory"), [({}, "1"), ({}, 16_383), ({"batch.size": 65_536}, 32_768), ({"batch.size": 0}, 84)]
+    ("given", "holds"),
+    [
+        ({"buffer.memory": "1"}, "a record: at least 85 bytes."),
+        ({"buffer.memory": 32_768, "batch.size": 65_536}, "a batch of kafka.batch.size: at least 65536 bytes."),
+        ({"buffer.memory": 84, "batch.size": 0}, "a record: at least 85 bytes."),
+    ],
 )
-def test_a_buffer_memory_that_holds_no_batch_was_accepted_and_failed_every_row(given, memory):
-    least = max(given.get("batch.size", 16_384), 85)
-    assert faults({"buffer.memory": memory, **given}, "kafka.") == (
-        f"kafka.buffer.memory is {int(memory)}; it must hold a batch of kafka.batch.size: at least {least} bytes.",
-    )
+def test_a_buffer_memory_that_holds_no_batch_was_accepted_and_failed_every_row(given, holds):
+    said = f"kafka.buffer.memory is {int(given['buffer.memory'])}; it must hold {holds}"
+    assert faults(given, "kafka.") == (said,)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"buffer_memory": 32_768}, 2_048),
+        ({"buffer_memory": 100}, 6),
+        ({"max_request_size": 100_000}, 100_000),
+        ({"buffer_memory": 1 << 30, "max_request_size": 1 << 30}, 262_144),
+    ],
+)
+def test_the_default_of_batch_size_shrinks_with_buffer_memory_and_max_request_size(given, size):
+    assert parse(**given).batch_size == size
+
+
+def test_an_explicit_batch_size_stays_with_a_small_memory_and_request_size():
+    assert parse(batch_size=32_768, buffer_memory=32_768, max_request_size=16_000).batch_size == 32_768
 
 
 def test_a_batch_size_above_the_default_buffer_memory_is_taken():

@@ -13,7 +13,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 
-OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "a:1"})
+OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "kafka.batch.size": "16384"})
 LAYOUT = RowLayout(value=0, topic=1)
 
 
