@@ -20,7 +20,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
-from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Transport, Written
+from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -86,6 +86,7 @@ class NetworkClient:
         config: ProducerConfig,
         transport: Transport,
         random: Random,
+        channels: ChannelBuilder | None = None,
     ) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -93,7 +94,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self._channels = ChannelBuilder(config)
+        self._channels = channels or ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
         )
@@ -134,8 +135,7 @@ class NetworkClient:
         except KafkaError as error:
             self._completed.append((request, Response(node_id, -1, None, error, 0.0, now)))
             return
-        connection.stalled = not self._transport.send(connection.id, buffers)
-        self._complete_unacknowledged(connection)
+        self._transfer(connection, buffers)
 
     def handle(self, events: Sequence[Event], now: float) -> None:
         """Applies the transport's events and completes requests."""
@@ -160,8 +160,7 @@ class NetworkClient:
                 connection.stalled = False
                 self._complete_unacknowledged(connection)
             case Connected():
-                state.setup_failures = 0
-                self._transport.send(connection.id, (connection.connected(self._now),))
+                self._connected(state, connection)
             case Closed(_, reason):
                 self._failed(state, connection.closed_error(reason))
 
@@ -172,7 +171,7 @@ class NetworkClient:
             connection = state.connection
             if connection is None or now < connection.next_deadline(self._max_idle_ms):
                 continue
-            if connection.state is ConnectionState.CONNECTING:
+            if connection.in_setup:
                 state.setup_failures += 1
                 waited = now - state.last_attempt_at
                 reason = f"no response within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
@@ -261,20 +260,39 @@ class NetworkClient:
         self._by_connection[connection.id] = state
         self._transport.connect(connection.id, node.host, node.port)
 
+    def _connected(self, state: NodeState, connection: Connection) -> None:
+        try:
+            connection.connected(self._channels.tls_layer(state.node), self._now)
+        except KafkaError as error:
+            self._failed(state, error.with_traceback(None))
+            return
+        self._handshake_advanced(state, connection)
+        self._transfer(connection, connection.take_output())
+
+    def _handshake_advanced(self, state: NodeState, connection: Connection) -> None:
+        if not connection.in_setup:
+            state.setup_failures = 0
+        if connection.api_versions is not None:
+            state.throttle(self._now + connection.api_versions.throttle_ms)
+
+    def _transfer(self, connection: Connection, buffers: Sequence[Bytes]) -> None:
+        connection.stalled = not self._transport.send(connection.id, buffers)
+        self._complete_unacknowledged(connection)
+
     def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
         shaking_hands = connection.api_versions is None
         try:
             for sent, body in connection.receive(data, self._now):
                 self._responded(state, sent, body)
+            output = connection.take_output()
         except KafkaError as error:
             # A kept error must not keep the stack frames of its traceback, which hold batches.
             self._failed(state, error.with_traceback(None))
             return
-        if shaking_hands and connection.api_versions is not None:
-            state.throttle(self._now + connection.api_versions.throttle_ms)
-        if connection.to_send:
-            self._transport.send(connection.id, connection.to_send)
-            connection.to_send = []
+        if shaking_hands:
+            self._handshake_advanced(state, connection)
+        if output:
+            self._transfer(connection, output)
 
     def _responded(self, state: NodeState, sent: InFlight, body: memoryview) -> None:
         try:
@@ -315,6 +333,8 @@ class NetworkClient:
             return
         state.connection = None
         del self._by_connection[connection.id]
+        if not connection.stalled and (last_bytes := connection.close()):
+            self._transport.send(connection.id, last_bytes)
         self._transport.close(connection.id)
         for sent in (*connection.in_flight, *connection.unacknowledged):
             self._complete(sent, None, error)

@@ -24,15 +24,18 @@ from spark_kafka_sink.network.transport import Bytes
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
+    from spark_kafka_sink.security.tls import TlsLayer
+
 SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 _MAX_CORRELATION_ID = 2**31 - 1
+_MAX_UNREAD_BYTES = 64 * 1024
 
 # First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
 _FOREIGN_PROTOCOLS = (
-    (b"\x15\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
-    (b"\x16\x03", "a TLS server", "use the plaintext listener's port, or set security.protocol=SSL or SASL_SSL"),
+    (b"\x15\x03", "a TLS server", "set security.protocol=SSL or SASL_SSL, or use the plaintext listener's port"),
+    (b"\x16\x03", "a TLS server", "set security.protocol=SSL or SASL_SSL, or use the plaintext listener's port"),
     (b"HTTP", "an HTTP server", "use the port of a Kafka listener in bootstrap.servers"),
     (b"SSH-", "an SSH server", "use the port of a Kafka listener in bootstrap.servers"),
 )
@@ -42,6 +45,7 @@ class ConnectionState(Enum):
     """Only moves forward; a connection ends by being dropped."""
 
     CONNECTING = "connecting"
+    TLS_HANDSHAKE = "in the TLS handshake"
     HANDSHAKING = "handshaking"
     READY = "ready"
 
@@ -131,7 +135,10 @@ class InFlight:
 
 
 class Connection:
-    """The requests of one connection. Must not be used after an exception or after its end.
+    """The requests of one connection. Must not be used after an exception or after its end, except for ``close``.
+
+    CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. Bytes for the transport: what ``send``
+    returns, and ``take_output`` after ``connected`` and ``receive``.
 
     ``stalled``: the transport still holds bytes of the last frame, and no request is sent before they are written. So
     a slow broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``).
@@ -143,6 +150,9 @@ class Connection:
         "_correlation_id",
         "_frames",
         "_handshake",
+        "_tls",
+        "_to_send",
+        "_unread",
         "api_versions",
         "id",
         "in_flight",
@@ -152,7 +162,6 @@ class Connection:
         "setup_deadline",
         "stalled",
         "state",
-        "to_send",
         "unacknowledged",
     )
 
@@ -165,23 +174,34 @@ class Connection:
         self.setup_deadline = setup_deadline
         self.in_flight: deque[InFlight] = deque()
         self.unacknowledged: deque[InFlight] = deque()
-        self.to_send: list[bytes] = []
         self.stalled = False
         self.responded = False
         self.last_active = -math.inf
         self.api_versions: ApiVersions | None = None
         self._config = config
         self._handshake = handshake
+        self._tls: TlsLayer | None = None
+        self._to_send: list[bytes] = []
+        self._unread = 0  # bytes of TLS that were added while the transport was stalled
         self._frames = FrameBuffer(f"{node.host}:{node.port}")
         self._correlation_id = -1
 
-    def connected(self, now: float) -> bytes:
-        """The connection is established; returns the first frame to send."""
-        self.state = ConnectionState.HANDSHAKING
-        return self._handshake_frame(next(self._handshake), now)
+    def connected(self, tls: TlsLayer | None, now: float) -> None:
+        """The transport is connected; begins the TLS handshake, or without TLS Kafka's."""
+        if tls is None:
+            self._begin_handshake(now)
+            return
+        self._tls = tls
+        self.state = ConnectionState.TLS_HANDSHAKE
+        tls.start()
 
     def can_send(self, max_in_flight: int) -> bool:
         return self.state is ConnectionState.READY and not self.stalled and len(self.in_flight) < max_in_flight
+
+    @property
+    def in_setup(self) -> bool:
+        """Whether ``setup_deadline`` holds: until transport and TLS are established."""
+        return self.state is ConnectionState.CONNECTING or self.state is ConnectionState.TLS_HANDSHAKE
 
     @property
     def load(self) -> int:
@@ -195,6 +215,9 @@ class Connection:
         version = self.api_versions.pick(request.api_key, *request.versions)
         correlation_id = self._next_correlation_id()
         buffers = request.build(version, correlation_id, self._config.client_id)
+        if self._tls is not None:
+            self._tls.write(buffers)
+            buffers = (self._tls.take_output(),)
         queue = self.in_flight if request.expects_response else self.unacknowledged
         deadline = now + self._config.request_timeout_ms
         queue.append(InFlight(self.node, request, request.api_key, version, correlation_id, now, deadline))
@@ -204,26 +227,48 @@ class Connection:
     def receive(self, data: bytes, now: float) -> Iterator[tuple[InFlight, memoryview]]:
         """The requests that ``data`` completes, each with the bytes after its correlation id.
 
-        Fills ``to_send``; the caller sends it afterwards. Raises ``KafkaError`` for bytes that are no response to the
-        next request in flight, after it has yielded the responses before them.
+        Raises ``KafkaError`` for bytes that are no response to the next request in flight, and for a refused TLS
+        handshake, after it has yielded the responses before them.
         """
         self.last_active = now
-        for frame in self._frames.feed(data):
-            sent = self._request_of(frame)
-            body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
-            if sent.request is not None:
-                self.responded = True
-                yield sent, body
-                continue
-            try:
-                self.to_send.append(self._handshake_frame(self._handshake.send(body), now))
-            except StopIteration as done:
-                self.api_versions = done.value
-                self.state = ConnectionState.READY
+        for plaintext in (data,) if self._tls is None else self._decrypted(self._tls, data, now):
+            for frame in self._frames.feed(plaintext):
+                sent = self._request_of(frame)
+                body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
+                if sent.request is not None:
+                    self.responded = True
+                    yield sent, body
+                    continue
+                try:
+                    self._send_handshake_step(self._handshake.send(body), now)
+                except StopIteration as done:
+                    self.api_versions = done.value
+                    self.state = ConnectionState.READY
+
+    def take_output(self) -> Sequence[Bytes]:
+        """The bytes that connecting and receiving have made: steps of the handshakes, alerts, key updates.
+
+        Raises ``NetworkError`` for a peer that asks for more and more of them, but reads none.
+        """
+        if self._tls is None:
+            output, self._to_send = self._to_send, []
+            return output
+        encrypted = self._tls.take_output()
+        self._unread = self._unread + len(encrypted) if self.stalled else 0
+        if self._unread > _MAX_UNREAD_BYTES:
+            raise NetworkError(f"{self.node} asks for TLS messages and does not read them")
+        return (encrypted,) if encrypted else ()
+
+    def close(self) -> Sequence[Bytes]:
+        """The last bytes: TLS tells the peer about an error, or that no more bytes come."""
+        if self._tls is None:
+            return ()
+        self._tls.close()
+        return (self._tls.take_output(),)
 
     def next_deadline(self, max_idle_ms: float) -> float:
         """When ``NetworkClient.expire`` must look at this connection (monotonic ms); ``inf`` for never."""
-        if self.state is ConnectionState.CONNECTING:
+        if self.in_setup:
             return self.setup_deadline
         if not self.in_flight and not self.unacknowledged:
             return self.last_active + max_idle_ms
@@ -235,8 +280,8 @@ class Connection:
         subject = f"Connection to node {self.node.id} ({self.node.host}:{self.node.port})"
         if self.state is ConnectionState.CONNECTING:
             return NetworkError(f"{subject} could not be established: {reason}")
-        if self.state is ConnectionState.HANDSHAKING:
-            return NetworkError(f"{subject} ended in its handshake: {reason}. Is it a listener that expects TLS?")
+        if self.state is not ConnectionState.READY:
+            return NetworkError(f"{subject} ended in its handshake: {reason}. {self._handshake_advice()}")
         if not self.responded and self.load:
             return NetworkError(
                 f"{subject} ended before it responded to the first request: {reason}. "
@@ -250,6 +295,26 @@ class Connection:
         verb = "respond to" if late.request is None or late.request.expects_response else "take"
         waited = now - late.sent_at
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
+
+    def _handshake_advice(self) -> str:
+        if self._tls is None:
+            return "Is it a listener that expects TLS? See security.protocol"
+        if not self._tls.heard:
+            return "Is it a listener without TLS? See security.protocol"
+        return (
+            "A broker that asks for the client's certificate (ssl.client.auth) may do that: see ssl.keystore.location"
+        )
+
+    def _decrypted(self, tls: TlsLayer, data: bytes, now: float) -> Iterator[bytes]:
+        yield from tls.receive(data)
+        if tls.established and self.state is ConnectionState.TLS_HANDSHAKE:
+            self._begin_handshake(now)
+        if tls.closed_by_peer:
+            raise self.closed_error("the broker closed the connection")
+
+    def _begin_handshake(self, now: float) -> None:
+        self.state = ConnectionState.HANDSHAKING
+        self._send_handshake_step(next(self._handshake), now)
 
     def _request_of(self, frame: bytearray) -> InFlight:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)
@@ -266,14 +331,17 @@ class Connection:
             )
         return sent
 
-    def _handshake_frame(self, request: RequestPayload, now: float) -> bytes:
+    def _send_handshake_step(self, request: RequestPayload, now: float) -> None:
         correlation_id = self._next_correlation_id()
         frame = encode_request(request, correlation_id, self._config.client_id)
         deadline = now + self._config.request_timeout_ms
         sent = InFlight(self.node, None, request.__api_key__, request.__version__, correlation_id, now, deadline)
         self.in_flight.append(sent)
         self.last_active = now
-        return frame
+        if self._tls is None:
+            self._to_send.append(frame)
+        else:
+            self._tls.write((frame,))
 
     def _next_correlation_id(self) -> int:
         self._correlation_id = 0 if self._correlation_id == _MAX_CORRELATION_ID else self._correlation_id + 1

@@ -139,8 +139,8 @@ def test_a_tls_listener_is_recognized_at_once(producers, kafka):
     address = kafka.servers("SECURE")
     said = fails_within(0, address, max_block_ms=60_000)
     assert said == (
-        f"{address} responded like a TLS server: use the plaintext listener's port, "
-        "or set security.protocol=SSL or SASL_SSL"
+        f"{address} responded like a TLS server: set security.protocol=SSL or SASL_SSL, "
+        "or use the plaintext listener's port"
     )
 
 

@@ -334,7 +334,8 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_en
     turns.transport.drop(1, "EOF")
     turns.turn()
     assert turns.client.last_error(1) == (
-        "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS?"
+        "Connection to node 1 (b:9092) ended in its handshake: EOF. Is it a listener that expects TLS? "
+        "See security.protocol"
     )
     turns.transport.answer = turns._answer
     turns.turn(1000)

@@ -32,7 +32,7 @@ def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
     [
         (
             b"\x15\x03\x03\x00\x02\x02\x46",
-            "b:9092 responded like a TLS server: use the plaintext listener's port, or set",
+            "b:9092 responded like a TLS server: set security.protocol=SSL or SASL_SSL, or use",
         ),
         (b"\x16\x03\x01\x02\x00", "b:9092 responded like a TLS server"),
         (b"HTTP/1.1 400 Bad Request\r\n", "b:9092 responded like an HTTP server: use the port of a Kafka listener"),

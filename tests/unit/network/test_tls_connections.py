@@ -1,0 +1,260 @@
+"""``NetworkClient`` over TLS, in memory and with a manual clock: stages, deadlines, back pressure, errors."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, SslAuthenticationError, WrongProtocolError
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.channel_builder import ChannelBuilder
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.testing.scripted_network import ScriptedTransport
+from tests.unit.network.conftest import CONFIG, Turns
+from tests.unit.security.conftest import HOST, Certificates, Server
+
+CERTIFICATES = Certificates()
+SETUP_MS = CONFIG.socket_connection_setup_timeout_ms
+
+
+class TlsTransport(ScriptedTransport):
+    """Scripted brokers behind the server side of ``ssl``. ``mute``: they take bytes and send none."""
+
+    def __init__(self, context: ssl.SSLContext, **options) -> None:
+        super().__init__(**options)
+        self.context = context
+        self.servers: dict[int, Server] = {}
+        self.mute = False
+
+    def connect(self, connection_id: int, host: str, port: int) -> None:
+        self.servers[connection_id] = Server(self.context)
+        super().connect(connection_id, host, port)
+
+    def send(self, connection_id: int, buffers: Sequence[bytes]) -> bool:
+        if self.mute:
+            return True
+        server = self.servers[connection_id]
+        plaintext = server.receive(b"".join(buffers))
+        self.pass_on(connection_id)
+        return super().send(connection_id, (plaintext,))
+
+    def receive(self, connection_id: int, data: bytes) -> None:
+        self.servers[connection_id].write(data)
+        self.pass_on(connection_id)
+
+    def pass_on(self, connection_id: int) -> None:
+        """The bytes that the server has for the client."""
+        if output := self.servers[connection_id].take_output():
+            super().receive(connection_id, output)
+
+
+class OneContext:
+    """Without stores: the context that a test has made."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+
+class TlsTurns(Turns):
+    """``Turns`` over TLS."""
+
+    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext, **config: float) -> None:
+        super().__init__(**config)
+        self.transport = TlsTransport(server, answer=self._answer, accept_all=True)
+        settled = replace(CONFIG, **config)
+        self.client = NetworkClient(settled, self.transport, Random(3), ChannelBuilder(settled, OneContext(client)))
+
+
+@pytest.fixture
+def turns() -> TlsTurns:
+    return TlsTurns(CERTIFICATES.client_context(), CERTIFICATES.server_context())
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node(1, HOST, 9093)
+
+
+def test_requests_and_responses_go_through_tls(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+    turns.turn()
+    (response,) = turns.responses
+    assert response.error is None
+
+
+def test_the_setup_timeout_covers_tls(turns, node):
+    turns.transport.mute = True
+    turns.ready(node)
+    turns.turn()
+    assert turns.client.next_deadline(turns.now) <= turns.now + 1.2 * SETUP_MS
+    turns.turn(1.2 * SETUP_MS)
+    assert turns.transport.open == set()
+    assert "(socket.connection.setup.timeout.ms)" in turns.client.last_error(node.id)
+    turns.clock.advance(60_000)
+    turns.ready(node)  # the next attempt may take longer: the first was not established
+    turns.turn()
+    assert turns.client.next_deadline(turns.now) > turns.now + 1.5 * SETUP_MS
+
+
+def test_after_tls_the_handshake_has_request_timeout(node):
+    turns = TlsTurns(CERTIFICATES.client_context(), CERTIFICATES.server_context(), request_timeout_ms=700)
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    assert turns.client.next_deadline(turns.now) == turns.now + 700
+    turns.turn(700)
+    ((_, error),) = turns.client.drain_disconnects()
+    assert isinstance(error, KafkaTimeoutError)
+    assert "ApiVersions" in str(error)
+
+
+def test_a_request_waits_while_the_transport_holds_encrypted_bytes(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node, expects_response=False)
+    turns.turn()
+    assert turns.responses == []
+    assert not turns.ready(node)
+    turns.transport.written(connection)
+    turns.turn()
+    assert len(turns.responses) == 1
+    assert turns.ready(node)
+
+
+class Chatty:
+    """A layer whose peer asks for TLS messages."""
+
+    established = heard = True
+    closed_by_peer = False
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def receive(self, data: bytes) -> list[bytes]:
+        return []
+
+    def take_output(self) -> bytes:
+        return bytes(self.size)
+
+    def close(self) -> None: ...
+
+
+def test_output_of_tls_that_could_be_written_ends_a_stall(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node)
+    turns.transport.stalled.discard(connection)
+    state = turns.client._states[node.id]
+    state.connection._tls = Chatty(10)
+    turns.client._received(state, state.connection, b"update")
+    assert turns.ready(node)  # no Written follows a send that has written all
+
+
+def test_a_peer_that_asks_for_messages_and_reads_none_is_given_up(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node)
+    state = turns.client._states[node.id]
+    state.connection._tls = Chatty(10_000)
+    for _ in range(6):
+        turns.client._received(state, state.connection, b"update")
+    assert connection in turns.transport.open
+    turns.client._received(state, state.connection, b"update")
+    assert connection not in turns.transport.open
+    assert "does not read them" in turns.client.last_error(node.id)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_missing_client_certificate_is_an_ssl_error_that_names_the_keystore(version, node):
+    client = CERTIFICATES.client_context()
+    client.maximum_version = version
+    turns = TlsTurns(client, CERTIFICATES.mutual_context())
+    turns.ready(node)
+    turns.turn()
+    ((failed, error),) = turns.client.drain_disconnects()
+    assert failed == node
+    assert isinstance(error, SslAuthenticationError)
+    assert "ssl.keystore.location" in str(error)
+
+
+def test_the_broker_hears_why_its_certificate_is_refused(turns):
+    turns.ready(Node(1, "other.example", 9093))
+    turns.turn()
+    ((_, error),) = turns.client.drain_disconnects()
+    assert isinstance(error, SslAuthenticationError)
+    assert "ssl.endpoint.identification.algorithm" in str(error)
+    assert turns.transport.servers[1].error.reason == "SSLV3_ALERT_BAD_CERTIFICATE"
+
+
+def test_closing_tells_the_broker(turns, node):
+    connection = turns.make_ready(node)
+    turns.client.close()
+    server = turns.transport.servers[connection]
+    assert server.error is None
+    assert server.tls.read(1) == b""  # close_notify
+
+
+def test_the_brokers_close_fails_what_is_in_flight(turns, node):
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.servers[connection].close()
+    turns.transport.pass_on(connection)
+    turns.turn()
+    (response,) = turns.responses
+    assert isinstance(response.error, NetworkError)
+    assert "the broker closed the connection" in str(response.error)
+
+
+def test_a_listener_without_tls_that_closes_names_the_protocol(turns, node):
+    turns.transport.mute = True
+    turns.ready(node)
+    turns.turn()
+    turns.transport.drop(1, "EOF")
+    turns.turn()
+    assert turns.client.last_error(node.id) == (
+        f"Connection to node 1 ({HOST}:9093) ended in its handshake: EOF. "
+        "Is it a listener without TLS? See security.protocol"
+    )
+
+
+def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node):
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    turns.transport.drop(1, "EOF")
+    turns.turn()
+    assert "see ssl.keystore.location" in turns.client.last_error(node.id)
+
+
+def test_a_server_that_responds_without_tls_is_named(turns, node):
+    turns.transport.mute = True
+    turns.ready(node)
+    turns.turn()
+    ScriptedTransport.receive(turns.transport, 1, b"HTTP/1.1 400 Bad Request\r\n")
+    turns.turn()
+    ((_, error),) = turns.client.drain_disconnects()
+    assert isinstance(error, WrongProtocolError)
+
+
+class NoContext:
+    """The stores cannot be read."""
+
+    def context(self) -> ssl.SSLContext:
+        raise SslAuthenticationError("ssl.keystore.location: no such file")
+
+
+def test_a_context_that_cannot_be_made_fails_the_connection(turns, node):
+    turns.client = NetworkClient(CONFIG, turns.transport, Random(3), ChannelBuilder(CONFIG, NoContext()))
+    turns.ready(node)
+    turns.turn()
+    assert turns.client.last_error(node.id) == "ssl.keystore.location: no such file"
+    assert turns.transport.open == set()
