@@ -66,6 +66,10 @@ class BuiltInPartitioner(Partitioner):
         runs = self.runs(topic, cumulated(sizes), count, load)
         return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
+    def begin_sticky_runs(self) -> None:
+        """The next unkeyed rows of each topic get a new partition: the batches of the last run are closed."""
+        self._sticky = {}
+
     def runs(
         self, topic: str, cumulative: Sequence[int], count: int, load: PartitionLoad
     ) -> list[tuple[int, int, int]]:

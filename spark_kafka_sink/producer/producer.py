@@ -24,6 +24,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
@@ -192,6 +193,15 @@ class KafkaProducer(TransactionalProducer):
         self._parts.metadata.request_update()
         self._parts.sender_thread.wakeup()
         return before
+
+    def begin_sticky_runs(self) -> None:
+        """The next unkeyed rows of each topic go to a new sticky partition, where ``partitioner.class`` is sticky.
+
+        For small writes with a ``flush`` each: a run that outlives its batch puts many of them on one partition.
+        """
+        partitioner = self._parts.appender.partitioner
+        if isinstance(partitioner, BuiltInPartitioner):
+            partitioner.begin_sticky_runs()
 
     def is_alive(self) -> bool:
         """Whether this producer still accepts rows: not closed, and its sender thread runs."""

@@ -53,7 +53,7 @@ class ProducerCache:
 
     @contextmanager
     def leased(self, config: ProducerConfig) -> Iterator[KafkaProducer]:
-        """A working producer for the duration of the block.
+        """A working producer for the duration of the block. Each block starts new sticky runs.
 
         If the block fails the producer is closed: the next task must not send its unfinished batches.
         """
@@ -77,6 +77,7 @@ class ProducerCache:
         with self._lock:
             idle = self._idle.pop(config, None)
         if idle is not None and idle.producer.is_alive():
+            idle.producer.begin_sticky_runs()
             return idle.producer
         if idle is not None:
             idle.producer.close(0)

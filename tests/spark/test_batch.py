@@ -1,6 +1,7 @@
 """Batch jobs as a whole."""
 
 import contextlib
+from collections import Counter
 
 import pytest
 from chispa import assert_df_equality
@@ -91,6 +92,14 @@ def test_a_failing_task_is_retried_and_no_row_is_lost(spark, topic, to_topic):
 
     save(spark.range(1000).coalesce(1).select(fail_once("id").alias("value")), to_topic)
     assert set(topic.values()) == {str(number).encode() for number in range(1000)}
+
+
+def test_many_small_tasks_without_keys_reach_all_partitions_alike(spark, topic, to_topic):
+    """400 tasks of 10 rows fill one batch: a run that outlives its task ends on one or two partitions."""
+    save(spark.range(4_000).repartition(400).selectExpr("repeat('x', 50) value"), to_topic)
+    counts = Counter(record.partition for record in topic.records())
+    assert counts.total() == 4_000
+    assert all(600 < counts[partition] < 1_400 for partition in range(4)), counts
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

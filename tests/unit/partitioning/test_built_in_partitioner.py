@@ -93,6 +93,16 @@ def test_a_run_fills_one_batch_and_goes_on_in_the_next_call():
     assert [rows for _, rows in runs(together)] == [10, 10, 10, 5]
 
 
+def test_new_sticky_runs_are_full_ones_and_of_all_topics():
+    sticky = partitioner()
+    load = PartitionLoad(tuple(range(64)), (0,) * 64)
+    before = [sticky.assign(topic, np.full(7, 100), 64, load)[0] for topic in "ab"]
+    sticky.begin_sticky_runs()
+    after = [sticky.assign(topic, np.full(15, 100), 64, load) for topic in "ab"]
+    assert all(partitions[0] != last for partitions, last in zip(after, before, strict=True))
+    assert [[rows for _, rows in runs(partitions)] for partitions in after] == [[10, 5], [10, 5]]
+
+
 def test_topics_stick_each_by_itself():
     sticky = partitioner()
     load = PartitionLoad(tuple(range(64)), (0,) * 64)

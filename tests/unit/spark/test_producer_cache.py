@@ -19,6 +19,9 @@ class FakeProducer:
         self.closed_with = None
         self.closed = threading.Event()
 
+    def begin_sticky_runs(self):
+        pass
+
     def is_alive(self):
         return self.alive
 

@@ -1,5 +1,7 @@
 """A task's write: every row appended and acknowledged before the commit message, one producer from task to task."""
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
@@ -48,6 +50,9 @@ class FakeProducer:
             batch.record_ranges.append(RecordRange(receipt, 0, len(values), sum(map(len, values))))
             batch.complete(first, NO_TIMESTAMP, self.delivery_error)
         self.appended = []
+
+    def begin_sticky_runs(self):
+        pass
 
     def is_alive(self):
         return not self.closed
@@ -215,3 +220,18 @@ def test_the_topics_of_a_batch_were_waited_for_one_after_the_other(kafka_test_br
     module.PRODUCERS.close()
     assert [len(kafka_test_broker.topic(name).records()) for name in names] == [1] * 20
     assert len(kafka_test_broker.requests.of("Metadata")) <= 3
+
+
+def test_many_small_tasks_without_keys_reach_all_partitions_alike(kafka_test_broker, monkeypatch):
+    """500 tasks of 10 rows are two batches of 256 KiB: a run that outlives its task ends on a few partitions."""
+    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(KafkaProducer))
+    kafka_test_broker.create_topic("t", partitions=4)
+    options = SinkOptions.parse({"kafka.bootstrap.servers": kafka_test_broker.bootstrap_servers})
+    rows = pa.record_batch({"value": pa.array([b"x" * 50] * 10), "topic": pa.array(["t"] * 10)})
+    counts = Counter()
+    for _ in range(500):
+        message = module.write_rows(iter([rows]), RowLayout(value=0, topic=1), options)
+        counts.update({each.partition: each.count for each in message.writes})
+    module.PRODUCERS.close()
+    assert sum(counts.values()) == 5_000
+    assert all(750 < counts[partition] < 1_750 for partition in range(4)), counts
