@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spark_kafka_sink.config.rules import Draft
+from spark_kafka_sink.config.draft import Draft
 
 OLD_NAMES: Mapping[str, str] = MappingProxyType({
     "metadata.broker.list": "bootstrap.servers",

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 
-Value = bool | int | float | str | tuple[str, ...] | None
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A secret value. ``repr`` and ``str`` hide it; a pickle holds it (Java: ``types.Password``)."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+Value = bool | int | float | str | Password | tuple[str, ...] | None
 
 _LARGEST = {"int": 2**31 - 1, "long": 2**63 - 1, "short": 2**15 - 1}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -133,11 +144,21 @@ class Option:
             parsed = _boolean(trimmed)
         elif self.kind is Kind.LIST:
             parsed = _list(trimmed)
+        elif self.kind is Kind.PASSWORD:
+            return self._password(trimmed)
         else:
             parsed = self._string(trimmed)
         if parsed is None:
             raise BadValueError(f"must be {self.allowed}, but is {value!r}.")
         return parsed
+
+    def _password(self, value: object) -> Password:
+        if isinstance(value, Password):
+            return value
+        text = self._string(value)
+        if text is None:
+            raise BadValueError(f"must be {self.allowed}, but is a {type(value).__name__}.")
+        return Password(text)
 
     def _integer(self, value: object) -> int | None:
         if isinstance(value, str) and _INTEGER.fullmatch(value):

@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.old_names import old_name, renamed
-from spark_kafka_sink.config.option import BadValueError, Kind, Status, did_you_mean
-from spark_kafka_sink.config.rules import RULES, Draft
+from spark_kafka_sink.config.option import BadValueError, Kind, OneOf, Option, Password, Status, did_you_mean
+from spark_kafka_sink.config.rules import RULES
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 
@@ -65,6 +66,20 @@ class ProducerConfig:
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
     security_protocol: str
+    ssl_truststore_location: str | None
+    ssl_truststore_password: Password | None
+    ssl_truststore_certificates: Password | None
+    ssl_truststore_type: str
+    ssl_keystore_location: str | None
+    ssl_keystore_password: Password | None
+    ssl_keystore_key: Password | None
+    ssl_keystore_certificate_chain: Password | None
+    ssl_keystore_type: str
+    ssl_key_password: Password | None
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_protocol: str
+    ssl_cipher_suites: tuple[str, ...]
+    ssl_endpoint_identification_algorithm: str
     transactional_id: str | None
     transaction_timeout_ms: int
     key_serializer: str | None
@@ -119,7 +134,8 @@ def _take(draft: Draft, name: str, value: object) -> None:
         return
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
-        draft.fault(name, f"can only be honoured by a JVM: {option.instead}.")
+        if not _is_of_java(option, value):
+            draft.fault(name, f"can only be honoured by a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
         if option.instead:  # the rule ``security`` refuses the others together
             draft.fault(name, f"is refused: {option.instead}.")
@@ -128,6 +144,11 @@ def _take(draft: Draft, name: str, value: object) -> None:
             draft.values[name] = option.parse(value)
         except BadValueError as error:
             draft.fault(name, str(error))
+
+
+def _is_of_java(option: Option, value: object) -> bool:
+    """Whether an option of the JVM has a value that asks for no more than Java's default does."""
+    return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
 
 
 def _unknown(name: str, prefix: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
 from spark_kafka_sink.config.table import PARTITIONERS, SECURITY_OPTIONS, SMALLEST_RECORD
+from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 BATCHES_IN_MEMORY: Final = 16
@@ -18,29 +19,6 @@ _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
 # Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
-
-
-@dataclass
-class Draft:
-    """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
-
-    ``names``: the old name of an option that is given under it.
-    """
-
-    prefix: str
-    values: dict[str, Any] = field(default_factory=dict)
-    given: set[str] = field(default_factory=set)
-    faulty: set[str] = field(default_factory=set)
-    faults: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-
-    def fault(self, name: str, sentence: str) -> None:
-        self.faulty.add(name)
-        self.faults.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
-
-    def warn(self, name: str, sentence: str) -> None:
-        self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
 
 
 def servers(draft: Draft) -> None:
@@ -231,6 +209,9 @@ BACKOFFS: Mapping[str, str] = {
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers"}), servers),
     (frozenset({"security.protocol"}), security),
+    (frozenset(STORES), tls_stores),
+    (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),
+    (frozenset({"ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites"}), tls_cipher_suites),
     (frozenset({"partitioner.class"}), partitioner),
     (frozenset(SERIALIZERS), serializers),
     (frozenset({"interceptor.classes"}), interceptors),

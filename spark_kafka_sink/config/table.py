@@ -5,7 +5,17 @@ The code looks options up here, and the documentation is generated from here. De
 
 from __future__ import annotations
 
-from spark_kafka_sink.config.option import AT_LEAST_0, AT_LEAST_1, MINUS_1_OR_MORE, Kind, OneOf, Option, Range, Status
+from spark_kafka_sink.config.option import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    MINUS_1_OR_MORE,
+    Kind,
+    Matching,
+    OneOf,
+    Option,
+    Range,
+    Status,
+)
 
 BOOLEAN, INT, LONG, SHORT, DOUBLE = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.SHORT, Kind.DOUBLE
 STRING, LIST, CLASS, PASSWORD = Kind.STRING, Kind.LIST, Kind.CLASS, Kind.PASSWORD
@@ -14,24 +24,11 @@ NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 SMALLEST_RECORD = 85
 """Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
 
+_STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"), ignore_case=True)
 _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
-# No TLS or SASL option is built. They are listed so that the error says so, instead of "unknown option".
+# Listed so that the error says that they are not built, instead of "unknown option".
 _SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, str], ...] = (
-    ("ssl.truststore.location", STRING, None, "high", "File with the certificates to trust."),
-    ("ssl.truststore.password", PASSWORD, None, "high", "Password of that file."),
-    ("ssl.truststore.certificates", PASSWORD, None, "high", "The certificates to trust, in PEM."),
-    ("ssl.truststore.type", STRING, "JKS", "medium", "Format of the file: JKS, PKCS12 or PEM."),
-    ("ssl.keystore.location", STRING, None, "high", "File with the client's key and certificate."),
-    ("ssl.keystore.password", PASSWORD, None, "high", "Password of that file."),
-    ("ssl.keystore.key", PASSWORD, None, "high", "The client's private key, in PEM."),
-    ("ssl.keystore.certificate.chain", PASSWORD, None, "high", "The client's certificates, in PEM."),
-    ("ssl.keystore.type", STRING, "JKS", "medium", "Format of the file: JKS, PKCS12 or PEM."),
-    ("ssl.key.password", PASSWORD, None, "high", "Password of the client's private key."),
-    ("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium", "Allowed versions of TLS."),
-    ("ssl.protocol", STRING, "TLSv1.3", "medium", "Version of TLS to prefer."),
-    ("ssl.cipher.suites", LIST, "", "low", "Allowed ciphers."),
-    ("ssl.endpoint.identification.algorithm", STRING, "https", "low", "Check of the broker's name; empty: none."),
     ("sasl.mechanism", STRING, "GSSAPI", "medium", "Mechanism: PLAIN, SCRAM-SHA-256, OAUTHBEARER, …"),
     ("sasl.jaas.config", PASSWORD, None, "medium", "Login module with user and password, in JAAS form."),
     ("sasl.kerberos.service.name", STRING, None, "medium", "Kerberos name of the brokers."),
@@ -81,11 +78,51 @@ _SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
     ("sasl.oauthbearer.jwt.retriever.class", CLASS, _OAUTH + "DefaultJwtRetriever", "medium", "Fetches tokens."),
     ("sasl.oauthbearer.jwt.validator.class", CLASS, _OAUTH + "DefaultJwtValidator", "medium", "Checks tokens."),
     ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
-    ("ssl.engine.factory.class", CLASS, None, "low", "Java class that creates TLS engines."),
-    ("ssl.keymanager.algorithm", STRING, "SunX509", "low", "The JVM's key manager."),
-    ("ssl.provider", STRING, None, "medium", "The JVM's security provider."),
-    ("ssl.secure.random.implementation", STRING, None, "low", "The JVM's random number generator."),
-    ("ssl.trustmanager.algorithm", STRING, "PKIX", "low", "The JVM's trust manager."),
+)  # fmt: skip
+
+_OPENSSL = "leave it out; TLS is Python's ssl here, not the JVM's"
+
+TLS_OPTIONS: tuple[Option, ...] = (
+    Option("ssl.truststore.location", STRING, None, "high",
+           "File with the certificates to trust: PEM, PKCS12 or JKS, whatever its name and ssl.truststore.type say. "
+           "Without a truststore, the system's certificates are trusted."),
+    Option("ssl.truststore.password", PASSWORD, None, "high", "Password of ssl.truststore.location."),
+    Option("ssl.truststore.certificates", PASSWORD, None, "high",
+           "The certificates to trust, in PEM, instead of ssl.truststore.location."),
+    Option("ssl.truststore.type", STRING, "JKS", "medium",
+           "Not needed: the content of ssl.truststore.location says what it is.", _STORE_TYPES),
+    Option("ssl.keystore.location", STRING, None, "high",
+           "File with the client's private key and certificates: PEM or PKCS12, whatever its name and "
+           "ssl.keystore.type say. A JKS file must be converted; the error names the command."),
+    Option("ssl.keystore.password", PASSWORD, None, "high", "Password of ssl.keystore.location."),
+    Option("ssl.keystore.key", PASSWORD, None, "high",
+           "The client's private key, in PEM, with ssl.keystore.certificate.chain instead of ssl.keystore.location."),
+    Option("ssl.keystore.certificate.chain", PASSWORD, None, "high",
+           "The client's certificate, in PEM, and those of its issuers after it."),
+    Option("ssl.keystore.type", STRING, "JKS", "medium",
+           "Not needed: the content of ssl.keystore.location says what it is.", _STORE_TYPES),
+    Option("ssl.key.password", PASSWORD, None, "high",
+           "Password of the private key, in ssl.keystore.key or a PEM file."),
+    Option("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium", "Allowed versions of TLS."),
+    Option("ssl.protocol", STRING, "TLSv1.3", "medium",
+           "TLSv1.2: the same as ssl.enabled.protocols=TLSv1.2. TLSv1.3, TLS and SSL: no effect.",
+           OneOf(("TLSv1.3", "TLSv1.2", "TLS", "SSL"))),
+    Option("ssl.cipher.suites", LIST, "", "low",
+           "Allowed cipher suites, by Java's names. Without one of TLS 1.3, TLS 1.2 is the highest version. Empty: "
+           "those of Python's ssl."),
+    Option("ssl.endpoint.identification.algorithm", STRING, "https", "low",
+           "https: the broker's certificate must hold the name that was connected to. Empty: any name will do.",
+           Matching("(?i:https)?", "https or empty")),
+    Option("ssl.engine.factory.class", CLASS, None, "low", "Java class that creates TLS engines.",
+           OneOf(("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",)), JVM_ONLY, _OPENSSL),
+    Option("ssl.keymanager.algorithm", STRING, "SunX509", "low", "The JVM's key manager.",
+           OneOf(("SunX509",)), JVM_ONLY, _OPENSSL),
+    Option("ssl.provider", STRING, None, "medium", "The JVM's security provider.",
+           OneOf(("SunJSSE",)), JVM_ONLY, _OPENSSL),
+    Option("ssl.secure.random.implementation", STRING, None, "low", "The JVM's random number generator.",
+           status=JVM_ONLY, instead=_OPENSSL),
+    Option("ssl.trustmanager.algorithm", STRING, "PKIX", "low", "The JVM's trust manager.",
+           OneOf(("PKIX",)), JVM_ONLY, _OPENSSL),
 )  # fmt: skip
 
 SECURITY_OPTIONS: tuple[Option, ...] = (
@@ -212,6 +249,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            status=JVM_ONLY, instead="leave it out; there is no JMX without a JVM"),
     Option("config.providers", LIST, "", "low", "Java classes that resolve option values.",
            status=JVM_ONLY, instead="resolve the value in your own code"),
+    *TLS_OPTIONS,
     *SECURITY_OPTIONS,
 )  # fmt: skip
 
