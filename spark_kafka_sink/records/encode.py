@@ -40,12 +40,14 @@ from spark_kafka_sink.records.sizes import (
     varint_sizes,
     zigzag,
 )
+from spark_kafka_sink.records.views import VIEW, Views, join, slot_views
 
 NO_ATTRIBUTES = b"\0"
 NULL = encode_varint(-1)
 NO_HEADERS = encode_varint(0)
 
 _EMPTY = bytes_column([b""])
+_LARGE_ROW = 256
 
 
 class EncodedRecords(NamedTuple):
@@ -76,7 +78,7 @@ def encode_records(
     if order is not None:
         lengths = lengths.take(order)
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    join = _RowJoin(len(offsets))
+    join = _RowJoin(len(offsets), int(bodies.sum()))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
         join.varints(bodies + len(timestamp))
@@ -159,7 +161,8 @@ def _flatten(array: pa.Array) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArra
 class _Piece(NamedTuple):
     """One slot per row, or one for all rows, out of ``source``.
 
-    ``source`` None: out of the table of varints up to slot ``largest``, each with ``before`` in front.
+    ``source`` None: out of the table of varints up to slot ``largest``, each with ``before`` in front. Slots from
+    ``TABLE_SIZE`` on are those of ``beyond``, if there is any.
     """
 
     source: pa.BinaryArray | None
@@ -167,19 +170,42 @@ class _Piece(NamedTuple):
     nulls: npt.NDArray[np.bool_] | None = None
     largest: int = 0
     before: bytes = b""
+    beyond: pa.BinaryArray | None = None
+
+    def array(self) -> pa.BinaryArray:
+        if self.source is not None:
+            return self.source
+        table = _varints_behind(self.before)
+        return table[: self.largest + 1] if self.beyond is None else pa.concat_arrays([table, self.beyond])
+
+    def views(self, rows: int, buffers: list[pa.Buffer]) -> Views:
+        """One per row; the data that they point to is added to ``buffers``."""
+        slots: Int64Array = np.broadcast_to(self.slots, rows).astype(np.int64)
+        if self.source is not None:
+            buffers.append(self.source.buffers()[2] or _EMPTY.buffers()[2])
+            views = slot_views(self.source, slots, len(buffers) - 1)
+            if self.nulls is not None:
+                views[self.nulls] = np.zeros((), VIEW)
+            return views
+        views = _varint_views_behind(self.before)[np.minimum(slots, TABLE_SIZE - 1)]
+        if self.beyond is not None:
+            large = np.flatnonzero(slots >= TABLE_SIZE)
+            views[large] = slot_views(self.beyond, slots[large] - TABLE_SIZE, 0)
+        return views
 
 
 class _RowJoin:
-    """Joins pieces row by row into one buffer, with one ``take`` (ADR 2).
+    """Joins pieces row by row into one buffer (ADR 2). ``size``: about the bytes of all rows.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:
     bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.
     """
 
-    __slots__ = ("_fixed", "_pieces", "_rows")
+    __slots__ = ("_fixed", "_pieces", "_rows", "_size")
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, size: int = 0) -> None:
         self._rows = rows
+        self._size = size
         self._pieces: list[_Piece] = []
         self._fixed = b""
 
@@ -198,10 +224,9 @@ class _RowJoin:
         # Only the large values are encoded here; the others still come from the table.
         self._end_fixed()
         large = np.flatnonzero(numbers >= TABLE_SIZE)
-        source = pa.concat_arrays([TABLE, encode_zigzagged(numbers[large])])
         slots = numbers.astype(np.int32)
         slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
-        self._pieces.append(_Piece(source, slots))
+        self._pieces.append(_Piece(None, slots, beyond=encode_zigzagged(numbers[large])))
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
@@ -220,6 +245,17 @@ class _RowJoin:
         if not self._rows:
             return EncodedRecords(memoryview(b""), np.zeros(1, np.int32).data)
         carried = self._carry_over()
+        joined = self._copied_once(carried) if self._size > _LARGE_ROW * self._rows else self._taken(carried)
+        _, offsets, data = joined.buffers()
+        starts = np.frombuffer(offsets, np.int32, len(joined))[:: len(self._pieces)]
+        # Row 0 begins with bytes carried from no row; the last row's carried bytes follow it.
+        first = len(carried)
+        return EncodedRecords(memoryview(data).cast("B")[first : first + int(starts[-1])], starts.data)
+
+    def _taken(self, carried: bytes) -> pa.BinaryArray:
+        """One array of all sources, and one ``take`` of it: the fastest for small rows, but it copies each byte twice,
+        and a third time while its result grows.
+        """
         width = len(self._pieces)
         sources = [_EMPTY]
         next_slot = 1
@@ -229,19 +265,23 @@ class _RowJoin:
             np.add(piece.slots, np.int32(next_slot), out=rows[:, index])
             if piece.nulls is not None:
                 rows[piece.nulls, index] = 0
-            source = piece.source
-            if source is None:
-                source = _varints_behind(piece.before)[: piece.largest + 1]
+            source = piece.array()
             sources.append(source)
             next_slot += len(source)
         sources.append(bytes_column([carried]))
         picks[-1] = next_slot
-        joined = pc.take(pa.concat_arrays(sources), int32_array(picks), boundscheck=False)
-        _, offsets, data = joined.buffers()
-        starts = np.frombuffer(offsets, np.int32, len(picks))[::width]
-        # Row 0 begins with bytes carried from no row; the last row's carried bytes follow it.
-        first = len(carried)
-        return EncodedRecords(memoryview(data).cast("B")[first : first + int(starts[-1])], starts.data)
+        return pc.take(pa.concat_arrays(sources), int32_array(picks), boundscheck=False)
+
+    def _copied_once(self, carried: bytes) -> pa.BinaryArray:
+        """The same by views: 10 ns more per piece."""
+        width = len(self._pieces)
+        views = np.empty(self._rows * width + 1, VIEW)
+        rows = views[:-1].reshape(self._rows, width)
+        buffers: list[pa.Buffer] = []
+        for index, piece in enumerate(self._pieces):
+            rows[:, index] = piece.views(self._rows, buffers)
+        views[-1:] = slot_views(bytes_column([carried]), np.zeros(1, np.int64), 0)
+        return join(views, buffers)
 
     def _end_fixed(self) -> None:
         """Fixed bytes that no varint follows become a piece."""
@@ -252,7 +292,7 @@ class _RowJoin:
     def _carry_over(self) -> bytes:
         """The row's last fixed bytes, if they go in front of the first varint of the next row."""
         first = self._pieces[0] if self._pieces else None
-        if first is None or first.source is not None:
+        if first is None or first.source is not None or first.beyond is not None:
             self._end_fixed()
         elif self._fixed:
             self._pieces[0] = first._replace(before=self._fixed + first.before)
@@ -267,3 +307,8 @@ def _varints_behind(data: bytes) -> pa.BinaryArray:
     joined = pc.binary_join_element_wise(data, TABLE, b"")
     _, offsets, joined_data = joined.buffers()
     return binary_array(np.frombuffer(offsets, np.int32, len(joined) + 1).copy(), joined_data.to_pybytes())
+
+
+@lru_cache(16)
+def _varint_views_behind(data: bytes) -> Views:
+    return slot_views(_varints_behind(data), np.arange(TABLE_SIZE), 0)

@@ -18,6 +18,9 @@ GOLDEN_BATCH = bytes.fromhex(
 )
 GOLDEN_TIMESTAMPS = np.array([1700000000005, 1700000000002, 1700000100000, 1700000000002, 1700000000005])
 
+# It must outlive what was allocated in it.
+COUNTING_POOL = pa.proxy_memory_pool(pa.default_memory_pool())
+
 
 def golden_columns() -> RecordColumns:
     headers = [
@@ -122,3 +125,26 @@ def test_one_timestamp_delta_for_all_is_as_good_as_one_for_each(delta):
     for_each = encode_records(columns, np.arange(2), np.full(2, delta))
     assert bytes(for_all.data) == bytes(for_each.data)
     assert list(for_all.starts) == list(for_each.starts)
+
+
+def test_rows_have_the_same_bytes_next_to_a_large_one():
+    golden = golden_columns()
+    large = RecordColumns(*(pa.concat_arrays([each, each[:1]]) for each in (golden.key, golden.value, golden.headers)))
+    values = [*golden.value.to_pylist(), bytes(1 << 20)]
+    large = RecordColumns(large.key, pa.array(values, pa.binary()), large.headers)
+    for order in (np.arange(5), np.array([4, 2, 0, 1, 3])):
+        among_large = np.append(order, 5)
+        assert encoded_rows(large, order=among_large)[:-1] == encoded_rows(golden, order=order)
+    unkeyed = RecordColumns(value=large.value)
+    assert encoded_rows(unkeyed)[:-1] == encoded_rows(unkeyed.slice(0, 5))
+
+
+def test_large_values_are_copied_once():
+    columns = RecordColumns(key=pa.array([b"k"] * 8), value=pa.array([bytes(1 << 19)] * 8))
+    default = pa.default_memory_pool()
+    pa.set_memory_pool(COUNTING_POOL)
+    try:
+        data, _ = encode_records(columns, np.arange(8), 0, np.array([*reversed(range(8))]))
+    finally:
+        pa.set_memory_pool(default)
+    assert len(data) <= COUNTING_POOL.max_memory() < len(data) + (64 << 10)
