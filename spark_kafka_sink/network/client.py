@@ -86,7 +86,6 @@ class NetworkClient:
         config: ProducerConfig,
         transport: Transport,
         random: Random,
-        channels: ChannelBuilder | None = None,
     ) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -94,7 +93,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self._channels = channels or ChannelBuilder(config)
+        self._channels = ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
         )

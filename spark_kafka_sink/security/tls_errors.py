@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import Final
 
@@ -51,6 +52,8 @@ _NO_COMMON_VERSION: Final = (
     "NO_CIPHERS_AVAILABLE",
     "WRONG_SSL_VERSION",
 )
+
+_INTRODUCED_WITH: Final = re.compile(r"^(SSLV3|TLSV1|TLSV13)_(?=ALERT_)")
 
 
 def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
@@ -103,4 +106,5 @@ def _is_alert(reason: str) -> bool:
 
 
 def _words(reason: str) -> str:
-    return reason.lower().replace("_", " ")
+    """Without the version of SSL that introduced an alert, which is not the one in use."""
+    return _INTRODUCED_WITH.sub("", reason).lower().replace("_", " ")

@@ -9,15 +9,26 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, SslAuthenticationError, WrongProtocolError
+from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.errors import (
+    ConfigError,
+    KafkaTimeoutError,
+    NetworkError,
+    SslAuthenticationError,
+    WrongProtocolError,
+)
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport
 from tests.unit.network.conftest import CONFIG, Turns
 from tests.unit.security.conftest import HOST, Certificates, Server
 
 CERTIFICATES = Certificates()
+TLS_CONFIG = replace(
+    CONFIG,
+    security_protocol="SSL",
+    ssl_truststore_certificates=Password(CERTIFICATES.ca.cert_pem.bytes().decode()),
+)
 SETUP_MS = CONFIG.socket_connection_setup_timeout_ms
 
 
@@ -52,29 +63,18 @@ class TlsTransport(ScriptedTransport):
             super().receive(connection_id, output)
 
 
-class OneContext:
-    """Without stores: the context that a test has made."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-
-    def context(self) -> ssl.SSLContext:
-        return self._context
-
-
 class TlsTurns(Turns):
     """``Turns`` over TLS."""
 
-    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext, **config: float) -> None:
-        super().__init__(**config)
+    def __init__(self, server: ssl.SSLContext, **config: object) -> None:
+        super().__init__()
         self.transport = TlsTransport(server, answer=self._answer, accept_all=True)
-        settled = replace(CONFIG, **config)
-        self.client = NetworkClient(settled, self.transport, Random(3), ChannelBuilder(settled, OneContext(client)))
+        self.client = NetworkClient(replace(TLS_CONFIG, **config), self.transport, Random(3))
 
 
 @pytest.fixture
 def turns() -> TlsTurns:
-    return TlsTurns(CERTIFICATES.client_context(), CERTIFICATES.server_context())
+    return TlsTurns(CERTIFICATES.server_context())
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_setup_timeout_covers_tls(turns, node):
 
 
 def test_after_tls_the_handshake_has_request_timeout(node):
-    turns = TlsTurns(CERTIFICATES.client_context(), CERTIFICATES.server_context(), request_timeout_ms=700)
+    turns = TlsTurns(CERTIFICATES.server_context(), request_timeout_ms=700)
     turns.transport.answer = None
     turns.ready(node)
     turns.turn()
@@ -173,11 +173,9 @@ def test_a_peer_that_asks_for_messages_and_reads_none_is_given_up(turns, node):
     assert "does not read them" in turns.client.last_error(node.id)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_a_missing_client_certificate_is_an_ssl_error_that_names_the_keystore(version, node):
-    client = CERTIFICATES.client_context()
-    client.maximum_version = version
-    turns = TlsTurns(client, CERTIFICATES.mutual_context())
+    turns = TlsTurns(CERTIFICATES.mutual_context(), ssl_enabled_protocols=(version,))
     turns.ready(node)
     turns.turn()
     ((failed, error),) = turns.client.drain_disconnects()
@@ -245,16 +243,25 @@ def test_a_server_that_responds_without_tls_is_named(turns, node):
     assert isinstance(error, WrongProtocolError)
 
 
-class NoContext:
-    """The stores cannot be read."""
-
-    def context(self) -> ssl.SSLContext:
-        raise SslAuthenticationError("ssl.keystore.location: no such file")
-
-
-def test_a_context_that_cannot_be_made_fails_the_connection(turns, node):
-    turns.client = NetworkClient(CONFIG, turns.transport, Random(3), ChannelBuilder(CONFIG, NoContext()))
-    turns.ready(node)
+def test_a_name_that_tls_cannot_check_fails_the_connection(turns):
+    turns.ready(Node(1, ".bad", 9093))
     turns.turn()
-    assert turns.client.last_error(node.id) == "ssl.keystore.location: no such file"
+    assert "'.bad' is not a host name" in turns.client.last_error(1)
     assert turns.transport.open == set()
+
+
+def test_the_broker_is_asked_for_by_the_name_of_its_node(node):
+    names = []
+    server = CERTIFICATES.server_context()
+    server.sni_callback = lambda _tls, name, _context: names.append(name)
+    TlsTurns(server).make_ready(node)
+    assert names == [HOST]
+
+
+def test_stores_that_cannot_be_used_are_an_error_at_once():
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        NetworkClient(
+            replace(TLS_CONFIG, ssl_truststore_location="/nowhere.pem", ssl_truststore_certificates=None),
+            ScriptedTransport(),
+            Random(3),
+        )
