@@ -20,7 +20,7 @@ settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
 
 ROOT = Path(__file__).parents[1]
-JVM_FIXTURES = {"local_kafka", "spark"}
+JVM_FIXTURES = {"local_kafka", "secure_kafka", "spark"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,11 +43,11 @@ def ports_of_its_own() -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         return
-    from spark_kafka_sink.testing.broker import listener
+    from spark_kafka_sink.testing.broker import acceptor
 
-    part = len(listener._PORTS) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    part = len(acceptor._PORTS) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     first = int(worker.removeprefix("gw")) * part
-    listener._PORTS = listener._PORTS[first : first + part]
+    acceptor._PORTS = acceptor._PORTS[first : first + part]
 
 
 @pytest.fixture(scope="session")

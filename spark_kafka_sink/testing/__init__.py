@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.broker import KEPT, StoredRecord, TestBroker
+    from spark_kafka_sink.testing.listener import Listener
     from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 
-__all__ = ["DEFAULT_VERSION", "KEPT", "LocalKafka", "LocalKafkaError", "StoredRecord", "TestBroker"]
+__all__ = ["DEFAULT_VERSION", "KEPT", "Listener", "LocalKafka", "LocalKafkaError", "StoredRecord", "TestBroker"]
 
 _HOME: Final = {
     "DEFAULT_VERSION": "local_kafka",
     "KEPT": "broker",
+    "Listener": "listener",
     "LocalKafka": "local_kafka",
     "LocalKafkaError": "local_kafka",
     "StoredRecord": "broker",

@@ -7,7 +7,9 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import BrokerError
@@ -21,6 +23,57 @@ REQUEST_TIMEOUT_S = 10.0
 _CORRELATION_ID = 1
 _TRANSACTION = 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_ALLOW = 3
+_LITERAL, _PREFIXED = 3, 4
+_ANY_HOST = "*"
+
+
+class ResourceType(IntEnum):
+    """Kafka: ``org.apache.kafka.common.resource.ResourceType``."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class AclOperation(IntEnum):
+    """Kafka: ``org.apache.kafka.common.acl.AclOperation``."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """A right: ``operation`` and ``resource`` by Kafka's names."""
+
+    principal: str
+    operation: str
+    resource: str
+    name: str
+    prefixed: bool
+
+    @property
+    def resource_type(self) -> int:
+        return ResourceType[self.resource].value
+
+    @property
+    def operation_code(self) -> int:
+        return AclOperation[self.operation].value
+
+    @property
+    def pattern_type(self) -> int:
+        return _PREFIXED if self.prefixed else _LITERAL
 
 
 def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
@@ -107,6 +160,48 @@ def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) ->
     for entry in response.entries:
         if entry.error_code.value:
             _refuse(entry.error_code, f"Quotas of client {client_id} were not set: {entry.error_message}")
+
+
+def create_acl(address: Address, acl: Acl) -> None:
+    """CreateAcls of one right; raises ``BrokerError`` with Kafka's own message."""
+    from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+    from kio.schema.create_acls.v3.response import CreateAclsResponse
+    from kio.static.primitive import i8
+
+    creation = AclCreation(
+        resource_type=i8(acl.resource_type),
+        resource_name=acl.name,
+        resource_pattern_type=i8(acl.pattern_type),
+        principal=acl.principal,
+        host=_ANY_HOST,
+        operation=i8(acl.operation_code),
+        permission_type=i8(_ALLOW),
+    )
+    response: CreateAclsResponse = _exchange(address, CreateAclsRequest(creations=(creation,)), CreateAclsResponse)
+    for result in response.results:
+        if result.error_code.value:
+            _refuse(result.error_code, f"{acl} was not created: {result.error_message}")
+
+
+def has_acl(address: Address, acl: Acl) -> bool:
+    """DescribeAcls: whether this broker applies the right."""
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+    from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+    from kio.static.primitive import i8
+
+    request = DescribeAclsRequest(
+        resource_type_filter=i8(acl.resource_type),
+        resource_name_filter=acl.name,
+        pattern_type_filter=i8(acl.pattern_type),
+        principal_filter=acl.principal,
+        host_filter=_ANY_HOST,
+        operation=i8(acl.operation_code),
+        permission_type=i8(_ALLOW),
+    )
+    response: DescribeAclsResponse = _exchange(address, request, DescribeAclsResponse)
+    if response.error_code.value:
+        _refuse(response.error_code, f"{acl} was not found: {response.error_message}")
+    return bool(response.resources)
 
 
 def transaction_coordinator(address: Address, transactional_id: str) -> int:

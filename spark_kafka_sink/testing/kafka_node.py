@@ -56,15 +56,15 @@ class KafkaNode:
 
 
 def broker_properties(
-    node: KafkaNode, nodes: Sequence[KafkaNode], listeners: Mapping[str, str], own: Mapping[str, str]
+    node: KafkaNode, nodes: Sequence[KafkaNode], protocols: Mapping[str, str], own: Mapping[str, str]
 ) -> dict[str, str]:
-    """``server.properties`` of ``node``. ``listeners``: name → security protocol; ``own`` overrides everything here.
+    """``server.properties`` of ``node``. ``protocols``: listener to security protocol; ``own`` overrides all of it.
 
     Internal topics get few partitions, and as many replicas as there are nodes, up to Kafka's own 3.
     """
     replicas = min(len(nodes), 3)
     addresses = {name: f"{name}://{HOST}:{port}" for name, port in node.ports.items()}
-    protocols = {CONTROLLER: CLIENTS, CLIENTS: CLIENTS, **listeners}
+    protocols = {CONTROLLER: CLIENTS, CLIENTS: CLIENTS, **protocols}
     return {
         "process.roles": "broker,controller",
         "node.id": str(node.id),

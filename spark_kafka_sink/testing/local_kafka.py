@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,6 +22,8 @@ from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
+from spark_kafka_sink.testing.kafka_security import properties_text, scram_arguments, security_properties, write_stores
+from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponsePartition
@@ -48,8 +50,9 @@ class LocalKafka:
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
     numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache
     Kafka from 3.5 on, fetched once. ``properties`` go into every ``server.properties`` and override the defaults.
-    ``listeners`` adds listeners: name → security protocol (``{"SECURE": "SASL_SSL"}``), each with a port of its own
-    (``servers("SECURE")``).
+    ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
+    (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
+    ``jvm_flags``: further flags of the brokers' JVM (``-Xmx2g``).
 
     Methods raise ``LocalKafkaError``, or ``BrokerError`` when a broker refuses. For one thread at a time.
     """
@@ -60,7 +63,8 @@ class LocalKafka:
         version: str = DEFAULT_VERSION,
         properties: Mapping[str, str] = _NOTHING,
         port: int | None = None,
-        listeners: Mapping[str, str] = _NOTHING,
+        listeners: Mapping[str, str | Listener] = _NOTHING,
+        jvm_flags: Sequence[str] = (),
     ) -> None:
         if nodes < 1:
             raise LocalKafkaError(f"A Kafka of {nodes} nodes cannot start.")
@@ -69,7 +73,9 @@ class LocalKafka:
         self.version = version
         self._node_count = nodes
         self._properties = dict(properties)
-        self._listeners = dict(listeners)
+        self._listeners = secure_listeners(listeners)
+        self._authority = made_authority(self._listeners)
+        self._jvm_flags = tuple(jvm_flags)
         self._first_port = port
         self._nodes: dict[int, KafkaNode] = {}
         self._owner = os.getpid()
@@ -114,6 +120,19 @@ class LocalKafka:
     def servers(self, listener: str) -> str:
         """``bootstrap_servers`` of one listener."""
         return ",".join("{}:{}".format(*node.address(listener)) for node in self._nodes.values())
+
+    def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """Options of a client of one listener, by Kafka's names: of ``KafkaProducer``, of a ``--command-config`` file.
+
+        ``user``: one of the listener's, default the first; without SASL, the name in the client's certificate.
+        ``mechanism``: default the listener's last. Certificates are inline; no files.
+        """
+        options = client_options(self._listeners[listener], self._authority, user, mechanism)
+        return {"bootstrap.servers": self.servers(listener), **options}
+
+    def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """``client_options`` with ``kafka.`` before each name: ``.options(**kafka.spark_options("SECURE"))``."""
+        return with_prefix(self.client_options(listener, user, mechanism))
 
     def alive(self, node: int) -> bool:
         """Whether the node's process exists; a paused one does."""
@@ -167,6 +186,21 @@ class LocalKafka:
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Id of the node that coordinates the transactions of this id, -1 while none does."""
         return blocking_admin.transaction_coordinator(self._any_address(), transactional_id)
+
+    # -- rights -------------------------------------------------------------------------------------------------------
+
+    def allow(self, user: str, operation: str, resource: str, name: str, *, prefixed: bool = False) -> None:
+        """Adds an ACL to a Kafka with secure listeners; returns when every node applies it.
+
+        ``operation``: ``WRITE``, ``DESCRIBE``, …; ``resource``: ``TOPIC``, ``TRANSACTIONAL_ID``, ``GROUP`` or
+        ``CLUSTER`` (``name``: ``kafka-cluster``). A resource without ACLs is everybody's; with its first ACL all other
+        rights on it end (``allow.everyone.if.no.acl.found``). Clients of the plaintext listener have every right.
+        """
+        acl = blocking_admin.Acl(f"User:{user}", operation, resource, name, prefixed)
+        blocking_admin.create_acl(self._any_address(), acl)
+        self._await(
+            lambda: all(blocking_admin.has_acl(node.address(), acl) for node in self._responding()), f"{acl} applies"
+        )
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -241,18 +275,21 @@ class LocalKafka:
                 if not is_free(ports[CLIENTS]):
                     raise LocalKafkaError(f"Port {ports[CLIENTS]} is in use; choose another one.")
             self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports, self.version)
+        if self._authority is not None:
+            write_stores(self._listeners, self._authority, self.folder)
         nodes = list(self._nodes.values())
+        protocols = {name: listener.protocol for name, listener in self._listeners.items()}
+        own = {**security_properties(self._listeners, self.folder), **self._properties}
         for node in nodes:
             node.folder.mkdir()
-            properties = broker_properties(node, nodes, self._listeners, self._properties)
-            lines = (f"{name}={value}\n" for name, value in properties.items())
-            node.properties_file.write_text("".join(lines))
+            node.properties_file.write_text(properties_text(broker_properties(node, nodes, protocols, own)))
 
     def _format(self) -> None:
         # Of ASCII, so that it never begins with the "-" of an option.
         cluster = base64.urlsafe_b64encode(secrets.token_hex(8).encode()).decode().rstrip("=")
+        arguments = ["-t", cluster, *scram_arguments(self._listeners)]
         for node in self._nodes.values():
-            self._run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.properties_file))
+            self._run_tool("kafka.tools.StorageTool", "format", "-c", str(node.properties_file), *arguments)
 
     def _run_tool(self, main_class: str, *arguments: str) -> str:
         done = subprocess.run(
@@ -271,7 +308,8 @@ class LocalKafka:
         return [str(self._java), *_JVM_FLAGS, *flags, "-cp", f"{kafka_jars(version)}/*"]
 
     def _launch(self, node: KafkaNode) -> None:
-        command = [*self._java_command(node.version), "kafka.Kafka", str(node.properties_file)]
+        java = self._java_command(node.version, *self._jvm_flags)
+        command = [*java, "kafka.Kafka", str(node.properties_file)]
         node.paused = False
         node.process = GuardedProcess(command, log=node.log, cwd=node.folder, scratch=self.folder)
 

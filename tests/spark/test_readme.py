@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-BATCH, STREAM, _ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BATCH, STREAM, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 DEADLINE_S = 60
 
 

@@ -1,6 +1,6 @@
 """A Kafka cluster in this process, for tests: see ``TestBroker``.
 
-From the socket inwards: ``listener`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
+From the socket inwards: ``acceptor`` and ``connection`` (frames), ``handler_pool`` (the request queue), ``apis/`` (one
 file per API), ``state/`` (partitions, producers, transactions). ``faults`` is the script, ``purgatory`` holds delayed
 responses, ``wire`` turns frames into kio's messages and back, ``versions`` lists the offered APIs. Everything but
 ``faults`` and ``request_log`` lives on the broker's one thread.
@@ -14,16 +14,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.testing.broker.authentication import Authentication, AuthenticationLog
     from spark_kafka_sink.testing.broker.broker import TestBroker
     from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
     from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
     from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
     from spark_kafka_sink.testing.broker.wire import Request
 
-__all__ = ["KEPT", "Fault", "Faults", "Request", "RequestLog", "SeenRequest", "StoredRecord", "TestBroker", "TopicView"]
+__all__ = [
+    "KEPT",
+    "Authentication",
+    "AuthenticationLog",
+    "Fault",
+    "Faults",
+    "Request",
+    "RequestLog",
+    "SeenRequest",
+    "StoredRecord",
+    "TestBroker",
+    "TopicView",
+]
 
 _HOME: Final = {
     "KEPT": "faults",
+    "Authentication": "authentication",
+    "AuthenticationLog": "authentication",
     "Fault": "faults",
     "Faults": "faults",
     "Request": "wire",

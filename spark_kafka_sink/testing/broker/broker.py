@@ -10,29 +10,36 @@ from typing import Final, Self, TypeVar
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
+from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.server import Server
 from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
 from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.tls import server_contexts
 from spark_kafka_sink.testing.broker.topic_view import TopicView
 from spark_kafka_sink.testing.broker.versions import LATEST, release
+from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
 
 _T = TypeVar("_T")
 _NOTHING: Final[Mapping[str, Setting]] = MappingProxyType({})
+_NO_LISTENERS: Final[Mapping[str, str | Listener]] = MappingProxyType({})
 _MAX_DEFAULT_REPLICATION: Final = 3
 
 
 class TestBroker:
     """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
 
-    Listens on 127.0.0.1 only, without TLS or SASL, keeps everything in memory, and responds like the Kafka release
-    ``like`` ("2.8", "3.5", "3.9", "4.1"). Each file in ``apis/`` lists what it emulates and what not.
+    Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.8", "3.5",
+    "3.9", "4.1"). Each file in ``apis/`` lists what it emulates and what not.
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``port``: of the first node, the others follow
     upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see ``state/config.py``).
-    ``api_versions``: narrower ranges, API name to (lowest, highest).
+    ``api_versions``: narrower ranges, API name to (lowest, highest). ``listeners``: further ones, as in ``LocalKafka``;
+    every TLS handshake and SASL login of theirs is in ``authentications``. There are no ACLs: script refusals, such as
+    ``faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="t")``.
 
     >>> with TestBroker() as broker:
     ...     broker.create_topic("t", partitions=2)
@@ -54,15 +61,19 @@ class TestBroker:
         like: str = LATEST,
         config: Mapping[str, Setting] = _NOTHING,
         api_versions: Mapping[str, tuple[int, int]] | None = None,
+        listeners: Mapping[str, str | Listener] = _NO_LISTENERS,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes cannot start")
         self.faults = Faults()
         self.requests = RequestLog()
+        self.authentications = AuthenticationLog()
         self._nodes = nodes
         self._port = port
         self._config = broker_config(config)
         self._release = release(like, api_versions)
+        self._listeners = secure_listeners(listeners)
+        self._authority = made_authority(self._listeners)
         self._thread: LoopThread | None = None
         self._started: Server | None = None
         self._owner = os.getpid()
@@ -94,12 +105,28 @@ class TestBroker:
 
     async def _start(self) -> Server:
         ports = [self._port + step if self._port else 0 for step in range(self._nodes)]
-        return Server(ports, self._config, self._release, self.faults, self.requests)
+        contexts = server_contexts(self._listeners, self._authority)
+        listeners = Listeners(self._listeners, contexts, self.authentications)
+        return Server(ports, self._config, self._release, self.faults, self.requests, listeners)
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of every node, up or down, with commas between."""
-        return ",".join(f"{node.host}:{node.port}" for node in self._server.state.cluster.nodes.values())
+        return self.servers(PLAINTEXT)
+
+    def servers(self, listener: str) -> str:
+        """``bootstrap_servers`` of one listener."""
+        nodes = self._server.state.cluster.nodes.values()
+        return ",".join(f"{node.host}:{node.port_of(listener)}" for node in nodes)
+
+    def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """Options of a client of one listener, by Kafka's names; as ``LocalKafka.client_options``."""
+        options = client_options(self._listeners[listener], self._authority, user, mechanism)
+        return {"bootstrap.servers": self.servers(listener), **options}
+
+    def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """``client_options`` with ``kafka.`` before each name."""
+        return with_prefix(self.client_options(listener, user, mechanism))
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -167,17 +194,17 @@ class TestBroker:
     def pause(self, node: int) -> None:
         """Connections stay open without responses, as under SIGSTOP."""
         self._check_node(node)
-        self._call(lambda server: server.listener(node).pause())
+        self._call(lambda server: server.node(node).pause())
 
     def resume(self, node: int) -> None:
         """After ``pause``: requests that came in meanwhile are handled now."""
         self._check_node(node)
-        self._call(lambda server: server.listener(node).resume())
+        self._call(lambda server: server.node(node).resume())
 
     def cut_connections(self, node: int) -> None:
         """Close the node's connections; it goes on listening."""
         self._check_node(node)
-        self._call(lambda server: server.listener(node).cut_connections())
+        self._call(lambda server: server.node(node).cut_connections())
 
     # -- faults: partitions -------------------------------------------------------------------------------------------
 

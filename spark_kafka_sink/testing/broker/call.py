@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.testing.broker.authentication import Session
 from spark_kafka_sink.testing.broker.faults import Fault
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
@@ -37,6 +38,7 @@ class Call:
     """A request with everything that its handler may read or change. ``now_ms`` is the epoch time."""
 
     request: Request
+    session: Session
     state: BrokerState
     now_ms: int
     scripted_faults: tuple[Fault, ...] = ()
@@ -106,6 +108,13 @@ class Delayed:
     expire: Callable[[], Fields]
 
 
+@dataclass(frozen=True, slots=True)
+class LastResponse:
+    """A response after which the connection is closed."""
+
+    fields: Fields
+
+
 class HangupError(Exception):
     """Close the connection instead of responding."""
 
@@ -114,15 +123,15 @@ class HaltError(HangupError):
     """The node's disk has failed: the node stops without a response (Kafka: ``Exit.halt``)."""
 
 
-Response: TypeAlias = Fields | Delayed | None
+Response: TypeAlias = Fields | Delayed | LastResponse | None
 """``None``: this request gets no response (acks=0)."""
 
 Handler: TypeAlias = Callable[[Call], Response]
 
 
-def endpoint(node: BrokerNode) -> Fields:
-    """A node as metadata, coordinator and leader hints name it."""
-    return {"node_id": node.id, "host": node.host, "port": node.port}
+def endpoint(call: Call, node: BrokerNode) -> Fields:
+    """A node as metadata, coordinator and leader hints name it: on the listener of the request."""
+    return {"node_id": node.id, "host": node.host, "port": node.port_of(call.session.listener)}
 
 
 def by_topic(rows: Iterable[tuple[Hashable, object]], name: str, partitions: str) -> list[Fields]:

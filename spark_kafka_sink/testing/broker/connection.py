@@ -10,6 +10,8 @@ import asyncio
 import struct
 from typing import Final
 
+from spark_kafka_sink.testing.broker.authentication import Session
+
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -17,10 +19,16 @@ class Connection:
     """Loop thread only."""
 
     def __init__(
-        self, number: int, node: int, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], running: asyncio.Event
+        self,
+        number: int,
+        session: Session,
+        node: int,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        running: asyncio.Event,
     ) -> None:
         """``running`` is cleared while the node is paused: then nothing is read or written."""
         self.number = number
+        self.session = session
         self.node = node
         self.held_back: bytes | None = None
         self._reader, self._writer = streams

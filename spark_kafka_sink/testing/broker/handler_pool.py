@@ -23,7 +23,15 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.call import BrokerState, Call, Delayed, HaltError, HangupError, Response
+from spark_kafka_sink.testing.broker.call import (
+    BrokerState,
+    Call,
+    Delayed,
+    HaltError,
+    HangupError,
+    LastResponse,
+    Response,
+)
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
@@ -131,7 +139,7 @@ class HandlerPool:
             response: Response = versions_response(self._state.release, ErrorCode.unsupported_version)
             return _Handled(head, None, response, version=_PROBE_VERSION)
         try:
-            return await self._handled_request(head, request)
+            return await self._handled_request(exchange.connection, head, request)
         except HaltError as cause:
             _log.error("shutdown of node %d: %s", request.node, cause)
             self._node_halt.halt(request.node)
@@ -149,13 +157,15 @@ class HandlerPool:
             if api == "ApiVersions":
                 return None
             raise MalformedRequestError(f"API key {head.api_key} v{head.version} is not offered")
-        client_id, body = read_request(exchange.frame, head)
         connection = exchange.connection
+        if not connection.session.allows(api):
+            raise MalformedRequestError(f"{api} before the login")
+        client_id, body = read_request(exchange.frame, head)
         request = Request(api, head.version, head.correlation_id, client_id, connection.number, connection.node, body)
         self._log.add(request)
         return request
 
-    async def _handled_request(self, head: RequestHead, request: Request) -> _Handled:
+    async def _handled_request(self, connection: Connection, head: RequestHead, request: Request) -> _Handled:
         action = self._faults.take(Kind.RUN, request)
         if action is not None and action.action is not None:
             action.action()
@@ -164,7 +174,7 @@ class HandlerPool:
             await asyncio.sleep(delay.amount / 1000)
         if self._faults.take(Kind.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
-        call = Call(request, self._state, _now_ms(), self._faults.answers(request))
+        call = Call(request, connection.session, self._state, _now_ms(), self._faults.answers(request))
         response = HANDLERS[request.api](call)
         self._purgatory.check()
         if isinstance(response, Delayed):
@@ -180,7 +190,10 @@ class HandlerPool:
                 await exchange.connection.close_after()
                 return
             throttle_ms = self._throttle_ms(exchange, handled.request)
-            if isinstance(handled.response, dict):
+            if isinstance(handled.response, LastResponse):
+                await self._write(exchange.connection, handled, handled.response.fields, throttle_ms)
+                await exchange.connection.close_after()
+            elif isinstance(handled.response, dict):
                 await self._write(exchange.connection, handled, handled.response, throttle_ms)
             await asyncio.sleep(throttle_ms / 1000)
         except ConnectionError:

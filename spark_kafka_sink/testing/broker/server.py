@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.testing.broker.acceptor import LOOPBACK
 from spark_kafka_sink.testing.broker.call import BrokerState
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
-from spark_kafka_sink.testing.broker.listener import LOOPBACK, Listener
+from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, Node
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
@@ -30,7 +31,13 @@ class Server:
     """Made, used and closed on the loop's thread."""
 
     def __init__(
-        self, ports: Sequence[int], config: Mapping[str, Setting], offered: Release, faults: Faults, log: RequestLog
+        self,
+        ports: Sequence[int],
+        config: Mapping[str, Setting],
+        offered: Release,
+        faults: Faults,
+        log: RequestLog,
+        listeners: Listeners,
     ) -> None:
         """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
         cluster = Cluster([], config)
@@ -41,22 +48,23 @@ class Server:
         self.pool = HandlerPool(self, self.state, faults, self.purgatory, log)
         numbers = itertools.count(1)
         max_bytes = int(config["socket.request.max.bytes"])
-        self._listeners = {
-            node: Listener(node, port, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
+        self._nodes = {
+            node: Node(node, port, listeners, self.pool, numbers, max_bytes) for node, port in enumerate(ports, 1)
         }
         try:
-            for node, listener in self._listeners.items():
-                listener.open()
-                cluster.nodes[node] = BrokerNode(node, LOOPBACK, listener.port)
+            for number, node in self._nodes.items():
+                node.open()
+                others = node.ports
+                cluster.nodes[number] = BrokerNode(number, LOOPBACK, others.pop(PLAINTEXT), other_ports=others)
         except OSError:
-            for listener in self._listeners.values():
-                listener.close()
+            for node in self._nodes.values():
+                node.close()
             raise
         self._tasks = [*self.pool.start(), asyncio.create_task(self._expire())]
 
     def kill(self, node: int) -> None:
         self._check_alive(node, True)
-        self._listeners[node].close()
+        self._nodes[node].close()
         self.state.cluster.node_died(node)
 
     def halt(self, node: int) -> None:
@@ -66,22 +74,22 @@ class Server:
 
     def start(self, node: int) -> None:
         self._check_alive(node, False)
-        self._listeners[node].open()
-        self._listeners[node].resume()
+        self._nodes[node].open()
+        self._nodes[node].resume()
         self.state.cluster.node_came_back(node)
 
-    def listener(self, node: int) -> Listener:
-        return self._listeners[node]
+    def node(self, node: int) -> Node:
+        return self._nodes[node]
 
     def _check_alive(self, node: int, expected: bool) -> None:
         if self.state.cluster.nodes[node].alive is not expected:
             raise IllegalStateError(f"node {node} is {'not running' if expected else 'running'}")
 
     async def close(self) -> None:
-        for listener in self._listeners.values():
-            listener.close()
-        for listener in self._listeners.values():
-            await listener.closed()
+        for node in self._nodes.values():
+            node.close()
+        for node in self._nodes.values():
+            await node.closed()
         await self.pool.close()
         for task in self._tasks:
             task.cancel()

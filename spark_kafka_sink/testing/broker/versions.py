@@ -2,7 +2,7 @@
 
 The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
 kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
-connection. Left out: everything a producer or a consumer does not need (ACLs, SASL, KRaft, KIP-848's groups).
+connection. Left out: everything a producer or a consumer does not need (ACLs, KRaft, KIP-848's groups).
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
         "SyncGroup":            (14, (0, 5),  (0, 5),  (0, 5),  (0, 5)),
         "DescribeGroups":       (15, (0, 5),  (0, 5),  (0, 5),  (0, 6)),
         "ListGroups":           (16, (0, 4),  (0, 4),  (0, 5),  (0, 5)),
+        "SaslHandshake":        (17, (0, 1),  (0, 1),  (0, 1),  (0, 1)),
         "ApiVersions":          (18, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
         "CreateTopics":         (19, (0, 7),  (0, 7),  (0, 7),  (2, 7)),
         "DeleteTopics":         (20, (0, 6),  (0, 6),  (0, 6),  (1, 6)),
@@ -71,6 +72,7 @@ _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
         "EndTxn":               (26, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
         "TxnOffsetCommit":      (28, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
         "DescribeConfigs":      (32, (0, 4),  (0, 4),  (0, 4),  (1, 4)),
+        "SaslAuthenticate":     (36, (0, 2),  (0, 2),  (0, 2),  (0, 2)),
         "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3),  (0, 3)),
         "DescribeTransactions": (65, None,    (0, 0),  (0, 0),  (0, 0)),
         "ListTransactions":     (66, None,    (0, 0),  (0, 1),  (0, 2)),

@@ -17,7 +17,9 @@ import pytest
 
 from spark_kafka_sink.errors import ConfigError, IllegalStateError
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.listener import LOOPBACK, Listener
+from spark_kafka_sink.testing.broker.acceptor import LOOPBACK, Acceptor
+from spark_kafka_sink.testing.broker.authentication import AtListener, AuthenticationLog
+from spark_kafka_sink.testing.listener import Listener
 from tests.contract.plain_client import PlainClient, batch
 
 
@@ -107,7 +109,8 @@ def test_importing_the_pytest_plugin_loads_neither_kio_nor_a_broker() -> None:
 def test_incident_a_connection_accepted_while_its_node_was_killed_stayed_open_and_silent(steps: int) -> None:
     async def first_byte_of_a_killed_node() -> bytes:
         no_requests: Any = None
-        listener = Listener(1, 0, no_requests, itertools.count(), 1)
+        at = AtListener(1, "PLAINTEXT", Listener("PLAINTEXT"), AuthenticationLog())
+        listener = Acceptor(at, 0, no_requests, itertools.count(), 1)
         listener.open()
         await asyncio.sleep(0.01)  # it waits for a connection
         with socket.create_connection((LOOPBACK, listener.port)) as client:

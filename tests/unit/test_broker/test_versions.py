@@ -57,6 +57,8 @@ def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
         "LeaveGroup": {**MEMBER, "members": [MEMBER]},
         "DescribeGroups": {"groups": ["without members"]},
         "ListGroups": {},
+        "SaslHandshake": {"mechanism": "PLAIN"},
+        "SaslAuthenticate": {"auth_bytes": b""},
         "ApiVersions": {"client_software_name": "test", "client_software_version": "1"},
         "CreateTopics": {"topics": [created], "timeout": 1000},
         "DeleteTopics": {"topics": [{"name": "t"}], "topic_names": ["t"], "timeout": 1000},
@@ -80,6 +82,8 @@ UNKNOWN_ID = "invalid_producer_id_mapping"
 """No transactional id was initialised: what these APIs have to find out."""
 
 EXPECTED_ERRORS: dict[object, set[str]] = {
+    "SaslHandshake": {"illegal_sasl_state"},
+    "SaslAuthenticate": {"illegal_sasl_state"},
     "AddPartitionsToTxn": {UNKNOWN_ID},
     "AddOffsetsToTxn": {UNKNOWN_ID},
     "EndTxn": {UNKNOWN_ID},

@@ -55,7 +55,7 @@ def _response(call: Call, reading: _Reading) -> Fields:
     name = "topic" if call.version < _TOPIC_IDS_SINCE else "topic_id"
     return {
         "responses": by_topic(reading.rows, name, "partitions"),
-        "node_endpoints": [endpoint(call.cluster.nodes[leader]) for leader in sorted(reading.leaders)],
+        "node_endpoints": [endpoint(call, call.cluster.nodes[leader]) for leader in sorted(reading.leaders)],
     }
 
 

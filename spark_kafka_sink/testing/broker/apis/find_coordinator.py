@@ -33,7 +33,7 @@ def _coordinator(call: Call, key: str) -> Fields:
     if error or node is None:
         error = error or ErrorCode.coordinator_not_available
         return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": None}
-    return {**endpoint(node), "error_message": None}
+    return {**endpoint(call, node), "error_message": None}
 
 
 def _group_coordinator(call: Call, group: str) -> BrokerNode | None:

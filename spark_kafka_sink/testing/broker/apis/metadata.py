@@ -22,7 +22,7 @@ from spark_kafka_sink.testing.broker.wire import Fields
 def handle(call: Call) -> Fields:
     alive = call.cluster.alive()
     return {
-        "brokers": [endpoint(node) for node in alive],
+        "brokers": [endpoint(call, node) for node in alive],
         "cluster_id": CLUSTER_ID,
         "controller_id": alive[0].id if alive else -1,
         "topics": _topics(call),

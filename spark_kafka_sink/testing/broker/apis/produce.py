@@ -199,7 +199,7 @@ def _response(call: Call, outcomes: list[_Outcome]) -> Fields:
     leaders = {outcome.partition.leader for outcome in outcomes if outcome.partition is not None and _is_hint(outcome)}
     return {
         "responses": by_topic(rows, "topic_id" if by_id else "name", "partition_responses"),
-        "node_endpoints": [endpoint(call.cluster.nodes[leader]) for leader in sorted(leaders)],
+        "node_endpoints": [endpoint(call, call.cluster.nodes[leader]) for leader in sorted(leaders)],
     }
 
 

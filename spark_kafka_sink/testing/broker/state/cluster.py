@@ -37,12 +37,16 @@ def is_legal_name(topic: str) -> bool:
 
 @dataclass(slots=True)
 class BrokerNode:
-    """A node and where it listens, also while it is down."""
+    """A node and where it listens, also while it is down. ``port``: of the plaintext listener."""
 
     id: int
     host: str
     port: int
     alive: bool = True
+    other_ports: dict[str, int] = field(default_factory=dict)
+
+    def port_of(self, listener: str) -> int:
+        return self.other_ports.get(listener, self.port)
 
 
 @dataclass(slots=True)

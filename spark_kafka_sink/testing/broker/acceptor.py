@@ -6,14 +6,20 @@ import asyncio
 import itertools
 import random
 import socket
+import ssl
 from contextlib import suppress
 from typing import Any, Final
 
+from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, Session
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
+from spark_kafka_sink.testing.broker.tls import common_name
 
 LOOPBACK: Final = "127.0.0.1"
 _READ_LIMIT: Final = 1 << 20
+_HANDSHAKE_TIMEOUT_S: Final = 10.0
+_SHUTDOWN_TIMEOUT_S: Final = 1.0
+_POLL_S: Final = 0.005
 
 
 # Below the ephemeral ports: no other process gets a killed node's port before it is started again.
@@ -21,20 +27,28 @@ _PORTS: Final = range(10_000, 15_000)
 _ATTEMPTS: Final = 1_000
 
 
-class Listener:
-    """Opens on ``port``, 0 for a free one, then always on the same port. Loop thread only."""
+class Acceptor:
+    """Opens on ``port``, 0 for a free one, then always on the same port. Loop thread only. ``tls`` None: plaintext."""
 
     def __init__(
-        self, node: int, port: int, pool: HandlerPool, numbers: itertools.count[int], max_request_bytes: int
+        self,
+        at: AtListener,
+        port: int,
+        pool: HandlerPool,
+        numbers: itertools.count[int],
+        max_request_bytes: int,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = port
-        self._node = node
+        self._at = at
         self._pool = pool
         self._numbers = numbers
         self._max_request_bytes = max_request_bytes
+        self._tls = tls
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[Connection, asyncio.Task[Any]] = {}
+        self._handshaking: set[socket.socket] = set()
         self._running = asyncio.Event()
         self._running.set()
 
@@ -61,6 +75,9 @@ class Listener:
         for connection, task in list(self._connections.items()):
             connection.abort()
             task.cancel()
+        for accepted in self._handshaking:
+            with suppress(OSError):
+                accepted.shutdown(socket.SHUT_RDWR)
 
     def pause(self) -> None:
         """Read and write nothing, as a process under SIGSTOP; connections are still accepted, as the kernel does."""
@@ -80,8 +97,15 @@ class Listener:
 
     async def _serve(self, accepted: socket.socket, listening: socket.socket) -> None:
         """``close`` does not cancel a task whose connection is not known yet: it would leave the socket open."""
-        streams = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
-        connection = Connection(next(self._numbers), self._node, streams, self._running)
+        number = next(self._numbers)
+        self._handshaking.add(accepted)
+        try:
+            streams = await self._streams(number, accepted, listening)
+        finally:
+            self._handshaking.discard(accepted)
+        if streams is None:
+            return
+        connection = Connection(number, Session(self._at, number), self._at.node, streams, self._running)
         task = asyncio.current_task()
         assert task is not None
         self._connections[connection] = task
@@ -93,6 +117,31 @@ class Listener:
         finally:
             connection.abort()
             del self._connections[connection]
+
+    async def _streams(
+        self, number: int, accepted: socket.socket, listening: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """None when the TLS handshake failed."""
+        if self._tls is None:
+            return await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
+        while not self._running.is_set() and self._socket is listening:
+            await asyncio.sleep(_POLL_S)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_READ_LIMIT, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
+                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+            )
+        except OSError as error:
+            self._at.note(number, TLS, error=str(error) or type(error).__name__)
+            return None
+        self._at.note(number, TLS, common_name(transport.get_extra_info("peercert")))
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def _listening(port: int) -> socket.socket:

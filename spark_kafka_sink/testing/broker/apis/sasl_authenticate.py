@@ -1,0 +1,34 @@
+"""SaslAuthenticate (36): the mechanism's tokens, back and forth.
+
+Emulated: SASL_AUTHENTICATION_FAILED with the broker's message, then the connection is closed; ILLEGAL_SASL_STATE after
+the login. Not emulated: session lifetimes (``connections.max.reauth.ms``), the delay before the close
+(``connection.failed.authentication.delay.ms``).
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.call import Call, LastResponse, Response
+from spark_kafka_sink.testing.broker.sasl import SaslRefusedError
+from spark_kafka_sink.testing.broker.wire import Fields
+
+
+def handle(call: Call) -> Response:
+    session = call.session
+    if session.is_authenticated:
+        message = "SaslAuthenticate request received after successful authentication"
+        return _refusal(ErrorCode.illegal_sasl_state, message)
+    scripted = call.scripted()
+    if scripted:
+        session.refuse(scripted.name)
+        return LastResponse(_refusal(scripted, f"scripted: {scripted.name}"))
+    try:
+        token = session.respond(call.body.auth_bytes)
+    except SaslRefusedError as refused:
+        return LastResponse(_refusal(ErrorCode.sasl_authentication_failed, str(refused)))
+    return {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": token, "session_lifetime": 0}
+
+
+def _refusal(error: ErrorCode, message: str) -> Fields:
+    return {"error_code": error, "error_message": message, "auth_bytes": b""}

@@ -1,0 +1,28 @@
+"""SaslHandshake (17): the client names its mechanism.
+
+Emulated: UNSUPPORTED_SASL_MECHANISM with the listener's mechanisms, then the connection is closed; ILLEGAL_SASL_STATE
+on a listener without SASL and after the login. Not emulated: version 0, after which tokens come without a header; the
+re-authentication of KIP-368.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.testing.broker.call import Call, HangupError, LastResponse, Response
+
+
+def handle(call: Call) -> Response:
+    session = call.session
+    if session.is_authenticated:
+        return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []}
+    if call.version == 0:
+        raise HangupError("SaslHandshake v0")
+    scripted = call.scripted()
+    if scripted:
+        session.refuse(scripted.name)
+        return LastResponse({"error_code": scripted, "mechanisms": list(session.mechanisms)})
+    if not session.begin(call.body.mechanism):
+        error = ErrorCode.unsupported_sasl_mechanism
+        return LastResponse({"error_code": error, "mechanisms": list(session.mechanisms)})
+    return {"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)}

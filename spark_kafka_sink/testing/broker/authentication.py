@@ -1,0 +1,147 @@
+"""Who a connection's client is, and the log of all attempts to log in (Kafka: ``Authenticator``)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, overload
+
+from spark_kafka_sink.testing.broker.sasl import SaslRefusedError, SaslServer, sasl_server
+from spark_kafka_sink.testing.listener import Listener
+
+TLS: Final = "TLS"
+_BEFORE_LOGIN: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
+_POLL_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """One attempt: a TLS handshake (``step`` is ``TLS``) or a SASL login (``step`` is its mechanism).
+
+    ``error`` is None when it succeeded. ``user``: as far as it is known. ``connection`` counts from 1 over the broker's
+    life.
+    """
+
+    node: int
+    listener: str
+    connection: int
+    step: str
+    user: str | None
+    error: str | None
+
+
+class AuthenticationLog(Sequence[Authentication]):
+    """Oldest first. Written by the broker's thread, read by any."""
+
+    def __init__(self) -> None:
+        self._attempts: list[Authentication] = []
+        self._lock = threading.Lock()
+
+    def add(self, attempt: Authentication) -> None:
+        with self._lock:
+            self._attempts.append(attempt)
+
+    def failed(self, node: int | None = None) -> list[Authentication]:
+        """Attempts that failed, at one node or all."""
+        return [each for each in self if each.error is not None and node in (None, each.node)]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._attempts.clear()
+
+    def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[Authentication]:
+        """Until ``count`` attempts are in the log; ``TimeoutError`` when they do not come."""
+        deadline = time.monotonic() + timeout_s
+        while len(attempts := list(self)) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(attempts)} of {count} authentications came within {timeout_s} s")
+            time.sleep(_POLL_S)
+        return attempts
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    @overload
+    def __getitem__(self, index: int) -> Authentication: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Authentication]: ...
+    def __getitem__(self, index: int | slice) -> Authentication | list[Authentication]:
+        return self._snapshot()[index]
+
+    def __iter__(self) -> Iterator[Authentication]:
+        return iter(self._snapshot())
+
+    def _snapshot(self) -> list[Authentication]:
+        with self._lock:
+            return list(self._attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class AtListener:
+    """Where connections come in, and where their attempts are noted."""
+
+    node: int
+    name: str
+    listener: Listener
+    log: AuthenticationLog
+
+    def note(self, connection: int, step: str, user: str | None = None, error: str | None = None) -> None:
+        self.log.add(Authentication(self.node, self.name, connection, step, user, error))
+
+
+class Session:
+    """A connection's login, in the order SaslHandshake, SaslAuthenticate. Loop thread only."""
+
+    def __init__(self, at: AtListener, connection: int) -> None:
+        self.listener = at.name
+        self.is_authenticated = not at.listener.has_sasl
+        self._at = at
+        self._connection = connection
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Those of the listener; none without SASL."""
+        return self._at.listener.mechanisms if self._at.listener.has_sasl else ()
+
+    @property
+    def expects_token(self) -> bool:
+        return self._server is not None
+
+    def allows(self, api: str) -> bool:
+        """Whether the client may send this request now. A refusal is noted: the connection is about to be closed."""
+        if self.is_authenticated or (api in _BEFORE_LOGIN and (api != "SaslAuthenticate" or self.expects_token)):
+            return True
+        self._at.note(self._connection, self._mechanism, None, f"{api} before the login")
+        return False
+
+    def begin(self, mechanism: str) -> bool:
+        """SaslHandshake: whether the listener has the mechanism; if not, the attempt has failed."""
+        self._mechanism = mechanism
+        if mechanism not in self.mechanisms:
+            self._at.note(self._connection, mechanism, None, "unsupported mechanism")
+            return False
+        self._server = sasl_server(mechanism, self._at.listener.users)
+        return True
+
+    def respond(self, token: bytes) -> bytes:
+        """SaslAuthenticate: the response to the token; raises ``SaslRefusedError``, which ends the attempt."""
+        server = self._server
+        assert server is not None
+        try:
+            response = server.respond(token)
+        except SaslRefusedError as refused:
+            self._at.note(self._connection, self._mechanism, refused.user, str(refused))
+            raise
+        if server.user is not None:
+            self.is_authenticated = True
+            self._server = None
+            self._at.note(self._connection, self._mechanism, server.user)
+        return response
+
+    def refuse(self, error: str) -> None:
+        """The script ends the attempt."""
+        self._at.note(self._connection, self._mechanism, None, error)

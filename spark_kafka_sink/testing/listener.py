@@ -1,0 +1,126 @@
+"""A listener behind TLS or SASL, for ``LocalKafka`` and ``TestBroker``, and the options of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.testing.certificates import HOST_NAMES, CertificateAuthority
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CLIENT_AUTH: Final = ("none", "requested", "required")
+_LOGIN_MODULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+        "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+        "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    }
+)
+MECHANISMS: Final = tuple(_LOGIN_MODULES)
+
+
+def _users() -> dict[str, str]:
+    return {"client": "client-secret"}
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listener's ``protocol`` (``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``, ``PLAINTEXT``) and who may connect.
+
+    With SASL, ``users`` (name to password) log in with any of ``mechanisms``; a broker's SCRAM users are those of all
+    its listeners. ``client_auth="required"`` asks clients for a certificate too (mutual TLS; Kafka's
+    ``ssl.client.auth``): then the common name is the user. ``host_names``, ``not_before``, ``not_after``: of the
+    broker's certificate, to test clients that must refuse it.
+    """
+
+    protocol: str
+    client_auth: str = "none"
+    users: Mapping[str, str] = field(default_factory=_users, repr=False)
+    mechanisms: tuple[str, ...] = MECHANISMS
+    host_names: tuple[str, ...] = HOST_NAMES
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.protocol not in PROTOCOLS:
+            faults.append(f"protocol={self.protocol!r} is none of {', '.join(PROTOCOLS)}")
+        if self.client_auth not in CLIENT_AUTH:
+            faults.append(f"client_auth={self.client_auth!r} is none of {', '.join(CLIENT_AUTH)}")
+        unknown = [each for each in self.mechanisms if each not in MECHANISMS]
+        if unknown or not self.mechanisms:
+            faults.append(f"mechanisms={self.mechanisms!r}: name some of {', '.join(MECHANISMS)}")
+        if self.has_sasl and not self.users:
+            faults.append(f"{self.protocol} needs users")
+        if faults:
+            raise ConfigError(faults)
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def key_store(self, authority: CertificateAuthority) -> str:
+        """The broker's key and certificate, PEM."""
+        return authority.issue("broker", self.host_names, self.not_before, self.not_after).key_store
+
+
+def secure_listeners(listeners: Mapping[str, str | Listener]) -> dict[str, Listener]:
+    """A string is a protocol with the defaults of ``Listener``."""
+    return {name: Listener(each) if isinstance(each, str) else each for name, each in listeners.items()}
+
+
+def made_authority(listeners: Mapping[str, Listener]) -> CertificateAuthority | None:
+    """The CA of all certificates; None without TLS, which then needs no ``trustme``."""
+    return CertificateAuthority() if any(each.has_tls for each in listeners.values()) else None
+
+
+def client_options(
+    listener: Listener, authority: CertificateAuthority | None, user: str | None = None, mechanism: str | None = None
+) -> dict[str, str]:
+    """Kafka's client options for the listener, certificates and keys inline: no files.
+
+    ``user``: one of the listener's, by default the first; without SASL, the name in the client's certificate.
+    ``mechanism``: by default the listener's last.
+    """
+    if user is None:
+        user = next(iter(listener.users), "client")
+    options = {"security.protocol": listener.protocol}
+    if listener.has_tls and authority is not None:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.certificate}
+        if listener.client_auth != "none":
+            own = authority.issue(user, host_names=(user,))
+            options |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": own.chain,
+                "ssl.keystore.key": own.key,
+            }
+    if listener.has_sasl:
+        if user not in listener.users:
+            raise ConfigError([f"user {user!r} is none of {', '.join(listener.users)}"])
+        mechanism = mechanism or listener.mechanisms[-1]
+        options |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login(mechanism, user, listener.users[user])}
+    return options
+
+
+def login(mechanism: str, user: str, password: str) -> str:
+    """``sasl.jaas.config`` of a client."""
+    return f"{_LOGIN_MODULES[mechanism]} required username={quoted(user)} password={quoted(password)};"
+
+
+def with_prefix(options: Mapping[str, str]) -> dict[str, str]:
+    """The options as Spark's Kafka sink takes them: ``kafka.`` before each name."""
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def quoted(text: str) -> str:
+    """A value in a JAAS configuration."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,47 @@
+"""The listeners of the secured clusters of these tests, and the clients that may use them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from spark_kafka_sink.testing import Listener
+
+_DAY_S = 86_400
+
+
+def days_from_now(days: float) -> datetime:
+    return datetime.fromtimestamp(time.time() + days * _DAY_S, UTC)
+
+
+ODD_USER, ODD_PASSWORD = 'sm ith"s', 'pä"ss,w\\ö=rd € 😀 ﬁ'
+USERS = {"client": "client-secret", ODD_USER: ODD_PASSWORD}
+
+LISTENERS: dict[str, Listener] = {
+    "TLS": Listener("SSL"),
+    "MUTUAL": Listener("SSL", client_auth="required"),
+    "SASL": Listener("SASL_PLAINTEXT", users=USERS),
+    "SASL_TLS": Listener("SASL_SSL", users=USERS),
+    # Listeners that a client must refuse.
+    "ELSEWHERE": Listener("SSL", host_names=("elsewhere.example",)),
+    "EXPIRED": Listener("SSL", not_after=days_from_now(-1)),
+    "NOT_YET": Listener("SSL", not_before=days_from_now(1)),
+}
+# A JVM with seven listeners: one network thread each is enough.
+PROPERTIES = {"num.network.threads": "1", "auto.create.topics.enable": "false"}
+
+CLIENTS = [
+    ("TLS", None),
+    ("MUTUAL", None),
+    ("SASL", "PLAIN"),
+    ("SASL", "SCRAM-SHA-256"),
+    ("SASL", "SCRAM-SHA-512"),
+    ("SASL_TLS", "PLAIN"),
+    ("SASL_TLS", "SCRAM-SHA-256"),
+    ("SASL_TLS", "SCRAM-SHA-512"),
+]
+each_client = pytest.mark.parametrize(
+    ("listener", "mechanism"), CLIENTS, ids=["/".join(filter(None, client)) for client in CLIENTS]
+)

@@ -1,0 +1,265 @@
+"""The secure listeners of LocalKafka and TestBroker, by clients that share no code with ours."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.errors import BrokerError, ConfigError
+from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
+from spark_kafka_sink.testing.certificates import CertificateAuthority
+from spark_kafka_sink.testing.kafka_security import properties_text
+from spark_kafka_sink.testing.listener import login
+from tests.contract.plain_client import PlainClient
+from tests.contract.scenario import name
+from tests.contract.security.clusters import ODD_USER, each_client
+from tests.contract.security.librdkafka import consume, first_error, produce
+
+
+@each_client
+def test_librdkafka_writes_and_reads_through_each_listener_of_kafka(
+    secure_kafka: LocalKafka, listener: str, mechanism: str | None
+) -> None:
+    through(secure_kafka, listener, mechanism)
+
+
+@each_client
+def test_librdkafka_writes_and_reads_through_each_listener_of_test_broker(
+    secure_broker: TestBroker, listener: str, mechanism: str | None
+) -> None:
+    through(secure_broker, listener, mechanism)
+    attempts = list(secure_broker.authentications)
+    assert secure_broker.authentications.failed() == []
+    tls = listener in {"TLS", "MUTUAL", "SASL_TLS"}
+    assert {attempt.step for attempt in attempts} == {*(["TLS"] if tls else []), *([mechanism] if mechanism else [])}
+    assert {attempt.listener for attempt in attempts} == {listener}
+    logins = [attempt for attempt in attempts if attempt.step == (mechanism or "TLS")]
+    assert {attempt.user for attempt in logins} == {None if listener == "TLS" else "client"}
+
+
+def through(cluster: LocalKafka | TestBroker, listener: str, mechanism: str | None) -> None:
+    topic = name("through")
+    cluster.create_topic(topic)
+    options = cluster.client_options(listener, mechanism=mechanism)
+    produce(options, topic, [b"1", b"2"])
+    assert consume(options, topic, 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_odd_names_and_passwords_log_in(secure_kafka: LocalKafka, secure_broker: TestBroker, mechanism: str) -> None:
+    for cluster in (secure_kafka, secure_broker):
+        assert first_error(cluster.client_options("SASL", ODD_USER, mechanism)) == ""
+
+
+WRONG = [
+    ("SASL", {"sasl.jaas.config": login("PLAIN", "client", "wrong"), "sasl.mechanism": "PLAIN"}, "uthentication fail"),
+    ("SASL", {"sasl.jaas.config": login("SCRAM-SHA-256", "client", "wrong")}, "uthentication fail"),
+    ("SASL_TLS", {"sasl.jaas.config": login("SCRAM-SHA-256", "nobody", "wrong")}, "uthentication fail"),
+    ("ELSEWHERE", {}, "certificate verify failed"),
+    ("EXPIRED", {}, "certificate verify failed"),
+    ("NOT_YET", {}, "certificate verify failed"),
+    ("TLS", {"ssl.truststore.certificates": CertificateAuthority().certificate}, "certificate verify failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("listener", "changed", "said"), WRONG, ids=[f"{each[0]}-{at}" for at, each in enumerate(WRONG)]
+)
+def test_what_must_not_work_does_not(
+    secure_kafka: LocalKafka, secure_broker: TestBroker, listener: str, changed: dict[str, str], said: str
+) -> None:
+    for cluster in (secure_kafka, secure_broker):
+        options = {**cluster.client_options(listener), **changed}
+        assert said in first_error(options, 2)
+    failed = secure_broker.authentications.failed()
+    assert failed
+    assert {attempt.listener for attempt in failed} == {listener}
+
+
+def test_a_client_without_certificate_and_one_without_tls_are_cut_off_by_mutual_tls(
+    secure_kafka: LocalKafka, secure_broker: TestBroker
+) -> None:
+    for cluster in (secure_kafka, secure_broker):
+        options = cluster.client_options("MUTUAL")
+        anonymous = {name: value for name, value in options.items() if not name.startswith("ssl.keystore")}
+        assert first_error(anonymous, 2) != ""
+        assert first_error({"bootstrap.servers": options["bootstrap.servers"]}, 2) != ""
+    assert {attempt.step for attempt in secure_broker.authentications.failed()} == {"TLS"}
+
+
+def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) -> None:
+    topic = name("tools")
+    secure_kafka.create_topic(topic)
+    for listener in ("MUTUAL", "SASL_TLS"):
+        options = secure_kafka.client_options(listener)
+        config = tmp_path / "client.properties"
+        config.write_text(properties_text(options))
+        arguments = ["--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config), "--list"]
+        assert topic in secure_kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments)
+
+
+def test_an_acl_takes_the_topic_from_all_others(secure_kafka: LocalKafka) -> None:
+    topic = name("closed")
+    secure_kafka.create_topic(topic)
+    secure_kafka.allow("reader", "READ", "TOPIC", topic)
+    secure_kafka.allow("writer", "WRITE", "TOPIC", topic[:8], prefixed=True)
+    produce(secure_kafka.client_options("MUTUAL", "writer"), topic, [b"1"])
+    assert consume(secure_kafka.client_options("MUTUAL", "reader"), topic, 1) == [b"1"]
+    with pytest.raises(AssertionError, match="TOPIC_AUTHORIZATION_FAILED"):
+        produce(secure_kafka.client_options("MUTUAL", "reader"), topic, [b"2"])
+    with pytest.raises(AssertionError, match="TOPIC_AUTHORIZATION_FAILED"):
+        produce(secure_kafka.client_options("SASL_TLS"), topic, [b"3"])
+    produce({"bootstrap.servers": secure_kafka.bootstrap_servers}, topic, [b"4"])
+    with pytest.raises(BrokerError, match="INVALID_REQUEST.*was not created"):
+        secure_kafka.allow("writer", "WRITE", "TOPIC", "")
+
+
+def test_flags_reach_the_broker_s_jvm(secure_kafka: LocalKafka) -> None:
+    command = Path(f"/proc/{secure_kafka._process(1).pid}/cmdline").read_bytes().split(b"\0")
+    assert b"-Dlocal.kafka.flag=here" in command
+
+
+# -- TestBroker's login, request by request ---------------------------------------------------------------------------
+
+
+def test_nothing_but_the_login_is_handled_before_it(secure_broker: TestBroker) -> None:
+    for api, version, fields in [
+        ("Metadata", 9, {"topics": []}),
+        ("SaslAuthenticate", 2, {"auth_bytes": b"\0client\0client-secret"}),
+    ]:
+        with PlainClient(secure_broker.servers("SASL")) as client:
+            client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+            client.tell(api, version, **fields)
+            assert client.is_hung_up()
+    assert [each.error for each in secure_broker.authentications] == [
+        "Metadata before the login", "SaslAuthenticate before the login",
+    ]  # fmt: skip
+
+
+def login_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+    named = client.ask("SaslHandshake", 1, mechanism="PLAIN")
+    let_in = client.ask("SaslAuthenticate", 2, auth_bytes=b"\0client\0client-secret")
+    again = client.ask("SaslHandshake", 1, mechanism="PLAIN")
+    metadata = client.ask("Metadata", 9, topics=[])
+    return [
+        (
+            "the mechanisms are named",
+            (named.error_code.name, set(named.mechanisms)),
+            ("none", {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}),
+        ),
+        (
+            "the password is taken",
+            (let_in.error_code.name, let_in.error_message, let_in.auth_bytes),
+            ("none", None, b""),
+        ),
+        ("a second login is refused", again.error_code.name, "illegal_sasl_state"),
+        ("brokers are those of the listener", {f"127.0.0.1:{each.port}" for each in metadata.brokers}, set()),
+    ]
+
+
+def refused_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+    client.ask("SaslHandshake", 1, mechanism="PLAIN")
+    refused = client.ask("SaslAuthenticate", 2, auth_bytes=b"\0client\0wrong")
+    told = (refused.error_code.name, refused.error_message)
+    return [
+        (
+            "the password is refused",
+            told,
+            ("sasl_authentication_failed", "Authentication failed: Invalid username or password"),
+        ),
+        ("the broker hangs up", client.is_hung_up(), True),
+    ]
+
+
+def mechanism_steps(client: PlainClient) -> list[tuple[str, object, object]]:
+    refused = client.ask("SaslHandshake", 1, mechanism="GSSAPI")
+    return [
+        (
+            "the mechanism is refused",
+            (refused.error_code.name, set(refused.mechanisms)),
+            ("unsupported_sasl_mechanism", {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}),
+        ),
+        ("the broker hangs up", client.is_hung_up(), True),
+    ]
+
+
+@pytest.mark.parametrize("steps", [login_steps, refused_steps, mechanism_steps], ids=lambda steps: steps.__name__)
+def test_test_broker_and_kafka_respond_alike_to_logins(
+    secure_kafka: LocalKafka, secure_broker: TestBroker, steps
+) -> None:
+    for cluster in (secure_kafka, secure_broker):
+        servers = cluster.servers("SASL")
+        with PlainClient(servers) as client:
+            for step, answer, expected in steps(client):
+                assert (step, answer) == (step, expected or set(servers.split(",")))
+
+
+def test_a_listener_without_sasl_refuses_a_login(secure_kafka: LocalKafka, secure_broker: TestBroker) -> None:
+    for cluster in (secure_kafka, secure_broker):
+        with PlainClient(cluster.bootstrap_servers) as client:
+            assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code.name == "illegal_sasl_state"
+            assert client.ask("SaslAuthenticate", 2, auth_bytes=b"").error_code.name == "illegal_sasl_state"
+
+
+def test_a_scripted_refusal_ends_the_login(secure_broker: TestBroker) -> None:
+    secure_broker.faults.answer("SaslAuthenticate", "SASL_AUTHENTICATION_FAILED")
+    with PlainClient(secure_broker.servers("SASL")) as client:
+        client.ask("SaslHandshake", 1, mechanism="PLAIN")
+        refused = client.ask("SaslAuthenticate", 2, auth_bytes=b"\0client\0client-secret")
+        assert refused.error_code.name == "sasl_authentication_failed"
+        assert client.is_hung_up()
+    (attempt,) = secure_broker.authentications.failed()
+    assert attempt.step == "PLAIN"
+
+
+def test_a_broker_with_a_handshake_under_way_closes_at_once(secure_broker: TestBroker) -> None:
+    host, port = secure_broker.servers("TLS").split(",")[0].split(":")
+    with socket.create_connection((host, int(port)), 5) as silent:
+        time.sleep(0.05)
+        before = time.monotonic()
+        secure_broker.close()
+        assert time.monotonic() - before < 2
+        assert silent.recv(1) == b""
+
+
+def test_a_paused_node_answers_no_handshake(secure_broker: TestBroker) -> None:
+    secure_broker.pause(1)
+    secure_broker.pause(2)
+    assert first_error(secure_broker.client_options("TLS"), 0.5) != ""
+    secure_broker.resume(1)
+    secure_broker.resume(2)
+    assert first_error(secure_broker.client_options("TLS")) == ""
+
+
+def test_a_node_that_is_started_again_has_its_listeners_on_their_old_ports(secure_broker: TestBroker) -> None:
+    secure_broker.kill(1)
+    secure_broker.start(1)
+    secure_broker.kill(2)
+    assert first_error(secure_broker.client_options("SASL_TLS")) == ""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"protocol": "TLS"}, "protocol='TLS' is none of PLAINTEXT, SSL"),
+        ({"protocol": "SSL", "client_auth": "yes"}, "client_auth='yes' is none of none, requested, required"),
+        ({"protocol": "SASL_SSL", "mechanisms": ("GSSAPI",)}, "name some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"protocol": "SASL_SSL", "users": {}}, "SASL_SSL needs users"),
+    ],
+)
+def test_a_listener_that_cannot_be_is_refused(parameters, said) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Listener(**parameters)
+
+
+def test_a_user_that_there_is_not_is_named(secure_broker: TestBroker) -> None:
+    with pytest.raises(ConfigError, match="user 'nobody' is none of client, "):
+        secure_broker.client_options("SASL", "nobody")
+
+
+def test_options_of_spark_have_its_prefix(secure_broker: TestBroker) -> None:
+    plain = secure_broker.client_options("SASL")
+    assert secure_broker.spark_options("SASL") == {f"kafka.{name}": value for name, value in plain.items()}
