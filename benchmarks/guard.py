@@ -32,7 +32,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.producer.assembly import assemble
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import encode_records
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
@@ -169,7 +169,7 @@ class _Cluster:
 
     def deliver(self, columns: RecordColumns) -> None:
         receipt = SendReceipt()
-        self._parts.appender.append(TOPIC, columns, None, receipt)
+        self._parts.appender.append(TopicColumn.of(TOPIC), columns, None, receipt)
         self._clock.advance(10)  # linger is over
         while self._parts.accumulator.has_incomplete:
             self._turn()

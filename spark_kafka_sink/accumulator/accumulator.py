@@ -149,12 +149,8 @@ class RecordAccumulator:
 
     def batch_limit(self, topic: str) -> int:
         """Bytes of a new batch before compression, header included."""
-        batch_size = self._config.batch_size
-        if not self._codec:
-            return batch_size
         with self._lock:
-            ratio = self._ratios.estimate(topic)
-        return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
+            return self._batch_limit(topic)
 
     def open_room(self, partition: TopicPartition) -> int:
         """Bytes that the partition's last batch still accepts; 0 without an open one."""
@@ -165,14 +161,14 @@ class RecordAccumulator:
                 return 0
             return max(0, batch.limit - batch.size)
 
-    def lagging(self, topic: str, runs: Sequence[Run], now: float) -> frozenset[int]:
+    def lagging(self, runs: Sequence[Run], now: float) -> frozenset[TopicPartition]:
         """Partitions whose new batches will not be sent soon."""
         since = now - self._config.linger_ms - _LAG_MS
         with self._lock:
-            lag = [run.partition for run in runs if self._queue(TopicPartition(topic, run.partition)).lags(since)]
+            lag = [run.partition for run in runs if self._queue(run.partition).lags(since)]
         return frozenset(lag)
 
-    def claim(self, claim: Claim, topic: str, rows: RowSizes, now: float) -> None:
+    def claim(self, claim: Claim, rows: RowSizes, now: float) -> None:
         """Cut ``rows`` into batches that belong to the caller until it publishes or undoes the claim.
 
         After an error the claim knows all that has to be undone.
@@ -181,8 +177,8 @@ class RecordAccumulator:
             if self._aborted_by is not None:
                 raise self._aborted_by
             for run in rows.runs:
-                queue = self._queue(TopicPartition(topic, run.partition))
-                claim.take(queue.partition, queue.batches, run, rows, now)
+                limit = min(rows.limit, self._batch_limit(run.partition.topic))
+                claim.take(self._queue(run.partition).batches, run, rows, limit, now)
             self._incomplete.update(dict.fromkeys(claim.opened))
             self.next_expiry = min(self.next_expiry, now + self._config.delivery_timeout_ms)
 
@@ -431,6 +427,12 @@ class RecordAccumulator:
         return unclaimed
 
     # Under the lock
+
+    def _batch_limit(self, topic: str) -> int:
+        batch_size = self._config.batch_size
+        if not self._codec:
+            return batch_size
+        return max(int((batch_size - HEADER_SIZE) / self._ratios.estimate(topic)) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)

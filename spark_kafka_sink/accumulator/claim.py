@@ -20,7 +20,7 @@ from spark_kafka_sink.model import TopicPartition
 class Run(NamedTuple):
     """Neighbouring rows ``start .. end - 1`` of one partition."""
 
-    partition: int
+    partition: TopicPartition
     start: int
     end: int
 
@@ -30,7 +30,7 @@ class RowSizes:
     """The sizes and timestamps of rows that are not encoded yet.
 
     ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
-    ``limit`` bytes. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
+    ``limit`` bytes, whatever their topic. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
     ``max_timestamp_delta`` ms of its first one. ``largest``: upper bound in bytes of each row.
     """
 
@@ -74,18 +74,18 @@ class Claim:
         self.opened: list[ProducerBatch] = []
         self.before: list[tuple[ProducerBatch, int, int]] = []
         self.rows_added = self.published = self.undone = False
-        self._open: dict[int, ProducerBatch] = {}
+        self._open: dict[TopicPartition, ProducerBatch] = {}
 
-    def take(
-        self, partition: TopicPartition, queue: deque[ProducerBatch], run: Run, rows: RowSizes, now: float
-    ) -> None:
-        """Cut one run into the open batch of ``queue`` and new ones behind it. Under the accumulator's lock."""
-        _, row, end = run
-        batch = self._open.pop(run.partition, None) or self._claim_last(queue, rows)
+    def take(self, queue: deque[ProducerBatch], run: Run, rows: RowSizes, limit: int, now: float) -> None:
+        """Cut one run into the open batch of ``queue`` and new ones of at most ``limit`` bytes behind it. Under the
+        accumulator's lock.
+        """
+        partition, row, end = run
+        batch = self._open.pop(partition, None) or self._claim_last(queue, rows)
         cumulative = rows.cumulative
         while row < end:
             if batch is None:
-                batch = ProducerBatch(partition, now, rows.limit, rows.timestamp(row))
+                batch = ProducerBatch(partition, now, limit, rows.timestamp(row))
                 batch.claimed = True
                 self.opened.append(batch)
                 queue.append(batch)
@@ -104,7 +104,7 @@ class Claim:
                 self.filled.append(batch)
                 batch = None
         if batch is not None:
-            self._open[run.partition] = batch
+            self._open[partition] = batch
 
     def batches(self) -> list[ProducerBatch]:
         """Every claimed batch, once."""

@@ -23,21 +23,21 @@ from spark_kafka_sink.append.rows import (
     Order,
     Rows,
     RowTimes,
+    TopicPartitions,
     ValueRows,
     check_sizes,
     cumulated_value_bounds,
-    order_by_partition,
     refuse_partitions,
 )
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, stable_order
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.transactions.manager import TransactionManager
@@ -75,8 +75,10 @@ class Appender:
         """The most bytes encoded at once, unless one record is larger."""
         self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
 
-    def append(self, topic: str, columns: RecordColumns, explicit: Int32Array | None, receipt: SendReceipt) -> None:
-        """Append rows of one topic; waits for metadata and memory, together up to max.block.ms.
+    def append(
+        self, topics: TopicColumn, columns: RecordColumns, explicit: Int32Array | None, receipt: SendReceipt
+    ) -> None:
+        """Append rows; waits for metadata and memory, together up to max.block.ms.
 
         max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
         that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What
@@ -87,11 +89,11 @@ class Appender:
         lengths = FieldLengths.of(columns)
         check_sizes(java_size_estimate(lengths), self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topic(topic, explicit)
+        snapshot = self._await_topics(topics, explicit)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
-        limit = self.accumulator.batch_limit(topic)
-        rows = ColumnRows.of(columns, explicit, lengths, self._times(columns, self.clock.epoch_ms()), limit)
-        for slice_ in self._slices(snapshot, topic, rows):
+        limit = max(map(self.accumulator.batch_limit, topics.names))
+        rows = ColumnRows.of(topics, columns, explicit, lengths, self._times(columns, self.clock.epoch_ms()), limit)
+        for slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
                 raise receipt.error
             if self._append(slice_, receipt, remaining):
@@ -109,16 +111,19 @@ class Appender:
             times = RowTimes.of(pending.timestamp, self.config.linger_ms)
             cumulative = cumulated_value_bounds(lengths, times, limit)
             count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
-            runs = [Run(*run) for run in self.partitioner.runs(topic, cumulative, count, load)]
+            chosen = self.partitioner.runs(topic, cumulative, count, load)
+            runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
             largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-            rows: Rows = ValueRows(topic, values, lengths, times.row_sizes(runs, cumulative, largest, limit))
-            lagging: frozenset[int] = frozenset()
+            rows: Rows = ValueRows(values, lengths, times.row_sizes(runs, cumulative, largest, limit))
+            lagging: frozenset[TopicPartition] = frozenset()
         else:
             columns, explicit = pending.columns(), pending.explicit_partitions()
             times = self._times(columns, pending.timestamp)
-            ungrouped = ColumnRows.of(columns, explicit, FieldLengths.of(columns), times, limit)
-            rows = ungrouped.grouped(topic, self._partitions(snapshot, topic, ungrouped))
-            lagging = self.accumulator.lagging(topic, rows.sizes.runs, pending.created)
+            topics = TopicColumn((topic,))
+            ungrouped = ColumnRows.of(topics, columns, explicit, FieldLengths.of(columns), times, limit)
+            known = TopicPartitions.of(topics.names, snapshot)
+            rows = ungrouped.grouped(known, self._partitions(snapshot, known, ungrouped))
+            lagging = self.accumulator.lagging(rows.sizes.runs, pending.created)
         self._publish(pending.claim, rows, pending.result, pending.created, lagging)
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
@@ -149,30 +154,30 @@ class Appender:
         accumulator.finish(batches)
         claim.undone = True
 
-    def _slices(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows) -> Iterator[Rows]:
+    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
         """The rows in slices that ``buffer.memory`` has room for.
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition.
         """
-        full_batches = len(snapshot.topics[topic].leaders) * rows.limit
-        if self.slice_limit < full_batches and self.slice_limit < int(rows.sizes.sum()):
-            partitions = self._partitions(snapshot, topic, rows)
-            order = order_by_partition(partitions)
+        known = TopicPartitions.of(rows.topics.names, snapshot)
+        if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
+            partitions = self._partitions(snapshot, known, rows)
+            order = stable_order(partitions)
             rows, partitions = rows.take(order), partitions[order]
             for cut in rows.slices(self.slice_limit):
-                yield rows[cut].grouped(topic, partitions[cut], sorts=False)
+                yield rows[cut].grouped(known, partitions[cut], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
-        checked = self._partitions(snapshot, topic, rows) if isinstance(self.partitioner, CustomPartitioner) else None
+        checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
         for cut in rows.slices(self.slice_limit):
             part = rows[cut]
-            yield part.grouped(topic, self._partitions(snapshot, topic, part) if checked is None else checked[cut])
+            yield part.grouped(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
 
     def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
         """Append one slice; returns whether it had to wait for memory."""
         claim = Claim(Reservation())
         try:
-            lagging = self.accumulator.lagging(rows.topic, rows.sizes.runs, self.clock.now())
+            lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
             pool = self.accumulator.pool
             encoded = rows.sizes.cumulative[-1]
             size = max(encoded, min(encoded + _bound_of_copies(rows.sizes, lagging), pool.total))
@@ -184,14 +189,14 @@ class Appender:
             raise
 
     def _publish(
-        self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[int]
+        self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[TopicPartition]
     ) -> None:
         """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
         (monotonic ms). ``lagging``: partitions whose batches will wait.
         """
         accumulator = self.accumulator
         try:
-            accumulator.claim(claim, rows.topic, rows.sizes, created)
+            accumulator.claim(claim, rows.sizes, created)
             encoded = rows.encode(claim.ranges)
             claim.rows_added = True
             _add_to_batches(claim, rows, encoded, callbacks, lagging)
@@ -204,21 +209,54 @@ class Appender:
             self.undo(claim, callbacks, error)
             raise
 
-    def _await_topic(self, topic: str, explicit: Int32Array | None) -> ClusterSnapshot:
-        partition = None
+    def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None) -> ClusterSnapshot:
+        """A snapshot with all topics and the partitions that rows name."""
+        wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:
             refuse_partitions(explicit, explicit < NOT_GIVEN)
-            highest = int(explicit.max())
-            partition = None if highest == NOT_GIVEN else highest
-        max_block = self.config.max_block_ms
-        return self.metadata.wait_for_topic(topic, partition, max_block, self.clock, self.sender_thread.wakeup)
+            highest = np.full(len(wanted), NOT_GIVEN)
+            if topics.codes is None:
+                highest[0] = explicit.max()
+            else:
+                np.maximum.at(highest, topics.codes, explicit)
+            named = zip(topics.names, highest.tolist(), strict=True)
+            wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
+        wake = self.sender_thread.wakeup
+        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms, self.clock, wake)
 
     def _times(self, columns: RecordColumns, default: int) -> RowTimes:
         return RowTimes.of(default if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
 
-    def _partitions(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows) -> Int32Array:
-        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
-        return self.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, count, load)
+    def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
+        """The number of each row's partition."""
+        if rows.topics.codes is None:
+            (topic,) = known.names
+            load = self._load(snapshot, topic)
+            return self.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, len(known), load)
+        return self._partitions_by_topic(snapshot, known, rows) + known.firsts[rows.topics.codes]
+
+    def _partitions_by_topic(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
+        """Keys are hashed over all rows at once; rows without, and those of other partitioners, go topic by topic."""
+        partitioner, topics = self.partitioner, rows.topics
+        assert topics.codes is not None
+        if isinstance(partitioner, BuiltInPartitioner):
+            partitions = partitioner.by_key(rows.columns, rows.explicit, known.counts[topics.codes])
+            for index, unkeyed in topics.groups(np.flatnonzero(partitions == NOT_GIVEN)):
+                name, count = topics.names[index], int(known.counts[index])
+                load = self._load(snapshot, name)
+                partitions[unkeyed] = partitioner.assign(name, rows.sizes[unkeyed], count, load)
+            return partitions
+        partitions = np.empty(len(rows.columns), np.int32)
+        for index, of_topic in topics.groups(np.arange(len(partitions))):
+            name, count, part = topics.names[index], int(known.counts[index]), rows.take(of_topic)
+            load = self._load(snapshot, name)
+            try:
+                partitions[of_topic] = partitioner.partition(name, part.columns, part.explicit, part.sizes, count, load)
+            except InvalidRecordError as error:
+                if error.row is not None:
+                    error.row = int(of_topic[error.row])
+                raise
+        return partitions
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The available partitions, and how many batches wait in each."""
@@ -234,7 +272,7 @@ def as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 
-def _bound_of_copies(sizes: RowSizes, lagging: frozenset[int]) -> int:
+def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
     """Bytes of the rows that ``_add_to_batches`` may copy.
 
     All of a lagging partition; of others those in an open batch, which holds ``limit`` bytes or one larger row.
@@ -250,7 +288,11 @@ def _bound_of_copies(sizes: RowSizes, lagging: frozenset[int]) -> int:
 
 
 def _add_to_batches(
-    claim: Claim, rows: Rows, encoded: Sequence[bytes | memoryview], callbacks: AppendCallbacks, lagging: frozenset[int]
+    claim: Claim,
+    rows: Rows,
+    encoded: Sequence[bytes | memoryview],
+    callbacks: AppendCallbacks,
+    lagging: frozenset[TopicPartition],
 ) -> None:
     """Give each batch its records and the memory that these keep.
 
@@ -269,7 +311,7 @@ def _add_to_batches(
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
         if largest > batch.largest_record:
             batch.largest_record = largest
-        if isinstance(records, bytes) or not batch.filled or batch.partition.partition in lagging:
+        if isinstance(records, bytes) or not batch.filled or batch.partition in lagging:
             batch.add(bytes(records), record_range, timestamp, claim.memory)
         else:
             batch.add(records, record_range, timestamp, claim.memory, shared_buffer)

@@ -1,7 +1,8 @@
-"""Rows of one topic on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
+"""Rows on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
 
-``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions. ``ValueRows``
-are Python bytes, for records of ``send`` without key, partition, timestamp and headers.
+``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions: of one topic or
+of many, as a partition is a number among those of all topics (``TopicPartitions``). ``ValueRows`` are Python bytes, for
+records of ``send`` without key, partition, timestamp and headers.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ import pyarrow.types as pt
 from spark_kafka_sink.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.accumulator.producer_batch import Buffer
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
     RecordColumns,
+    TopicColumn,
     binary_column,
     null_mask,
     one_array,
     raw_numbers,
+    stable_order,
     timestamp_column,
 )
 from spark_kafka_sink.records.encode import encode_records, header_column
@@ -143,12 +147,40 @@ class RowTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """The partitions of several topics in one row of numbers: those of topic ``i`` begin at ``firsts[i]``.
+
+    So one sort groups rows by topic and partition. Of one topic, the numbers are its partitions.
+    """
+
+    names: Sequence[str]
+    counts: Int32Array
+    firsts: Int32Array
+
+    @classmethod
+    def of(cls, names: Sequence[str], snapshot: ClusterSnapshot) -> TopicPartitions:
+        counts = np.array([len(snapshot.topics[name].leaders) for name in names], np.int32)
+        return cls(names, counts, np.cumsum(counts, dtype=np.int32) - counts)
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1] + self.counts[-1])
+
+    def runs(self, numbers: Int32Array, bounds: Sequence[int]) -> list[Run]:
+        """Runs of the rows between ``bounds``, each of the partition with its number."""
+        topics = np.searchsorted(self.firsts, numbers, side="right") - 1
+        partitions = numbers - self.firsts[topics]
+        each = zip(topics.tolist(), partitions.tolist(), bounds, bounds[1:], strict=False)
+        return [Run(TopicPartition(self.names[topic], partition), start, end) for topic, partition, start, end in each]
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
     ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
     """
 
+    topics: TopicColumn
     columns: RecordColumns
     explicit: Int32Array | None
     lengths: FieldLengths
@@ -158,10 +190,16 @@ class ColumnRows:
 
     @classmethod
     def of(
-        cls, columns: RecordColumns, explicit: Int32Array | None, lengths: FieldLengths, times: RowTimes, limit: int
+        cls,
+        topics: TopicColumn,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        lengths: FieldLengths,
+        times: RowTimes,
+        limit: int,
     ) -> ColumnRows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
-        return cls(columns, explicit, lengths, times, limit, sizes)
+        return cls(topics, columns, explicit, lengths, times, limit, sizes)
 
     def __getitem__(self, rows: slice) -> ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
@@ -174,7 +212,8 @@ class ColumnRows:
 
     def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
         explicit = None if self.explicit is None else self.explicit[rows]
-        return ColumnRows(columns, explicit, lengths, self.times.of_rows(rows), self.limit, self.sizes[rows])
+        times = self.times.of_rows(rows)
+        return ColumnRows(self.topics[rows], columns, explicit, lengths, times, self.limit, self.sizes[rows])
 
     def slices(self, limit: int) -> Iterator[slice]:
         """Slices of at most ``limit`` bytes, or of one row."""
@@ -185,8 +224,8 @@ class ColumnRows:
             yield slice(start, end)
             start, before = end, int(cumulative[end - 1])
 
-    def grouped(self, topic: str, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
-        """The rows by partition: one run each, sorted stably.
+    def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
+        """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
 
         Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
         """
@@ -194,20 +233,13 @@ class ColumnRows:
         few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
         order, sizes = None, self.sizes
         if sorts and not few:
-            order = order_by_partition(partitions)
+            order = stable_order(partitions)
             partitions, sizes = partitions[order], sizes[order]
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
-        runs = [Run(*run) for run in zip(partitions[starts].tolist(), bounds, bounds[1:], strict=False)]
+        runs = known.runs(partitions[starts], bounds)
         bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), int(sizes.max()), self.limit)
-        return GroupedRows(topic, self.columns, self.lengths, order, bounded)
-
-
-def order_by_partition(partitions: Int32Array) -> Order:
-    """Stable."""
-    # numpy sorts 16-bit integers by radix, wider ones several times slower
-    narrow = partitions.astype(np.uint16) if int(partitions.max()) < 1 << 16 else partitions
-    return np.argsort(narrow, kind="stable")
+        return GroupedRows(self.columns, self.lengths, order, bounded)
 
 
 def _run_starts(partitions: Int32Array) -> Order:
@@ -221,7 +253,6 @@ class GroupedRows:
     Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order.
     """
 
-    topic: str
     columns: RecordColumns
     lengths: FieldLengths
     order: Order | None
@@ -250,7 +281,6 @@ class GroupedRows:
 class ValueRows:
     """Values of one topic, all with one timestamp; ``lengths`` are theirs."""
 
-    topic: str
     values: Sequence[bytes]
     lengths: Sequence[int]
     sizes: RowSizes
@@ -266,7 +296,7 @@ class ValueRows:
 
 
 Rows: TypeAlias = GroupedRows | ValueRows
-"""Rows of one topic in runs by partition, ready for a claim."""
+"""Rows in runs by partition, ready for a claim."""
 
 
 def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:

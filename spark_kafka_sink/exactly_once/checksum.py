@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
-from spark_kafka_sink.records.columns import RecordColumns, int32_array, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, int32_array, slot_lengths
 
 UInt64Array = npt.NDArray[np.uint64]
 Int64Array = npt.NDArray[np.int64]
@@ -45,9 +45,10 @@ class RowChecksum:
     def __init__(self) -> None:
         self.rows = RowSum()
 
-    def add(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """Rows of one topic. ``partitions``: as the rows name them; None: the producer chooses."""
-        sums = np.full(len(columns), mmh3.hash64(topic.encode(), signed=False)[0], np.uint64)
+    def add(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
+        """``partitions``: as the rows name them; None: the producer chooses."""
+        names = np.array([mmh3.hash64(name.encode(), signed=False)[0] for name in topics.names], np.uint64)
+        sums = np.full(len(columns), names[0]) if topics.codes is None else names[topics.codes]
         fields = ((columns.key, _BY_KEY), (columns.value, _BY_VALUE), (columns.headers, _BY_HEADERS))
         for column, multiplier in fields:
             if column is not None:

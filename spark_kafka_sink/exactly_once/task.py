@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -34,7 +34,7 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 _TRANSACTIONAL: Final = "exactly-once"
@@ -91,20 +91,19 @@ class TaskTransaction:
         self._metadata_version = -1
         self._topic_ids: dict[str, UUID] = {}
 
-    def append(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """Rows of one topic, as for ``KafkaProducer.append_columns``."""
-        self._checksum.add(topic, columns, partitions)
+    def append(
+        self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
+    ) -> None:
+        """Rows, as for ``KafkaProducer.append_columns``."""
+        topics = TopicColumn.of(topic)
+        self._checksum.add(topics, columns, partitions)
         if self.action in (TaskAction.WRITE, TaskAction.REWRITE):
             producer = self._begun()
-            producer.append_columns(topic, columns, partitions, self.receipt)
-            if topic not in self._topic_ids:
-                self._note_topic_id(producer, topic)
+            producer.append_columns(topics, columns, partitions, self.receipt)
+            for name in topics.names:
+                if name not in self._topic_ids:
+                    self._note_topic_id(producer, name)
             steps.reach("task in mid-write", self._task)
-
-    def expect(self, topics: Sequence[str]) -> None:
-        """Announces topics of later rows."""
-        if self._producer is not None:
-            self._producer.expect(topics)
 
     def partition_count(self, topic: str) -> int:
         """0 if the batch is not written again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType, ModuleType
@@ -86,7 +86,13 @@ class Metadata:
     def wait_for_topic(
         self, topic: str, partition: int | None, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
     ) -> ClusterSnapshot:
-        """A snapshot with ``topic`` and, if given, ``partition``. ``wake`` makes the sender request it.
+        """``wait_for_topics`` for one."""
+        return self.wait_for_topics({topic: partition}, max_wait_ms, clock, wake)
+
+    def wait_for_topics(
+        self, wanted: Mapping[str, int | None], max_wait_ms: float, clock: Clock, wake: Callable[[], None]
+    ) -> ClusterSnapshot:
+        """A snapshot with all topics, each with the partition given for it. ``wake`` makes the sender request them.
 
         Raises ``KafkaTimeoutError`` with Kafka's text and the known reason. Raises at once: ``BrokerError`` for an
         invalid or forbidden topic, ``WrongProtocolError``, ``UnsupportedVersionError`` and the error of
@@ -99,23 +105,18 @@ class Metadata:
         while True:
             now = clock.now()
             with self._lock:
-                self._raise_error(topic, begun)
-                self._last_used[topic] = now
-                if _has(self.snapshot, topic, partition):
+                for topic in wanted:
+                    self._raise_error(topic, begun)
+                    self._last_used[topic] = now
+                missing = [topic for topic, partition in wanted.items() if not _has(self.snapshot, topic, partition)]
+                if not missing:
                     return self.snapshot
                 if now >= deadline:
-                    raise KafkaTimeoutError(self._timeout_text(topic, partition, max_wait_ms))
-                self._want(topic)
+                    raise KafkaTimeoutError(self._timeout_text(missing[0], wanted[missing[0]], max_wait_ms))
+                for topic in missing:
+                    self._want(topic)
             wake()
             seen = self._await_round(seen, deadline - now)
-
-    def expect(self, topics: Iterable[str], now: float) -> None:
-        """The next request asks for all of these, so that a caller who waits for each of them waits once."""
-        with self._lock:
-            for topic in topics:
-                self._last_used[topic] = now
-                if topic not in self.snapshot.topics:
-                    self._want(topic)
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
         self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)

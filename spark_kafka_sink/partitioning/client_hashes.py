@@ -64,8 +64,8 @@ class Crc32(ByteHash):
     def of_long(self, key: UInt8Array) -> int:
         return zlib.crc32(key.data)
 
-    def partitions(self, keys: pa.BinaryArray, count: int) -> Int32Array:
-        partitions = (self(keys) % np.uint32(count)).astype(np.int32)
+    def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
+        partitions = (self(keys) % np.asarray(count, np.uint32)).astype(np.int32)
         partitions[slot_lengths(keys) == 0] = NOT_GIVEN
         return partitions
 
@@ -114,7 +114,7 @@ class Fnv1a(ByteHash):
     def of_long(self, key: UInt8Array) -> int:
         return fnv1a_of(key.tobytes())
 
-    def partitions(self, keys: pa.BinaryArray, count: int) -> Int32Array:
+    def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
         # Go's remainder has the sign of the dividend: its absolute value is the remainder of the absolute hash.
         signed = self(keys).astype(np.int32).astype(np.int64)
         return (np.abs(signed) % count).astype(np.int32)

@@ -12,7 +12,7 @@ import numpy as np
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.partitioning.key_hash import KeyHash
 from spark_kafka_sink.partitioning.murmur2 import murmur2
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, null_mask
 from spark_kafka_sink.records.sizes import cumulated
@@ -49,17 +49,23 @@ class BuiltInPartitioner(Partitioner):
         load: PartitionLoad,
     ) -> Int32Array:
         """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
-        keys = None if self._config.partitioner_ignore_keys else columns.key
-        if keys is None and explicit is None:
-            return self.assign(topic, sizes, count, load)
-        hashed = np.full(len(columns), NOT_GIVEN, np.int32) if keys is None else self._key_hash.partitions(keys, count)
-        if keys is not None and keys.null_count:
-            hashed[null_mask(keys)] = NOT_GIVEN
-        partitions = hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
+        partitions = self.by_key(columns, explicit, count)
         unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
         if len(unkeyed):
             partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
         return partitions
+
+    def by_key(self, columns: RecordColumns, explicit: Int32Array | None, count: int | Int32Array) -> Int32Array:
+        """The partition a row names, else by its key's hash, else ``NOT_GIVEN``. ``count``: of the topic's partitions;
+        of each row's topic, where rows have several.
+        """
+        keys = None if self._config.partitioner_ignore_keys else columns.key
+        if keys is None:
+            return fresh_partitions(explicit, len(columns))
+        hashed = self._key_hash.partitions(keys, count)
+        if keys.null_count:
+            hashed[null_mask(keys)] = NOT_GIVEN
+        return hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
         """Partitions for unkeyed rows of these sizes in bytes."""

@@ -45,9 +45,12 @@ class KeyHash(ABC):
     def of_long(self, key: UInt8Array) -> int:
         """The hash of one key."""
 
-    def partitions(self, keys: pa.BinaryArray, count: int) -> Int32Array:
-        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none, undefined for null."""
-        return ((self(keys) & _TO_POSITIVE) % np.uint32(count)).astype(np.int32)
+    def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
+        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none, undefined for null.
+
+        ``count``: one for all keys, or one each.
+        """
+        return ((self(keys) & _TO_POSITIVE) % np.asarray(count, np.uint32)).astype(np.int32)
 
     def __call__(self, keys: pa.BinaryArray) -> UInt32Array:
         count = len(keys)

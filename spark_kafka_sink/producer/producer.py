@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactions import TransactionalProducer
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
 NO_DEADLINE = float("inf")
 
@@ -125,20 +125,20 @@ class KafkaProducer(TransactionalProducer):
         return receipt
 
     def append_columns(
-        self, topic: str, columns: RecordColumns, partitions: Int32Array | None, receipt: SendReceipt
+        self, topic: str | TopicColumn, columns: RecordColumns, partitions: Int32Array | None, receipt: SendReceipt
     ) -> None:
-        """Append rows of one topic; ``receipt`` collects the outcome of each batch.
+        """Append rows; ``receipt`` collects the outcome of each batch.
 
-        ``partitions`` (int32): the partition of each row, -1 where the partitioner chooses; None: it chooses all. Waits
-        for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that was
-        granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError``
-        for a row before any of the rows is appended, ``KafkaTimeoutError`` when a wait is over, and the receipt's error
-        once an earlier batch of it has failed.
+        ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
+        partitioner chooses; None: it chooses all. Waits for metadata and memory, together up to max.block.ms, which
+        begins anew after each wait for memory that was granted: one call may hold many times buffer.memory. Raises
+        ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before any of the rows is appended,
+        ``KafkaTimeoutError`` when a wait is over, and the receipt's error once an earlier batch of it has failed.
         """
         self._check_may_append()
         try:
             with self._parts.sender_thread.run_inline():
-                self._parts.appender.append(topic, columns, partitions, receipt)
+                self._parts.appender.append(TopicColumn.of(topic), columns, partitions, receipt)
         except BaseException as error:
             self._records_lost(error)
             raise
@@ -164,11 +164,6 @@ class KafkaProducer(TransactionalProducer):
             accumulator.end_flush(flush)
         if not self._parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
             raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
-
-    def expect(self, topics: Iterable[str]) -> None:
-        """Request the metadata of all these topics at once, before rows are sent to one after the other."""
-        self._parts.metadata.expect(topics, self._parts.clock.now())
-        self._parts.sender_thread.wakeup()
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of ``topic`` with leader and replicas; waits up to max.block.ms for its metadata."""

@@ -5,8 +5,9 @@ Arrays are made from buffers and read through buffers (ARCHITECTURE, "The hot pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ _MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_0
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Rows of one topic. All columns have the same length; at least one is not None.
+    """Rows. All columns have the same length; at least one is not None.
 
     ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
     per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64; None = the
@@ -59,6 +60,42 @@ class RecordColumns:
             None if self.headers is None else self.headers.slice(start, length),
             None if self.timestamps is None else self.timestamps[start : start + length],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicColumn:
+    """The topic of each row: ``names[codes[row]]``; ``codes`` None: the only name.
+
+    ``names``: each once, in the order of their first rows.
+    """
+
+    names: Sequence[str]
+    codes: Int32Array | None = None
+
+    @classmethod
+    def of(cls, topic: str | TopicColumn) -> TopicColumn:
+        """A column of one topic, or the column itself."""
+        return cls((topic,)) if isinstance(topic, str) else topic
+
+    def __getitem__(self, rows: slice | Order) -> TopicColumn:
+        return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
+
+    def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+        """``rows`` by topic: the name's index, and the topic's rows in their order. For several topics."""
+        assert self.codes is not None
+        codes = self.codes[rows]
+        rows = rows[stable_order(codes)]
+        ends = np.cumsum(np.bincount(codes, minlength=len(self.names))).tolist()
+        for index, (start, end) in enumerate(pairwise((0, *ends))):
+            if end > start:
+                yield index, rows[start:end]
+
+
+def stable_order(numbers: Int32Array) -> npt.NDArray[np.intp]:
+    """The order that sorts numbers from 0 on, stably."""
+    # numpy sorts 16-bit integers by radix, wider ones several times slower
+    narrow = numbers.astype(np.uint16) if int(numbers.max(initial=0)) < 1 << 16 else numbers
+    return np.argsort(narrow, kind="stable")
 
 
 def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:

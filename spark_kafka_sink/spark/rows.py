@@ -1,8 +1,8 @@
-"""Arrow batches of Spark → columns per topic, without a Python object per row."""
+"""Arrow batches of Spark → columns of records, without a Python object per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
     Int32Array,
-    Int64Array,
     RecordColumns,
+    TopicColumn,
     binary_column,
     null_mask,
     raw_numbers,
@@ -32,39 +32,36 @@ _NULL_TOPIC = (
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRows:
-    """The rows of one topic in one Arrow batch, in order.
-
-    ``partitions``: -1 = the producer chooses; None = for all rows. ``rows``: the rows' numbers in the task, from 0.
-    ``topics``: all topics of the batch.
+class TaskRows:
+    """The rows of one Arrow batch. ``partitions``: -1 = the producer chooses; None = for all rows. ``first_row``: the
+    first one's number in the task, from 0.
     """
 
-    topic: str
+    topics: TopicColumn
     columns: RecordColumns
     partitions: Int32Array | None
-    rows: range | Int64Array
-    topics: Sequence[str]
+    first_row: int
 
 
-def topic_rows(
+def task_rows(
     batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
-) -> Iterator[TopicRows]:
-    """The rows of ``batch`` by topic; all are ``topic``'s unless it is None.
+) -> Iterator[TaskRows]:
+    """The rows of ``batch``, in one part unless it is very large; all are ``topic``'s unless it is None.
 
     ``first_row``: number of the first row in the task. ``now_ms``: timestamp of rows whose timestamp is null (epoch
     ms). Raises ``InvalidRecordError`` with Spark's text and the row's number.
     """
     if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
-        yield from topic_rows(batch.slice(0, half), layout, topic, first_row, now_ms)
-        yield from topic_rows(batch.slice(half), layout, topic, first_row + half, now_ms)
+        yield from task_rows(batch.slice(0, half), layout, topic, first_row, now_ms)
+        yield from task_rows(batch.slice(half), layout, topic, first_row + half, now_ms)
         return
     partitions = None if layout.partition is None else _partitions(batch.column(layout.partition), first_row)
     columns = _columns(batch, layout, first_row, now_ms)
     if topic is not None:
-        yield TopicRows(topic, columns, partitions, range(first_row, first_row + batch.num_rows), (topic,))
+        yield TaskRows(TopicColumn((topic,)), columns, partitions, first_row)
     elif layout.topic is not None:
-        yield from _by_topic(batch.column(layout.topic), columns, partitions, first_row)
+        yield TaskRows(_topics(batch.column(layout.topic), first_row), columns, partitions, first_row)
 
 
 def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
@@ -100,30 +97,10 @@ def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
     return numbers
 
 
-def _by_topic(
-    column: pa.Array, columns: RecordColumns, partitions: Int32Array | None, first_row: int
-) -> Iterator[TopicRows]:
+def _topics(column: pa.Array, first_row: int) -> TopicColumn:
     if column.null_count:
         row = int(np.argmax(null_mask(column)))
         raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + row)
     encoded = pc.dictionary_encode(column)
-    topics = encoded.dictionary.to_pylist()
-    if len(topics) == 1:
-        yield TopicRows(topics[0], columns, partitions, range(first_row, first_row + len(column)), topics)
-        return
-    codes = raw_numbers(encoded.indices, np.int32)
-    counts = np.bincount(codes, minlength=len(topics)).tolist()
-    # numpy sorts 16-bit codes by radix, in linear time.
-    order = np.argsort(codes.astype(np.uint16) if len(topics) <= 1 << 16 else codes, kind="stable")
-    columns = columns.take(order)
-    start = 0
-    for topic, count in zip(topics, counts, strict=True):
-        of_topic = order[start : start + count]
-        yield TopicRows(
-            topic,
-            columns.slice(start, count),
-            None if partitions is None else partitions[of_topic],
-            of_topic + first_row,
-            topics,
-        )
-        start += count
+    names = encoded.dictionary.to_pylist()
+    return TopicColumn(names, None if len(names) == 1 else raw_numbers(encoded.indices, np.int32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -14,11 +14,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from spark_kafka_sink.spark.rows import in_task, topic_rows
+from spark_kafka_sink.spark.rows import in_task, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -32,8 +32,7 @@ _BYTES_PER_TOPIC = 256 << 10
 class RowSink(Protocol):
     """Where a task's rows go: a producer, or a transaction."""
 
-    def append(self, topic: str, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
-    def expect(self, topics: Sequence[str]) -> None: ...
+    def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def partition_count(self, topic: str) -> int: ...
 
 
@@ -52,13 +51,11 @@ class AppendSize:
 
     def add(self, topics: Iterable[str], sink: RowSink) -> None:
         """Counts the topics that are new to the task."""
-        new = [topic for topic in topics if topic not in self._topics]
-        if new:
-            sink.expect(new)
-        for topic in new:
-            self._topics.add(topic)
-            full = max(self._batch_size * sink.partition_count(topic), _BYTES_PER_TOPIC)
-            self.bytes = min(self.bytes + full, self._most)
+        for topic in topics:
+            if topic not in self._topics:
+                self._topics.add(topic)
+                full = max(self._batch_size * sink.partition_count(topic), _BYTES_PER_TOPIC)
+                self.bytes = min(self.bytes + full, self._most)
 
 
 class _LeasedProducer:
@@ -72,15 +69,11 @@ class _LeasedProducer:
         self._began_at = 0
         self.receipt = SendReceipt()
 
-    def append(self, topic: str, columns: RecordColumns, partitions: Int32Array | None) -> None:
+    def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
         self._producer.append_columns(topic, columns, partitions, receipt=self.receipt)
-
-    def expect(self, topics: Sequence[str]) -> None:
-        assert self._producer is not None
-        self._producer.expect(topics)
 
     def partition_count(self, topic: str) -> int:
         assert self._producer is not None
@@ -121,20 +114,20 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
 def append_rows(
     batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, clock: Clock, sink: RowSink
 ) -> None:
-    """Appends a task's rows topic by topic; an error about a row names the row's number in the task."""
+    """Appends a task's rows; an error about a row names the row's number in the task."""
     target = AppendSize(options.producer)
     first_row = 0
     for batch in gathered(batches, target):
         if not batch.num_rows:
             continue
-        for rows in topic_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
+        for rows in task_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
             try:
-                sink.append(rows.topic, rows.columns, rows.partitions)
+                sink.append(rows.topics, rows.columns, rows.partitions)
             except InvalidRecordError as error:
                 if error.row is None:
                     raise
-                raise in_task(error, int(rows.rows[error.row])) from None
-            target.add(rows.topics, sink)
+                raise in_task(error, rows.first_row + error.row) from None
+            target.add(rows.topics.names, sink)
         first_row += batch.num_rows
 
 

@@ -24,7 +24,7 @@ from spark_kafka_sink.accumulator.producer_batch import ProducerBatch, RecordRan
 from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.transactions.sequences import Sequences
 from tests.unit.scripted_engine import TOPIC, Engine
@@ -138,7 +138,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         receipt: Any = Rows(self, numbers)
         self.encoding.update(numbers)
         try:
-            self.engine.parts.appender.append(TOPIC, columns, chosen, receipt)
+            self.engine.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt)
             self.taken.update(numbers)
         except (BufferExhaustedError, EncodingFailedError):
             pass

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine
 
@@ -44,7 +44,8 @@ def test_batches_hold_every_row_once_in_order_within_batch_size(appends, batch_s
             pa.array(values, pa.binary()),
             timestamps=np.array([len(value) * 10**6 for value in values], np.int64) if stamped else None,
         )
-        engine.parts.appender.append(TOPIC, columns, np.array([row[0] for row in rows], np.int32), receipt)
+        partitions = np.array([row[0] for row in rows], np.int32)
+        engine.parts.appender.append(TopicColumn.of(TOPIC), columns, partitions, receipt)
         engine.spin(3)
     engine.settle()
     receipt.wait(0)

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import TOPIC
 
@@ -81,7 +81,7 @@ class SequencesMachine(RuleBasedStateMachine):
         values = pa.array([b"%04d" % row for row in range(first, first + count)], pa.binary())
         chosen = np.full(count, partition, np.int32)
         rows: Any = Rows(self, partition, first)
-        self.cluster.parts.appender.append(TOPIC, RecordColumns(value=values), chosen, rows)
+        self.cluster.parts.appender.append(TopicColumn.of(TOPIC), RecordColumns(value=values), chosen, rows)
 
     @rule(ms=st.sampled_from([0, 0, 1, 20, 150, REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS]))
     def time_passes(self, ms: float) -> None:

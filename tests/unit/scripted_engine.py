@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.assembly import assemble
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import batch_headers, decode_batches
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
@@ -114,7 +114,7 @@ class Engine:
     def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
         columns = RecordColumns(value=pa.array(values, pa.binary()))
         chosen = np.full(len(values), partition, np.int32)
-        self.parts.appender.append(TOPIC, columns, chosen, receipt or self.receipt)
+        self.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt or self.receipt)
 
     def turn(self, ms: float = 0) -> None:
         self.clock.advance(ms)

@@ -14,7 +14,7 @@ from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.waiting import Waiters
 from tests.unit.scripted_engine import TOPIC, Engine, Step
@@ -23,7 +23,7 @@ from tests.unit.scripted_engine import TOPIC, Engine, Step
 def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendReceipt:
     receipt = SendReceipt()
     chosen = None if partitions is None else np.array(partitions, np.int32)
-    engine.parts.appender.append(TOPIC, columns, chosen, receipt)
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns, chosen, receipt)
     return receipt
 
 
@@ -118,7 +118,7 @@ def test_a_failed_batch_stops_the_next_append_of_its_receipt():
     receipt = append(engine, RecordColumns(value=column(b"1")))
     engine.settle()
     with pytest.raises(Exception, match="INVALID_RECORD"):
-        engine.parts.appender.append(TOPIC, RecordColumns(value=column(b"2")), None, receipt)
+        engine.parts.appender.append(TopicColumn.of(TOPIC), RecordColumns(value=column(b"2")), None, receipt)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -335,7 +335,7 @@ def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
     monkeypatch.setattr(
         engine.parts.accumulator,
         "claim",
-        lambda claimed, topic, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, topic, sizes, now),
+        lambda claimed, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, sizes, now),
     )
     receipt = append(engine, columns)
     assert len(runs) > 1

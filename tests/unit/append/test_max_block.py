@@ -47,7 +47,7 @@ def engine() -> Engine:
 @pytest.fixture
 def waits(engine, monkeypatch):
     waits = Waits(monkeypatch, engine.clock, 700)
-    waits.note(engine.parts.metadata, "wait_for_topic", 2)
+    waits.note(engine.parts.metadata, "wait_for_topics", 1)
     waits.note(engine.parts.accumulator.pool, "reserve", 2)
     return waits
 
@@ -55,17 +55,17 @@ def waits(engine, monkeypatch):
 def test_send_has_one_deadline_for_metadata_and_memory(engine, waits):
     """Each got max.block.ms whole: 1.5 s were configured, 2.7 s waited."""
     engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
-    assert waits.granted == [("wait_for_topic", 1_000), ("reserve", 300)]
+    assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 
 def test_append_columns_has_one_deadline_for_metadata_and_memory(engine, waits):
     engine.append([b"v"])
-    assert waits.granted == [("wait_for_topic", 1_000), ("reserve", 300)]
+    assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 
 def test_a_call_with_more_rows_than_memory_waits_anew_once_memory_was_granted(engine, monkeypatch):
     waits = Waits(monkeypatch, engine.clock, 700)
-    waits.note(engine.parts.metadata, "wait_for_topic", 2)
+    waits.note(engine.parts.metadata, "wait_for_topics", 1)
     waits.note(engine.parts.accumulator.pool, "reserve", 2, result=True)
     engine.append([b"x" * 60_000] * 4)
     granted = [ms for _, ms in waits.granted]
@@ -82,7 +82,7 @@ def test_slices_that_did_not_wait_leave_what_metadata_has_left(engine, waits):
 
 def test_memory_is_not_waited_for_when_metadata_took_all_of_the_time(engine, monkeypatch):
     waits = Waits(monkeypatch, engine.clock, 2_000)
-    waits.note(engine.parts.metadata, "wait_for_topic", 2)
+    waits.note(engine.parts.metadata, "wait_for_topics", 1)
     pool = engine.parts.accumulator.pool
     pool.reserve(Reservation(), pool.total, 0, lambda: None)
     with pytest.raises(BufferExhaustedError):

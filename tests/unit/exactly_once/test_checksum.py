@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.checksum import RowChecksum, slot_hashes
 from spark_kafka_sink.exactly_once.values import RowSum
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 
 FIELDS = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=500, max_size=600))
 ROWS = st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=20)
@@ -19,7 +19,7 @@ def rows_of(*batches, topic="t", partitions=None):
     checksum = RowChecksum()
     for batch in batches:
         keys, values = (pa.array(column, pa.binary()) for column in zip(*batch, strict=True))
-        checksum.add(topic, RecordColumns(keys, values), partitions)
+        checksum.add(TopicColumn((topic,)), RecordColumns(keys, values), partitions)
     return checksum.rows
 
 
@@ -52,6 +52,13 @@ def test_any_changed_row_makes_a_difference(rows, data):
 )
 def test_near_rows_differ(other):
     assert rows_of([(b"a", b"b")]) != rows_of(other)
+
+
+def test_rows_of_several_topics_together_are_those_of_each_topic():
+    keys, values = pa.array([b"a", b"b", b"c"]), pa.array([b"1", b"2", b"3"])
+    together = RowChecksum()
+    together.add(TopicColumn(("t", "u"), np.array([0, 1, 0], np.int32)), RecordColumns(keys, values), None)
+    assert together.rows == rows_of([(b"a", b"1"), (b"c", b"3")]) + rows_of([(b"b", b"2")], topic="u")
 
 
 def test_topic_and_partition_belong_to_a_row():

@@ -275,14 +275,24 @@ def test_a_requested_update_waits_for_the_backoff():
     assert each.request_for(500) == ("t",)
 
 
-def test_expected_topics_are_asked_for_together_and_known_ones_not_again():
+def test_topics_that_are_waited_for_together_are_asked_for_together_and_known_ones_not_again():
     each = known(topic("a"))
-    each.expect(("a", "b", "c"), now=1.0)
-    assert each.next_update(1.0) == 1.0
-    assert set(each.request_for(1.0)) == {"b", "c"}
-    each.updated(answer(topic("b"), topic("c")), 2.0)
-    snapshot = each.wait_for_topic("c", None, 0, SystemClockAt(2.0), lambda: pytest.fail("asked again"))
+    requests = []
+
+    def respond():
+        requests.append(set(each.request_for(1.0)))
+        each.updated(answer(topic("b"), topic("c")), 2.0)
+
+    wanted = {"a": 0, "b": None, "c": 0}
+    snapshot = each.wait_for_topics(wanted, 1000, SystemClockAt(1.0), respond)
+    assert requests == [{"b", "c"}]
     assert set(snapshot.topics) == {"a", "b", "c"}
+    assert each.wait_for_topics(wanted, 0, SystemClockAt(2.0), lambda: pytest.fail("asked again")) is snapshot
+
+
+def test_the_first_of_several_topics_that_does_not_come_is_named():
+    with pytest.raises(KafkaTimeoutError, match=r"^Topic u not present in metadata after 0 ms\.$"):
+        known(topic()).wait_for_topics({"t": None, "u": None, "v": None}, 0, SystemClock(), lambda: None)
 
 
 def test_a_new_topic_is_asked_for_alone_and_at_once():

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 
 def append_unkeyed(engine: Engine, values: list[bytes]) -> None:
     columns = RecordColumns(value=pa.array(values, pa.binary()))
-    engine.parts.appender.append(TOPIC, columns, None, engine.receipt)
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns, None, engine.receipt)
 
 
 def stuck_engine(timeout_ms: int) -> Engine:

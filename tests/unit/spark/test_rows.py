@@ -1,4 +1,4 @@
-"""Arrow batches as Spark hands them over → the columns of each topic."""
+"""Arrow batches as Spark hands them over → columns of records."""
 
 import datetime as dt
 
@@ -8,24 +8,30 @@ import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.spark import rows as module
-from spark_kafka_sink.spark.rows import topic_rows
+from spark_kafka_sink.spark.rows import task_rows
 from spark_kafka_sink.spark.schema import RowLayout
 
 NOW_MS = 1_700_000_000_000
 
 
 def read(batch, layout, topic=None, first_row=0):
-    """Each group as (topic, values, keys, partitions, row numbers)."""
+    """Each part as (topics, values, keys, partitions, number of the first row)."""
     return [
         (
-            rows.topic,
+            topics_of(rows),
             rows.columns.value.to_pylist(),
             None if rows.columns.key is None else rows.columns.key.to_pylist(),
             None if rows.partitions is None else rows.partitions.tolist(),
-            list(rows.rows),
+            rows.first_row,
         )
-        for rows in topic_rows(batch, layout, topic, first_row, NOW_MS)
+        for rows in task_rows(batch, layout, topic, first_row, NOW_MS)
     ]
+
+
+def topics_of(rows):
+    """Of each row."""
+    names, codes = rows.topics.names, rows.topics.codes
+    return [*names] * len(rows.columns) if codes is None else [names[code] for code in codes.tolist()]
 
 
 def batch(**columns):
@@ -36,52 +42,56 @@ def batch(**columns):
 
 def test_all_rows_are_the_options_topic():
     rows = batch(value=["a", None], topic=["x", None])
-    assert read(rows, RowLayout(value=0), "t", 10) == [("t", [b"a", None], None, None, [10, 11])]
+    assert read(rows, RowLayout(value=0), "t", 10) == [(["t", "t"], [b"a", None], None, None, 10)]
 
 
-def test_rows_are_grouped_by_topic_and_keep_their_order():
-    rows = batch(value=list("abcdef"), key=list("123456"), topic=["x", "y", "x", "z", "y", "x"])
+def test_rows_of_several_topics_stay_together_in_their_order():
+    rows = batch(value=list("abcd"), key=list("1234"), topic=["x", "y", "x", "z"])
     assert read(rows, RowLayout(value=0, key=1, topic=2), first_row=100) == [
-        ("x", [b"a", b"c", b"f"], [b"1", b"3", b"6"], None, [100, 102, 105]),
-        ("y", [b"b", b"e"], [b"2", b"5"], None, [101, 104]),
-        ("z", [b"d"], [b"4"], None, [103]),
+        (["x", "y", "x", "z"], [b"a", b"b", b"c", b"d"], [b"1", b"2", b"3", b"4"], None, 100)
     ]
+
+
+def test_topics_are_named_once_in_the_order_of_their_first_rows():
+    (rows,) = task_rows(batch(value=list("abc"), topic=["y", "x", "y"]), RowLayout(value=0, topic=1), None, 0, NOW_MS)
+    assert list(rows.topics.names) == ["y", "x"]
+    (rows,) = task_rows(batch(value=list("ab"), topic=["y", "y"]), RowLayout(value=0, topic=1), None, 0, NOW_MS)
+    assert rows.topics.codes is None
 
 
 def test_partitions_go_with_their_rows_and_null_is_minus_1():
     rows = batch(value=list("abc"), topic=["x", "y", "x"], partition=pa.array([7, None, 0], pa.int32()))
     assert read(rows, RowLayout(value=0, topic=1, partition=2)) == [
-        ("x", [b"a", b"c"], None, [7, 0], [0, 2]),
-        ("y", [b"b"], None, [-1], [1]),
+        (["x", "y", "x"], [b"a", b"b", b"c"], None, [7, -1, 0], 0)
     ]
 
 
 def test_a_partition_column_without_a_value_is_no_choice():
     rows = batch(value=["a"], partition=pa.array([None], pa.int32()))
-    assert read(rows, RowLayout(value=0, partition=1), "t") == [("t", [b"a"], None, None, [0])]
+    assert read(rows, RowLayout(value=0, partition=1), "t") == [(["t"], [b"a"], None, None, 0)]
 
 
 def test_explicit_partitions_are_32_bit():
     rows = batch(value=["a", "b"], partition=pa.array([1, None], pa.int32()))
-    (group,) = topic_rows(rows, RowLayout(value=0, partition=1), "t", 0, NOW_MS)
-    assert group.partitions.dtype == np.int32
+    (rows,) = task_rows(rows, RowLayout(value=0, partition=1), "t", 0, NOW_MS)
+    assert rows.partitions.dtype == np.int32
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
 def test_topics_and_values_come_in_every_flavour_of_string(kind):
     rows = batch(value=pa.array(["a", "b"], kind), topic=pa.array(["x", "y"], kind))
-    assert read(rows, RowLayout(value=0, topic=1)) == [("x", [b"a"], None, None, [0]), ("y", [b"b"], None, None, [1])]
+    assert read(rows, RowLayout(value=0, topic=1)) == [(["x", "y"], [b"a", b"b"], None, None, 0)]
 
 
 def test_more_topics_than_16_bits_count_stay_apart():
     names = [f"t{number}" for number in range(70_000)]
-    groups = read(batch(value=names, topic=names), RowLayout(value=0, topic=1))
-    assert [(topic, values) for topic, values, *_ in groups] == [(name, [name.encode()]) for name in names]
+    ((topics, *_),) = read(batch(value=names, topic=names), RowLayout(value=0, topic=1))
+    assert topics == names
 
 
 def test_a_sliced_batch_is_read_from_its_slice():
     rows = batch(value=list("abcd"), topic=["x", "y", "y", "x"]).slice(1, 2)
-    assert read(rows, RowLayout(value=0, topic=1)) == [("y", [b"b", b"c"], None, None, [0, 1])]
+    assert read(rows, RowLayout(value=0, topic=1)) == [(["y", "y"], [b"b", b"c"], None, None, 0)]
 
 
 def test_a_null_topic_is_refused_with_its_row():
@@ -117,15 +127,15 @@ def test_a_null_header_key_is_refused_with_its_row():
 def test_headers_go_with_their_rows():
     headers = pa.array([[{"key": "a", "value": b"1"}], None, [{"key": "b", "value": None}]], HEADERS)
     rows = batch(value=list("abc"), topic=["x", "y", "x"], headers=headers)
-    groups = list(topic_rows(rows, RowLayout(value=0, topic=1, headers=2), None, 0, NOW_MS))
-    assert [group.columns.headers.to_pylist() for group in groups] == [[b"\x02\x02a\x021", b"\x02\x02b\x01"], [b"\x00"]]
+    (read_rows,) = task_rows(rows, RowLayout(value=0, topic=1, headers=2), None, 0, NOW_MS)
+    assert read_rows.columns.headers.to_pylist() == [b"\x02\x02a\x021", b"\x00", b"\x02\x02b\x01"]
 
 
 def test_timestamps_are_milliseconds_and_null_is_now():
     moment = dt.datetime(2020, 1, 1, 0, 0, 0, 1999, tzinfo=dt.UTC)
     at = pa.array([moment, None], pa.timestamp("us", "UTC"))
-    (group,) = topic_rows(batch(value=["a", "b"], at=at), RowLayout(value=0, timestamp=1), "t", 0, NOW_MS)
-    assert group.columns.timestamps.tolist() == [1_577_836_800_001, NOW_MS]
+    (rows,) = task_rows(batch(value=["a", "b"], at=at), RowLayout(value=0, timestamp=1), "t", 0, NOW_MS)
+    assert rows.columns.timestamps.tolist() == [1_577_836_800_001, NOW_MS]
 
 
 def test_a_timestamp_before_1970_is_refused_with_its_row():
@@ -140,6 +150,6 @@ def test_a_batch_too_large_for_32_bit_offsets_is_cut(monkeypatch):
     monkeypatch.setattr(module, "_MAX_SLICE_BYTES", 40)
     rows = batch(value=pa.array(["a" * 20, "b" * 20, "c" * 20], pa.large_string()))
     groups = read(rows, RowLayout(value=0), "t", 1)
-    assert [(values, numbers) for _, values, _, _, numbers in groups] == [
-        ([b"a" * 20], [1]), ([b"b" * 20], [2]), ([b"c" * 20], [3]),
+    assert [(values, first) for _, values, _, _, first in groups] == [
+        ([b"a" * 20], 1), ([b"b" * 20], 2), ([b"c" * 20], 3),
     ]  # fmt: skip

@@ -1,0 +1,190 @@
+"""Rows of several topics in one append: each goes where it would go if its topic were appended alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.append import rows as append_rows
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import BrokerError, InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.partitioning.murmur2 import murmur2
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+
+NAMES = ("a", "b", "c")
+PARTITIONS = (3, 1, 8)
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    for name, partitions in zip(NAMES, PARTITIONS, strict=True):
+        kafka_test_broker.create_topic(name, partitions=partitions)
+    return kafka_test_broker
+
+
+def codes_of(rows: int) -> np.ndarray:
+    return np.array(Random(1).choices(range(len(NAMES)), k=rows), np.int32)
+
+
+def append(broker, codes, values, *, keys=None, partitions=None, **options) -> SendReceipt:
+    receipt = SendReceipt()
+    columns = RecordColumns(None if keys is None else bytes_column(keys), bytes_column(values))
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers} | options) as producer:
+        producer.append_columns(TopicColumn(NAMES, np.asarray(codes, np.int32)), columns, partitions, receipt)
+        producer.flush()
+    receipt.wait(0)
+    return receipt
+
+
+def expected(codes, values, partitions):
+    """The values of each topic's partitions, in order."""
+    logs = {(name, partition): [] for name, count in zip(NAMES, PARTITIONS, strict=True) for partition in range(count)}
+    for code, value, partition in zip(codes, values, partitions, strict=True):
+        logs[NAMES[code], int(partition)].append(value)
+    return logs
+
+
+def written(broker):
+    return {
+        (name, partition): broker.topic(name).values(partition)
+        for name, count in zip(NAMES, PARTITIONS, strict=True)
+        for partition in range(count)
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch.size": 300, "compression.type": "gzip"},
+        {"batch.size": 4096, "buffer.memory": 40_000},  # several slices, cut by topic and partition
+        {"batch.size": 500, "buffer.memory": 40_000},  # several slices in the caller's order
+    ],
+)
+def test_keyed_rows_go_to_their_topics_partitions_in_order(broker, options):
+    codes = codes_of(3000)
+    keys = [b"key-%d" % (row % 700) for row in range(3000)]
+    values = [b"%d" % row for row in range(3000)]
+    receipt = append(broker, codes, values, keys=keys, **options)
+    hashes = murmur2(bytes_column(keys)) & np.uint32(0x7FFFFFFF)
+    logs = expected(codes, values, hashes % np.array(PARTITIONS, np.uint32)[codes])
+    assert written(broker) == logs
+    delivered = {tuple(partition): delivery.count for partition, delivery in receipt.deliveries.items()}
+    assert delivered == {partition: len(log) for partition, log in logs.items() if log}
+
+
+def test_rows_keep_the_partitions_they_name(broker):
+    codes = codes_of(900)
+    partitions = np.array([row % PARTITIONS[code] for row, code in enumerate(codes.tolist())], np.int32)
+    values = [b"%d" % row for row in range(900)]
+    append(broker, codes, values, partitions=partitions)
+    assert written(broker) == expected(codes, values, partitions)
+
+
+def test_rows_without_keys_stick_to_one_partition_of_each_topic(broker):
+    codes = codes_of(900)
+    append(broker, codes, [b"x"] * 900)
+    sizes = {place: len(log) for place, log in written(broker).items() if log}
+    assert sorted(name for name, _ in sizes) == ["a", "b", "c"]
+    assert [sizes[place] for place in sorted(sizes)] == np.bincount(codes).tolist()
+
+
+def test_a_sticky_run_fills_one_batch_per_topic(broker):
+    codes = codes_of(3000)
+    append(broker, codes, [b"%04d" % row for row in range(3000)], **{"batch.size": 2000})
+    values = written(broker)
+    in_order = sorted(value for (name, _), log in values.items() if name == "c" for value in log)
+    assert in_order == [b"%04d" % row for row, code in enumerate(codes.tolist()) if code == 2]
+    places = {value: partition for (name, partition), log in values.items() if name == "c" for value in log}
+    changes = sum(places[one] != places[next_one] for one, next_one in pairwise(in_order))
+    assert 3 <= changes <= 12  # a batch holds some 140 rows
+
+
+def test_keyed_and_unkeyed_rows_mix(broker):
+    codes, keys = codes_of(600), [b"k" if row % 2 else None for row in range(600)]
+    values = [b"%d" % row for row in range(600)]
+    append(broker, codes, values, keys=keys)
+    logs = written(broker)
+    assert sorted(value for log in logs.values() for value in log) == sorted(values)
+    hashed = int(murmur2(bytes_column([b"k"]))[0]) & 0x7FFFFFFF
+    for code, name in enumerate(NAMES):
+        keyed = [value for row, value in enumerate(values) if row % 2 and codes[row] == code]
+        log = logs[name, hashed % PARTITIONS[code]]
+        assert [value for value in log if int(value) % 2] == keyed
+
+
+def test_all_topics_are_encoded_at_once(broker, monkeypatch):
+    """Twenty topics cost a third more CPU per row, 200 five times as much, when each was appended by itself."""
+    calls = []
+    encode = append_rows.encode_records
+    monkeypatch.setattr(append_rows, "encode_records", lambda *args: calls.append(1) or encode(*args))
+    append(broker, codes_of(900), [b"x"] * 900, keys=[b"%d" % row for row in range(900)])
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["round_robin", "uniform_sticky", f"{__name__}:ByLength"])
+def test_other_partitioners_choose_for_each_topic_by_itself(broker, name):
+    codes, values = codes_of(600), [b"x" * (row % 50) for row in range(600)]
+    append(broker, codes, values, **{"partitioner.class": name})
+    logs = written(broker)
+    for code, topic in enumerate(NAMES):
+        of_topic = [value for value, each in zip(values, codes.tolist(), strict=True) if each == code]
+        counts = [len(logs[topic, partition]) for partition in range(PARTITIONS[code])]
+        assert sum(counts) == len(of_topic)
+        if name == "round_robin":
+            assert max(counts) - min(counts) <= 1
+        elif name != "uniform_sticky":
+            lengths = [len(value) % PARTITIONS[code] for value in of_topic]
+            assert counts == np.bincount(lengths, minlength=PARTITIONS[code]).tolist()
+
+
+class ByLength:
+    """Over columns: bytes of the value."""
+
+    def partition(self, topic, columns, explicit, sizes, count, load):
+        return np.array([len(value.as_py()) % count for value in columns.value])
+
+
+class RefusesB(ByLength):
+    """The same, but it misplaces topic b's third row."""
+
+    def partition(self, topic, columns, explicit, sizes, count, load):
+        chosen = super().partition(topic, columns, explicit, sizes, count, load)
+        if topic == "b":
+            chosen[2] = 7
+        return chosen
+
+
+def test_a_row_that_a_partitioner_misplaces_is_named_as_the_caller_counts(broker):
+    codes = [0, 1, 2, 1, 0, 1, 1]
+    with pytest.raises(InvalidRecordError, match=r"chose partition 7 for row 2 of topic b, .* partitions 0 to 0") as it:
+        append(broker, codes, [b"x"] * 7, **{"partitioner.class": f"{__name__}:RefusesB"})
+    assert it.value.row == 5
+    assert not any(written(broker).values())
+
+
+def test_the_first_oversized_row_is_named_whatever_its_topic(broker):
+    values = [b"x", b"y", b"z" * 2000, b"z" * 3000]
+    with pytest.raises(RecordTooLargeError, match="larger than 1000, which is the value of the max.request.size") as it:
+        append(broker, [0, 1, 2, 0], values, **{"max.request.size": 1000})
+    assert it.value.row == 2
+    assert not any(written(broker).values())
+
+
+def test_a_partition_that_one_topic_lacks_is_told_with_the_topic(broker):
+    text = r"^Partition 2 of topic b with partition count 1 is not present in metadata after 200 ms\.$"
+    with pytest.raises(KafkaTimeoutError, match=text):
+        append(broker, [0, 1], [b"x", b"y"], partitions=np.array([2, 2], np.int32), **{"max.block.ms": 200})
+
+
+def test_a_topic_that_brokers_refuse_is_told_and_no_row_is_appended(broker):
+    receipt, topics = SendReceipt(), TopicColumn(("a", "b?"), np.array([0, 1], np.int32))
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(BrokerError, match=r"b\?"):
+            producer.append_columns(topics, RecordColumns(value=bytes_column([b"x", b"y"])), None, receipt)
+        producer.flush()
+    assert broker.topic("a").values() == []
