@@ -34,13 +34,20 @@ def read_files(config: ProducerConfig) -> tuple[bytes | None, bytes | None]:
     )
 
 
+def truststore_name(config: ProducerConfig) -> str:
+    """What errors call the truststore: option and file."""
+    if config.ssl_truststore_certificates is not None:
+        return "ssl.truststore.certificates"
+    return f"{_TRUSTSTORE} {config.ssl_truststore_location}"
+
+
 def trusted_certificates(config: ProducerConfig, file: bytes | None) -> list[bytes] | None:
     """The truststore's certificates in DER, None without a truststore."""
+    name = truststore_name(config)
     if config.ssl_truststore_certificates is not None:
-        return pem.certificates("ssl.truststore.certificates", config.ssl_truststore_certificates.value.encode())
+        return pem.certificates(name, config.ssl_truststore_certificates.value.encode())
     if file is None:
         return None
-    name = f"{_TRUSTSTORE} {config.ssl_truststore_location}"
     if file.startswith(jks.JKS):
         return jks.certificates(name, file, config.ssl_truststore_password)
     if pem.is_pem(file):

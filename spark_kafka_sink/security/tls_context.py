@@ -16,11 +16,14 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from spark_kafka_sink.config.cipher_suites import TLS_1_2, TLS_1_3
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.stores import KeyPair, key_pair, read_files, trusted_certificates
+from spark_kafka_sink.security.anchors import anchors
+from spark_kafka_sink.security.stores import KeyPair, key_pair, read_files, trusted_certificates, truststore_name
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_JAVAS_KEYS: Final = "@SECLEVEL=1"
+"""RSA keys from 1024 bits, as Java allows them in certificates; level 2 begins at 2048."""
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 
 
@@ -59,7 +62,7 @@ def _context(config: ProducerConfig, truststore: bytes | None, keystore: bytes |
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _allow_versions_and_ciphers(context, config)
-    _trust(context, trusted_certificates(config, truststore))
+    _trust(context, config, trusted_certificates(config, truststore))
     if not config.ssl_endpoint_identification_algorithm:
         context.check_hostname = False
     pair = key_pair(config, keystore)
@@ -72,9 +75,11 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
     versions = [_VERSIONS[version] for version in config.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     suites = config.ssl_cipher_suites
+    older = [TLS_1_2[suite] for suite in suites if suite in TLS_1_2]
+    if not older:
+        older = [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
     try:
-        if older := [TLS_1_2[suite] for suite in suites if suite in TLS_1_2]:
-            context.set_ciphers(":".join(older))
+        context.set_ciphers(":".join([*older, _JAVAS_KEYS]))
         newer = [suite for suite in suites if suite in TLS_1_3]
         if newer and "TLSv1.3" in config.ssl_enabled_protocols and len(newer) < len(TLS_1_3):
             context.set_ciphersuites(":".join(newer))  # type: ignore[attr-defined] # Python 3.15
@@ -82,7 +87,7 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
         raise ConfigError([f"ssl.cipher.suites {','.join(suites)}: {ssl.OPENSSL_VERSION} has none of them."]) from None
 
 
-def _trust(context: ssl.SSLContext, certificates: list[bytes] | None) -> None:
+def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
     """As Java: each certificate of a truststore is an anchor, also one of an intermediate or of the broker itself."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -91,9 +96,10 @@ def _trust(context: ssl.SSLContext, certificates: list[bytes] | None) -> None:
         return
     for number, certificate in enumerate(certificates, 1):
         try:
-            context.load_verify_locations(cadata=certificate)
+            context.load_verify_locations(cadata=b"".join(anchors(certificate)))
         except ssl.SSLError as error:
-            raise ConfigError([f"ssl.truststore: certificate {number} cannot be used: {error.reason}."]) from None
+            fault = f"certificate {number} cannot be used: {error.reason}"
+            raise ConfigError([f"{truststore_name(config)}: {fault}."]) from None
 
 
 def _trust_system(context: ssl.SSLContext) -> None:

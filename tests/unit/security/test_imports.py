@@ -1,0 +1,13 @@
+"""A job without TLS does not pay for its libraries at every start of a worker."""
+
+import subprocess
+import sys
+
+
+def test_the_libraries_of_certificates_are_imported_only_with_tls():
+    code = (
+        "import sys, spark_kafka_sink.producer.producer, spark_kafka_sink.spark.writers\n"
+        "print(*sorted({'cryptography', 'asn1crypto'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+    assert done.stdout.split() == []

@@ -1,0 +1,121 @@
+"""Which brokers a truststore makes trusted: those that it does in Java, by Java's own verdict."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+from spark_kafka_sink.testing.java import find_java
+from tests.unit.security.certificates import CLIENT, SERVER, Entity, Key, key_pem, pem, weak_key
+from tests.unit.security.tls_peers import client_context, shake_hands
+
+PASSWORD = "changeit"
+PAST, FUTURE = (-60, -30), (30, 60)
+
+ROOT, OTHER, WEAK = Entity("root"), Entity("other"), Entity("weak", weak_key())
+INTERMEDIATE, BROKER, WEAK_BROKER = Entity("intermediate"), Entity("broker"), Entity("weak broker", weak_key())
+ROOT_CA, INTERMEDIATE_CA = ROOT.certify_ca(ROOT), ROOT.certify_ca(INTERMEDIATE)
+BY_ROOT, BY_INTERMEDIATE = ROOT.certify(BROKER), INTERMEDIATE.certify(BROKER)
+SELF_SIGNED = BROKER.certify(BROKER)
+EXPIRED_ROOT = ROOT.certify_ca(ROOT, days=PAST)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A truststore, what a broker shows, and whether it is trusted."""
+
+    trusted: bool
+    store: x509.Certificate
+    chain: tuple[x509.Certificate, ...]
+    key: Key = BROKER.key
+
+
+CASES = {
+    "root": Case(True, ROOT_CA, (BY_ROOT,)),
+    "root, by an intermediate": Case(True, ROOT_CA, (BY_INTERMEDIATE, INTERMEDIATE_CA)),
+    "only the intermediate": Case(True, INTERMEDIATE_CA, (BY_INTERMEDIATE, INTERMEDIATE_CA)),
+    "only the intermediate, not shown": Case(True, INTERMEDIATE_CA, (BY_INTERMEDIATE,)),
+    "only the broker": Case(True, BY_ROOT, (BY_ROOT,)),
+    "only the broker, self-signed": Case(True, SELF_SIGNED, (SELF_SIGNED,)),
+    "only the broker, which is a CA": Case(True, ROOT_CA, (ROOT_CA,), ROOT.key),
+    "root without critical constraints": Case(True, ROOT.certify_ca(ROOT, critical=False), (BY_ROOT,)),
+    "expired root": Case(True, EXPIRED_ROOT, (BY_ROOT,)),
+    "expired root, shown": Case(True, EXPIRED_ROOT, (BY_ROOT, EXPIRED_ROOT)),
+    "root of the future": Case(True, ROOT.certify_ca(ROOT, days=FUTURE), (BY_ROOT,)),
+    "expired intermediate": Case(True, ROOT.certify_ca(INTERMEDIATE, days=PAST), (BY_INTERMEDIATE,)),
+    "root for clients only": Case(True, ROOT.certify_ca(ROOT, purpose=CLIENT), (BY_ROOT,)),
+    "root with a key of 1024 bits": Case(True, WEAK.certify_ca(WEAK), (WEAK.certify(BROKER),)),
+    "broker with a key of 1024 bits": Case(True, ROOT_CA, (ROOT.certify(WEAK_BROKER),), WEAK_BROKER.key),
+    "broker for servers": Case(True, ROOT_CA, (ROOT.certify(BROKER, purpose=SERVER),)),
+    "broker for clients only": Case(False, ROOT_CA, (ROOT.certify(BROKER, purpose=CLIENT),)),
+    "expired broker": Case(False, ROOT_CA, (ROOT.certify(BROKER, days=PAST),)),
+    "broker of the future": Case(False, ROOT_CA, (ROOT.certify(BROKER, days=FUTURE),)),
+    "expired intermediate, shown": Case(
+        False, ROOT_CA, (BY_INTERMEDIATE, ROOT.certify_ca(INTERMEDIATE, days=PAST))
+    ),
+    "root that is no CA": Case(False, ROOT.certify_ca(ROOT, ca=False), (BY_ROOT,)),
+    "another root": Case(False, OTHER.certify_ca(OTHER), (BY_ROOT,)),
+    "another root of the same name": Case(False, (same := Entity("root")).certify_ca(same), (BY_ROOT, ROOT_CA)),
+    "a broker's certificate as CA": Case(False, BY_ROOT, (BROKER.certify(WEAK_BROKER),), WEAK_BROKER.key),
+}  # fmt: skip
+
+
+def truststore(folder: Path, case: Case) -> Path:
+    """As keytool writes it."""
+    certificate = pkcs12.PKCS12Certificate(case.store, b"ca")
+    path = folder / "truststore.jks"
+    path.write_bytes(pkcs12.serialize_java_truststore([certificate], BestAvailableEncryption(PASSWORD.encode())))
+    return path
+
+
+def server(folder: Path, case: Case) -> ssl.SSLContext:
+    (folder / "broker.pem").write_bytes(key_pem(case.key) + pem(*case.chain))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.load_cert_chain(folder / "broker.pem")
+    return context
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_truststore_makes_the_brokers_trusted_that_it_does_in_java(name, tmp_path):
+    case = CASES[name]
+    location = str(truststore(tmp_path, case))
+    client = client_context(
+        ssl_truststore_location=location, ssl_truststore_password=PASSWORD, ssl_endpoint_identification_algorithm=""
+    )
+    if case.trusted:
+        assert shake_hands(client, server(tmp_path, case)).version == "TLSv1.3"
+    else:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shake_hands(client, server(tmp_path, case))
+
+
+@pytest.mark.jvm
+def test_the_verdicts_are_javas(tmp_path):
+    lines = []
+    for number, case in enumerate(CASES.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "chain.pem").write_bytes(pem(*case.chain))
+        lines.append(f"{truststore(folder, case)}\tPKCS12\t{PASSWORD}\t{folder / 'chain.pem'}\n")
+    referee = [find_java(), str(Path(__file__).with_name("Referee.java"))]
+    done = subprocess.run(referee, input="".join(lines), capture_output=True, check=True, text=True, timeout=120)
+    verdicts = dict(zip(CASES, done.stdout.splitlines(), strict=True))
+    assert {name: verdict == "trusted" for name, verdict in verdicts.items()} == {
+        name: case.trusted for name, case in CASES.items()
+    }, verdicts
+
+
+def test_a_truststore_made_by_openssl_is_trusted_though_java_reads_it_as_empty(tmp_path):
+    path = tmp_path / "truststore.p12"
+    (tmp_path / "ca.pem").write_bytes(pem(ROOT_CA))
+    command = ["openssl", "pkcs12", "-export", "-nokeys", "-in", str(tmp_path / "ca.pem"), "-out", str(path)]
+    subprocess.run([*command, "-passout", f"pass:{PASSWORD}"], check=True)
+    client = client_context(ssl_truststore_location=str(path), ssl_truststore_password=PASSWORD)
+    assert shake_hands(client, server(tmp_path, CASES["root"])).version == "TLSv1.3"
