@@ -1,18 +1,18 @@
-"""Batch writes out of Spark, each run into topics of its own."""
+"""Batch writes out of Spark, each run into topics of its own, or into those its part keeps."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarks.frames import TOPIC_NUMBER, frame
-from benchmarks.model import Part, Run, Side
+from benchmarks.frames import frame
+from benchmarks.model import Part, Run, Shape, Side
 from benchmarks.rounds import rounds_of, rows_of
 from benchmarks.spark_sides import WRITERS, WRITES_IN_JVM, WRITES_NOTHING, Destination
 from benchmarks.throttle import slow_kafka
-from benchmarks.topics import check_rows, new_topics
+from benchmarks.topics import check_rows, count_rows, new_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
 
 WARM_UP_ROWS = 1_000_000
-"""Spark's sink and the broker need about as many until their JVMs have compiled what they run."""
+WARM_UPS = 6
+WARM = 1.1
+"""A side is warm when a warm-up is not that much quicker than all before it. The JVMs of Spark and the broker compile
+for several million rows."""
 
 _NO_ROW = "rand() < 0"
 """Not known before the tasks run: a write of nothing, so that there are workers. Spark ends those idle for a minute."""
 
 
 def run_batches(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
-    """Every side once to warm up, with fewer rows and not reported, then ``rounds`` times in turn."""
+    """Every side until it is warm, with fewer rows and not reported, then ``rounds`` times in turn."""
     with batch_bench(part, harness) as bench:
         for number, side in rounds_of(part, rounds):
             count = rows_of(side, part.rows)
@@ -42,42 +45,41 @@ def batch_bench(part: Part, harness: Harness) -> Iterator[BatchBench]:
     with contextlib.ExitStack() as stack:
         slow = part.broker_bytes_per_s
         kafka = harness.kafka if slow is None else stack.enter_context(slow_kafka(slow))
-        warm_up = 0 if part.fresh_workers else min(part.rows, WARM_UP_ROWS)
-        counts = {rows_of(side, each) for side in part.sides for each in (warm_up, part.rows)}
-        frames = stack.enter_context(_frames(part, counts, harness))
-        bench = BatchBench(part, harness, kafka, frames)
-        if warm_up:
+        bench = BatchBench(part, harness, kafka, stack)
+        if not part.fresh_workers:
             for side in part.sides:
-                bench.write(side, rows_of(side, warm_up))
+                bench.warm_up(side)
         yield bench
 
 
-@contextlib.contextmanager
-def _frames(part: Part, counts: Iterable[int], harness: Harness) -> Iterator[Mapping[int, DataFrame]]:
-    """A frame for each number of rows."""
-    frames = {count: frame(harness.spark, part.frame, count, part.tasks) for count in counts}
-    if part.cached:
-        for each in frames.values():
-            each.cache().count()
-    yield frames
-    harness.spark.catalog.clearCache()
-
-
 class BatchBench:
-    """Writes one part's frames, each time into new topics."""
+    """Writes one part's frames."""
 
-    def __init__(self, part: Part, harness: Harness, kafka: LocalKafka, frames: Mapping[int, DataFrame]) -> None:
+    def __init__(self, part: Part, harness: Harness, kafka: LocalKafka, stack: contextlib.ExitStack) -> None:
+        """``stack``: what is to be closed after the last run."""
         self._part = part
         self._harness = harness
         self._kafka = kafka
-        self._frames = frames
+        self._stack = stack
+        self._frames: dict[tuple[str, int, int], DataFrame] = {}
+        self._kept: dict[str, list[str]] = {}
+        stack.callback(self._forget_frames)
+
+    def warm_up(self, side: Side) -> None:
+        count = rows_of(side, min(self._part.rows, WARM_UP_ROWS))
+        quickest = float("inf")
+        for _ in range(WARM_UPS):
+            seconds = self.write(side, count)["seconds"]
+            if seconds * WARM > quickest:
+                break
+            quickest = seconds
 
     def write(self, side: Side, count: int) -> dict[str, float]:
-        part, servers = self._part, self._kafka.bootstrap_servers
-        with new_topics(self._kafka, part.topics, side.partitions or part.partitions) as topics:
-            rows = self._frames[count]
-            prefix = topics[0].removesuffix("0") if TOPIC_NUMBER in rows.columns else topics[0]
-            destination = Destination(servers, prefix, side.options, side.exactly_once)
+        part, servers, shape = self._part, self._kafka.bootstrap_servers, self._part.shape_of(side)
+        rows = self._frame(shape, count)
+        with self._topics(shape) as topics:
+            before = count_rows(servers, topics) if part.keeps_topics else 0
+            destination = Destination(servers, topics, side.options, side.exactly_once)
             self._harness.settle(part.fresh_workers)
             if not part.fresh_workers:
                 WRITERS[side.writer](rows.filter(_NO_ROW), destination)
@@ -86,10 +88,34 @@ class BatchBench:
                 WRITERS[side.writer](rows, destination)
                 seconds = time.perf_counter() - started
             if side.writer not in WRITES_NOTHING:
-                check_rows(servers, topics, count, transactions=side.exactly_once)
+                check_rows(servers, topics, before + count, transactions=side.exactly_once)
         if side.writer in WRITES_IN_JVM:
             usage.peak_rss_mib = None
         return _measures(count, seconds, usage)
+
+    def _frame(self, shape: Shape, count: int) -> DataFrame:
+        key = shape.frame, count, shape.tasks
+        if key not in self._frames:
+            self._frames[key] = frame(self._harness.spark, *key)
+            if self._part.cached:
+                self._frames[key].cache().count()
+        return self._frames[key]
+
+    def _forget_frames(self) -> None:
+        self._frames.clear()
+        self._harness.spark.catalog.clearCache()
+
+    @contextlib.contextmanager
+    def _topics(self, shape: Shape) -> Iterator[list[str]]:
+        new = new_topics(self._kafka, shape.topics, shape.partitions, shape.topic_configs)
+        if not self._part.keeps_topics:
+            with new as topics:
+                yield topics
+            return
+        key = f"{shape.topics} {shape.partitions} {shape.topic_configs}"
+        if key not in self._kept:
+            self._kept[key] = self._stack.enter_context(new)
+        yield self._kept[key]
 
 
 def _measures(rows: int, seconds: float, usage: Usage) -> dict[str, float]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VALUES = 10_000
 VALUE_BYTES = 100
+KEY_BYTES = 8
 COLUMN_ROWS = 10_000
 FLUSH_S = 60.0
 BURSTS_PER_S = 1_000
@@ -33,13 +34,14 @@ BURSTS_PER_S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """``rate``: records a second, for the latency of each; None: as many as go."""
+    """``rate``: records a second, for the latency of each; None: as many as go. ``keyed``: with keys of 8 bytes."""
 
     servers: str
     topic: str
     rows: int
     options: Mapping[str, str]
     rate: int | None = None
+    keyed: bool = False
 
     @property
     def first_rows(self) -> int:
@@ -102,10 +104,10 @@ def ours(work: Work) -> dict[str, float]:
     from spark_kafka_sink import KafkaProducer, ProducerRecord, RecordMetadata
 
     with KafkaProducer({"bootstrap.servers": work.servers, **work.options}) as producer:
-        _send(producer, work.topic, work.first_values())
+        _send(producer, work, work.first_values())
         if work.rate is None:
             with Stopwatch() as watch:
-                _send(producer, work.topic, work.values())
+                _send(producer, work, work.values())
             return watch.measures(work.rows)
         latencies: list[float] = []
         with Stopwatch() as watch:
@@ -121,15 +123,16 @@ def ours(work: Work) -> dict[str, float]:
         return {**percentiles(latencies), "client_us": watch.measures(work.rows)["client_us"]}
 
 
-def _send(producer: KafkaProducer, topic: str, values: Iterator[bytes]) -> None:
+def _send(producer: KafkaProducer, work: Work, values: Iterator[bytes]) -> None:
     from spark_kafka_sink import ProducerRecord
 
+    topic, keyed = work.topic, work.keyed
     for value in values:
-        producer.send(ProducerRecord(topic, value))
+        producer.send(ProducerRecord(topic, value, key=value[:KEY_BYTES] if keyed else None))
     producer.flush()
 
 
-def callbacks(work: Work, keyed: bool = False) -> dict[str, float]:
+def callbacks(work: Work) -> dict[str, float]:
     """A callback for each record."""
     from spark_kafka_sink import KafkaProducer, ProducerRecord
 
@@ -142,7 +145,8 @@ def callbacks(work: Work, keyed: bool = False) -> dict[str, float]:
 
         def send(values: Iterator[bytes]) -> None:
             for value in values:
-                producer.send(ProducerRecord(work.topic, value, key=value[:8] if keyed else None), told)
+                key = value[:KEY_BYTES] if work.keyed else None
+                producer.send(ProducerRecord(work.topic, value, key=key), told)
             producer.flush()
 
         send(work.first_values())
@@ -153,10 +157,6 @@ def callbacks(work: Work, keyed: bool = False) -> dict[str, float]:
     return watch.measures(work.rows)
 
 
-def keyed_callbacks(work: Work) -> dict[str, float]:
-    return callbacks(work, keyed=True)
-
-
 def columns(work: Work) -> dict[str, float]:
     import pyarrow as pa
 
@@ -165,7 +165,7 @@ def columns(work: Work) -> dict[str, float]:
     values = work.values()
     batches = [pa.array(itertools.islice(values, COLUMN_ROWS), pa.binary()) for _ in range(work.rows // COLUMN_ROWS)]
     with KafkaProducer({"bootstrap.servers": work.servers, **work.options}) as producer:
-        _send(producer, work.topic, work.first_values())
+        _send(producer, work, work.first_values())
         with Stopwatch() as watch:
             receipts = [producer.send_columns(work.topic, value=batch) for batch in batches]
             producer.flush()
@@ -178,12 +178,13 @@ def confluent(work: Work) -> dict[str, float]:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": work.servers, "enable.idempotence": "true", **work.options})
+    topic, keyed = work.topic, work.keyed
 
     def send(values: Iterator[bytes]) -> None:
         for value in values:
             while True:
                 try:
-                    producer.produce(work.topic, value)
+                    producer.produce(topic, value, key=value[:KEY_BYTES] if keyed else None)
                     break
                 except BufferError:
                     producer.poll(0.01)
@@ -260,7 +261,6 @@ def aiokafka(work: Work) -> dict[str, float]:
 CLIENTS: Mapping[str, Callable[[Work], dict[str, float]]] = {
     "ours": ours,
     "callbacks": callbacks,
-    "keyed-callbacks": keyed_callbacks,
     "columns": columns,
     "confluent": confluent,
     "kafka-python": kafka_python,

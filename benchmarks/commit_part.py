@@ -32,7 +32,7 @@ KEPT, NEW = "kept", "new"
 
 def run_commits(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """Every side once to warm up; ``part.rows`` tasks of one row each."""
-    with new_topics(harness.kafka, part.topics, part.partitions) as (topic,):
+    with new_topics(harness.kafka, part.shape.topics, part.shape.partitions) as (topic,):
         query = _Query(harness.kafka.bootstrap_servers, topic, part.rows)
         try:
             for side in part.sides:

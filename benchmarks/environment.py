@@ -21,7 +21,7 @@ PACKAGES = (
 
 
 def environment() -> dict[str, str]:
-    """Machine, versions, commit (``+`` when there were changes), and how busy the machine was."""
+    """Machine, versions, commit (``+``: with changes to the code), and how busy the machine was."""
     return {
         "commit": _commit(),
         "machine": f"{_cpu_model()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
@@ -59,4 +59,5 @@ def _commit() -> str:
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
         ).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../spark_kafka_sink", "*.py")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _KEY = "concat('customer-', pmod(xxhash64(id), 1000000)) AS key"
 
 TOPIC_NUMBER = "topic_number"
-"""Column that ``spark_sides`` makes a topic column of."""
+"""Column that ``spark_sides`` makes a topic column of, by its remainder."""
 
 
 def _value(length: int) -> str:
@@ -28,16 +28,20 @@ def _value(length: int) -> str:
 
 FRAMES: Mapping[str, Sequence[str]] = {
     "keyed": (_KEY, _value(100)),
+    "keyed-10": (_KEY, "lpad(cast(pmod(xxhash64(id, 3), 10000000000) AS string), 10, '0') AS value"),
     "unkeyed": (_value(100),),
     "keyed-1k": (_KEY, _value(1_000)),
     "keyed-10k": (_KEY, _value(10_000)),
+    "keyed-100k": (_KEY, _value(100_000)),
+    "keyed-1m": (_KEY, _value(1_000_000)),
     "headers-and-topics": (
         _KEY,
         _value(100),
         "array(named_struct('key', 'source', 'value', cast('shop' AS binary)),"
         " named_struct('key', 'trace', 'value', cast(hex(xxhash64(id, 9)) AS binary))) AS headers",
-        f"pmod(xxhash64(id, 8), 20) AS {TOPIC_NUMBER}",
+        f"xxhash64(id, 8) AS {TOPIC_NUMBER}",
     ),
+    "topics": (_KEY, _value(100), f"xxhash64(id, 8) AS {TOPIC_NUMBER}"),
     # So little work that it need not be cached.
     "cheap": ("cast(id AS string) AS key", "rpad(cast(id AS string), 100, 'abcdefghij') AS value"),
 }

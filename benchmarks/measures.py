@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from benchmarks.model import Part, Result, Run, Target
+from benchmarks.model import Run, Target
 
 
 class Measure(NamedTuple):
@@ -33,6 +32,7 @@ MEASURES: Mapping[str, Measure] = {
     "syscall_us": Measure("system calls", "{:.3f}"),
     "client_us": Measure("client CPU µs/row", "{:.2f}"),
     "peak_rss_mib": Measure("peak MiB of a worker", "{:.0f}"),
+    "rss_mib": Measure("MiB of the largest worker", "{:.0f}"),
     "add_batch_ms": Measure("addBatch ms, median", "{:.0f}"),
     "add_batch_p90_ms": Measure("90 %", "{:.0f}"),
     "trigger_ms": Measure("whole micro-batch ms, median", "{:.0f}"),
@@ -88,15 +88,3 @@ def verdict(runs: Sequence[Run], target: Target) -> Verdict | None:
     figure = statistics.median(figures)
     reached = figure >= target.bound if target.relation == "at least ×" else figure <= target.bound
     return Verdict(target, figure, min(figures), max(figures), reached)
-
-
-def geometric_mean(parts: Iterable[Part], results: Mapping[str, Result]) -> float | None:
-    """Of the first figure of each part; None unless all have been run."""
-    ratios = []
-    for part in parts:
-        result = results.get(part.name)
-        judged = verdict(result.runs, part.targets[0]) if result is not None else None
-        if judged is None:
-            return None
-        ratios.append(judged.figure)
-    return math.exp(statistics.fmean(map(math.log, ratios)))

@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["batch", "stream", "commit", "send", "latency", "import", "profile"]
+Kind = Literal["batch", "stream", "aging", "commit", "send", "latency", "import", "profile"]
 Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is written where: ``frame`` is a key of ``frames.FRAMES``, ``partitions`` are those of each topic."""
+
+    frame: str = "keyed"
+    tasks: int = 2
+    topics: int = 1
+    partitions: int = 4
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,22 +26,22 @@ class Side:
     """One way to do the work of a part.
 
     ``writer``: key of ``spark_sides.WRITERS``; of ``clients.CLIENTS`` where there is no Spark; or as the part's runner
-    knows it. ``options``: the producer's, by Kafka's names. ``share`` of the part's rows, for those that would take all
-    day; they are compared by rows per second. ``partitions``: other than the part's. ``exactly_once``: with
-    deliveryGuarantee=exactly-once.
+    knows it. ``options``: the producer's, by Kafka's names. ``share`` of the part's rows (streams: of its
+    micro-batches), for those that would take all day; they are compared by rows per second. ``shape``: other than the
+    part's. ``exactly_once``: with deliveryGuarantee=exactly-once.
     """
 
     name: str
     writer: str
     options: Mapping[str, str] = field(default_factory=dict)
     share: float = 1.0
-    partitions: int | None = None
+    shape: Shape | None = None
     exactly_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure to be had: ``measure`` of ``side``, by itself or next to ``against``."""
+    """A wanted figure: ``measure`` of ``side``, by itself or next to ``against``."""
 
     side: str
     measure: str
@@ -41,11 +52,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``rows`` are those of one run, for streams of one micro-batch.
+    """``rows`` are those of one run, for ``stream`` of one micro-batch.
 
-    ``frame``: key of ``frames.FRAMES``, made by ``tasks`` tasks, and cached first unless ``cached`` is False.
-    ``partitions`` is per topic. ``broker_bytes_per_s`` slows the way to the broker down. ``fresh_workers``: every run
-    begins with new Python workers. ``most_rounds``: for what takes long and hardly varies.
+    Frames are cached first unless ``cached`` is False. ``broker_bytes_per_s`` slows the way to the broker down.
+    ``keeps_topics``: runs of one shape write to the same topics, which take long to create. ``fresh_workers``: every
+    run begins with new Python workers. ``most_rounds``: for what takes long and hardly varies.
     """
 
     name: str
@@ -54,14 +65,15 @@ class Part:
     rows: int
     sides: tuple[Side, ...]
     targets: tuple[Target, ...] = ()
-    frame: str = "keyed"
-    tasks: int = 2
+    shape: Shape = Shape()
     cached: bool = True
-    topics: int = 1
-    partitions: int = 4
     broker_bytes_per_s: int | None = None
+    keeps_topics: bool = False
     fresh_workers: bool = False
     most_rounds: int | None = None
+
+    def shape_of(self, side: Side) -> Shape:
+        return side.shape or self.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +87,28 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """Rounds of a part that ran one after the other: ``rounds`` of them, ``seconds`` with their preparation."""
+
+    at: str
+    rounds: int
+    seconds: float
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """All runs of a part, and where and when they were made."""
+    """All runs of a part, round by round, and the sessions in which they were made, in the same order."""
 
     part: str
-    at: str
-    environment: Mapping[str, str]
+    sessions: tuple[Session, ...]
     runs: tuple[Run, ...]
+
+    @property
+    def rounds(self) -> int:
+        return sum(session.rounds for session in self.sessions)
+
+    def followed_by(self, later: Result) -> Result:
+        """With the rounds of ``later`` numbered after these."""
+        runs = (Run(run.side, run.round + self.rounds, run.rows, run.measures) for run in later.runs)
+        return Result(self.part, self.sessions + later.sessions, (*self.runs, *runs))

@@ -1,14 +1,17 @@
-"""Results as Markdown: one table of all targets, and one table for each part."""
+"""Results as Markdown: what the pages of the documentation have between their markers, and tables of one part."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from benchmarks.measures import MEASURES, Verdict, geometric_mean, median, verdict
-from benchmarks.model import Part, Result
-from benchmarks.parts import BY_NAME, HEADLINE, HEADLINE_RATIO, PARTS
+from benchmarks.measures import MEASURES, Verdict, median, paired, verdict
+from benchmarks.model import Part, Result, Target
+from benchmarks.parts import BY_NAME, CONFLUENT, FLOOR, GROUPS, ONCE, OURS, PARTS, SEND, THEIRS
+
+Results = Mapping[str, Result]
 
 _RELATIONS = {
     "at least ×": ("≥ {:.3g} ×", "{:.2f} ×"),
@@ -17,30 +20,21 @@ _RELATIONS = {
     "at most": ("≤ {:.3g}", "{:.3g}"),
 }
 
-
-_BLOCK = re.compile(r"(?P<begin><!-- benchmarks -->\n).*(?P<end><!-- benchmarks end -->)", re.DOTALL)
-_EMPTY = "<!-- benchmarks -->\n<!-- benchmarks end -->\n"
-
-
-def fill(page: Path, results: Mapping[str, Result]) -> None:
-    """Writes the results between the page's markers; a page that is not there becomes nothing but them."""
-    text = page.read_text() if page.exists() else _EMPTY
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(filled(text, results))
+_BLOCK = re.compile(
+    r"(?P<begin><!-- benchmarks: (?P<name>[a-z-]+) -->\n).*?(?P<end><!-- benchmarks end -->)", re.DOTALL
+)
 
 
-def filled(text: str, results: Mapping[str, Result]) -> str:
-    sections = [summary(PARTS, results)]
-    for part in PARTS:
-        if part.name in results:
-            result = results[part.name]
-            made = "{at}, commit {commit}, load {load}".format(at=result.at, **result.environment)
-            sections.append(f"### {part.name}\n\n{part.what} ({made}).\n\n{details(part, result)}")
-    for described in [result.environment for result in results.values()][-1:]:
-        facts = ", ".join(f"{name} {value}" for name, value in described.items() if name not in ("commit", "load"))
-        sections.append(f"### Where\n\n{facts}.")
-    block = "\n\n".join(sections)
-    return _BLOCK.sub(lambda found: f"{found['begin']}\n{block}\n\n{found['end']}", text)
+def fill(page: Path, results: Results) -> None:
+    """Writes the results between the page's markers."""
+    page.write_text(filled(page.read_text(), results))
+
+
+def filled(text: str, results: Results) -> str:
+    def block(found: re.Match[str]) -> str:
+        return f"{found['begin']}\n{_BLOCKS[found['name']](results)}\n\n{found['end']}"
+
+    return _BLOCK.sub(block, text)
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -49,30 +43,38 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def summary(parts: Iterable[Part], results: Mapping[str, Result]) -> str:
-    """Every figure that was wanted, and what it came to."""
+def goals(results: Results) -> str:
+    """Every figure that is wanted, and whether it is reached."""
     rows: list[list[str]] = []
-    for part in parts:
+    for part in PARTS:
         if part.name in results:
             judged = (verdict(results[part.name].runs, target) for target in part.targets)
-            rows.extend([f"{part.name}: {part.what}", *_cells(each)] for each in judged if each is not None)
-    mean = geometric_mean((BY_NAME[name] for name in HEADLINE), results)
-    if mean is not None:
-        wanted, got = f"≥ {HEADLINE_RATIO} ×", f"{mean:.2f} ×"
-        said = "rows/s of pykafka, by that of JVM sink"
-        rows.append([f"geometric mean of {', '.join(HEADLINE)}", said, wanted, got, "", _mark(mean >= HEADLINE_RATIO)])
+            rows.extend([part.name, *_cells(each)] for each in judged if each is not None)
     return table(("part", "figure", "wanted", "median", "rounds", ""), rows)
 
 
 def details(part: Part, result: Result) -> str:
-    """Medians of every side of one part."""
+    """Medians of every side of one part, and its rows per second by those of Spark's sink."""
     measures = [name for name in MEASURES if any(name in run.measures for run in result.runs)]
     rows = []
+    optional = any(side.options for side in part.sides)
+    compared = "rows_per_s" in measures and {OURS, THEIRS} <= {side.name for side in part.sides}
     for side in part.sides:
         figures = [median(result.runs, side.name, name) for name in measures]
         shown = ["" if f is None else MEASURES[m].shown.format(f) for m, f in zip(measures, figures, strict=True)]
-        rows.append([side.name, _options(side.options), *shown])
-    return table(("", "options", *(MEASURES[name].heading for name in measures)), rows)
+        options = [_options(side.options)] if optional else []
+        ratios = [_ratio_to_theirs(result, side.name)] if compared else []
+        rows.append([side.name, *options, *ratios, *shown])
+    headings = [*(["options"] if optional else []), *(["by the JVM sink's rows/s"] if compared else [])]
+    return table(("", *headings, *(MEASURES[name].heading for name in measures)), rows)
+
+
+def _ratio_to_theirs(result: Result, side: str) -> str:
+    pairs = paired(result.runs, Target(side, "rows_per_s", "at least ×", 0, THEIRS))
+    if side == THEIRS or not pairs:
+        return ""
+    ratios = [ours / theirs for ours, theirs in pairs]
+    return f"{statistics.median(ratios):.2f} × ({min(ratios):.2f} – {max(ratios):.2f})"
 
 
 def _cells(judged: Verdict) -> list[str]:
@@ -82,12 +84,156 @@ def _cells(judged: Verdict) -> list[str]:
     if target.against is not None:
         figure += f", {'over' if target.relation == 'at most +' else 'by'} that of {target.against}"
     span = f"{got.format(judged.low)} – {got.format(judged.high)}" if judged.low != judged.high else ""
-    return [figure, wanted.format(target.bound), got.format(judged.figure), span, _mark(judged.reached)]
-
-
-def _mark(reached: bool) -> str:
-    return "✓" if reached else "✗"
+    mark = "reached" if judged.reached else "**missed**"
+    return [figure, wanted.format(target.bound), got.format(judged.figure), span, mark]
 
 
 def _options(options: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+# The blocks of the pages.
+
+
+def _section(part: Part, result: Result, image: bool = False) -> str:
+    plot = f"![{part.name}](img/benchmark-{part.name}.svg)\n\n" if image else ""
+    return f"### {part.name}\n\n{part.what[0].upper()}{part.what[1:]}.\n\n{plot}{details(part, result)}"
+
+
+def _tables(results: Results) -> str:
+    apart = {*GROUPS["growth"], *GROUPS["profiles"]}
+    return "\n\n".join(_section(BY_NAME[name], each) for name, each in results.items() if name not in apart)
+
+
+def _growth(results: Results) -> str:
+    return "\n\n".join(_section(BY_NAME[name], results[name], True) for name in GROUPS["growth"] if name in results)
+
+
+def _profiles(results: Results) -> str:
+    return "\n\n".join(_section(BY_NAME[name], results[name]) for name in GROUPS["profiles"] if name in results)
+
+
+def _made(results: Results) -> str:
+    """When, by which commit and on what; one line for results of one day and commit."""
+    made: dict[tuple[str, str], list[str]] = {}
+    for name, result in results.items():
+        for session in result.sessions:
+            made.setdefault((session.at[:10], session.environment["commit"]), []).append(name)
+    lines = []
+    for (day, commit), names in made.items():
+        parts = "all parts" if set(names) == results.keys() else ", ".join(dict.fromkeys(names))
+        lines.append(f"- {day}, commit {commit}: {parts}.")
+    for described in [result.sessions[-1].environment for result in results.values()][-1:]:
+        facts = ", ".join(f"{name} {value}" for name, value in described.items() if name not in ("commit", "load"))
+        lines.append(f"- {facts[0].upper()}{facts[1:]}.")
+    return "\n".join(lines)
+
+
+class _Figures:
+    """Looks figures up for sentences; ``missing`` after one that nobody has measured."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self.missing = False
+
+    def times(self, part: str, side: str = OURS, than: str = THEIRS, measure: str = "rows_per_s") -> str:
+        """Median over the rounds of one side by another."""
+        pairs = self._pairs(part, Target(side, measure, "at most ×", 0, than))
+        return f"{statistics.median(ours / theirs for ours, theirs in pairs):.2g}"
+
+    def more(self, part: str, side: str, than: str, measure: str) -> str:
+        pairs = self._pairs(part, Target(side, measure, "at most +", 0, than))
+        return f"{statistics.median(ours - theirs for ours, theirs in pairs):.0f}"
+
+    def median(self, part: str, side: str, measure: str) -> str:
+        pairs = self._pairs(part, Target(side, measure, "at most", 0))
+        return MEASURES[measure].shown.format(statistics.median(ours for ours, _ in pairs))
+
+    def _pairs(self, part: str, target: Target) -> list[tuple[float, float]]:
+        result = self._results.get(part)
+        pairs = [] if result is None else paired(result.runs, target)
+        self.missing |= not pairs
+        return pairs or [(1.0, 1.0)]
+
+
+def _expectations(results: Results) -> str:
+    """What a user of something else can expect; without the lines that are not measured yet."""
+    lines = []
+    for line in (_defaults, _compression, _python_clients, _partitions, _micro_batches, _memory):
+        figures = _Figures(results)
+        said = line(figures)
+        if not figures.missing:
+            lines.append(f"- {said}")
+    return "\n".join(lines)
+
+
+def _defaults(f: _Figures) -> str:
+    return (
+        f"**Spark's own sink**, both with their defaults: {f.times('default')} times its rows per second with values"
+        f" of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
+        f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The broker"
+        f" spends {f.times('default', measure='broker_us')} times the CPU on a row."
+    )
+
+
+def _compression(f: _Figures) -> str:
+    return (
+        f"**The same, compressed**: lz4 {f.times('lz4')} times, snappy {f.times('snappy')}, zstd {f.times('zstd')},"
+        f" gzip {f.times('gzip')}. With `batch.size=262144` and `linger.ms=5` on both sides"
+        f" {f.times('same-batches')} times (lz4 {f.times('same-batches-lz4')}, zstd {f.times('same-batches-zstd')})."
+    )
+
+
+def _python_clients(f: _Figures) -> str:
+    return (
+        f"**confluent-kafka in `foreachPartition`**: {f.times('python-clients', than=CONFLUENT)} times its rows per"
+        f" second. Outside of Spark, `KafkaProducer.send()` next to confluent-kafka's `produce()`:"
+        f" {f.times('send', SEND, CONFLUENT)} times, with keys {f.times('send-keyed', SEND, CONFLUENT)}."
+    )
+
+
+def _partitions(f: _Figures) -> str:
+    return (
+        f"**1,000 partitions**: {f.times('1000-partitions')} times the JVM sink, which needs larger batches for it:"
+        " with its defaults it times out."
+    )
+
+
+def _micro_batches(f: _Figures) -> str:
+    return (
+        f"**A micro-batch** of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms, with"
+        f" exactly-once {f.median('micro-batches', ONCE, 'add_batch_ms')} ms; with Spark's sink"
+        f" {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms."
+    )
+
+
+def _memory(f: _Figures) -> str:
+    few, many = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
+    return (
+        f"**Memory**: a Python worker takes {f.more('memory', few, FLOOR, 'peak_rss_mib')} MiB more than one that only"
+        f" reads its rows, at 1,000 partitions {f.more('memory', many, FLOOR, 'peak_rss_mib')} MiB."
+    )
+
+
+def _start(results: Results) -> str:
+    f = _Figures(results)
+    said = (
+        "The first micro-batch of a query whose Python workers have yet to start takes"
+        f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms (exactly-once:"
+        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms), of which"
+        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms are what any Python writer needs; Spark's sink,"
+        f" which needs no Python, takes {f.median('micro-batches', THEIRS, 'first_batch_ms')} ms. Importing the sink is"
+        f" {f.median('import', 'spark_kafka_sink', 'import_s')} s of it."
+    )
+    return "" if f.missing else said
+
+
+_BLOCKS: Mapping[str, Callable[[Results], str]] = {
+    "expect": _expectations,
+    "growth": _growth,
+    "start": _start,
+    "tables": _tables,
+    "profiles": _profiles,
+    "made": _made,
+    "goals": goals,
+}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.model import Part, Side, Target
+from benchmarks.model import Part, Shape, Side, Target
 
 M = 1_000_000
 OURS = "pykafka"
 ONCE = "pykafka, exactly-once"
 THEIRS = "JVM sink"
 FLOOR = "do-nothing Python writer"
+CONFLUENT = "confluent-kafka"
+SEND = "KafkaProducer.send"
 
 NOTHING = Side(FLOOR, "nothing")
-NOOP = Side("do-nothing JVM sink", "noop")
+LARGE = {"batch.size": "262144", "linger.ms": "5"}
 
 
 def both(**options: str) -> tuple[Side, Side]:
@@ -24,152 +26,325 @@ def faster(ratio: float, than: str = THEIRS, who: str = OURS) -> Target:
     return Target(who, "rows_per_s", "at least ×", ratio, than)
 
 
-def _codec(name: str, ratio: float) -> Part:
+def cheaper(ratio: float, who: str, than: str) -> Target:
+    return Target(who, "cpu_us", "at most ×", ratio, than)
+
+
+def _codec(name: str, ratio: float, rows: int) -> Part:
     return Part(
         name,
-        f"the same with {name}",
+        f"100-byte values with keys, compression.type={name}, other options by default",
         "batch",
-        rows=4 * M,
-        sides=both(compression_type=name, batch_size="262144", linger_ms="5"),
+        rows=rows,
+        sides=both(compression_type=name),
+        targets=(faster(ratio),),
+    )
+
+
+def _same_batches(name: str, what: str, ratio: float, rows: int, **options: str) -> Part:
+    return Part(
+        name,
+        f"100-byte values with keys{what}, batch.size=262144 and linger.ms=5 on both sides",
+        "batch",
+        rows=rows,
+        sides=both(batch_size=LARGE["batch.size"], linger_ms=LARGE["linger.ms"], **options),
         targets=(faster(ratio),),
     )
 
 
 def _profile(name: str, frame: str, rows: int, what: str) -> Part:
-    large = {"batch.size": "262144", "linger.ms": "5"}
     return Part(
         name,
-        f"where the CPU of a Python worker goes, µs per row: {what} with keys into 4 partitions",
+        f"where the CPU of a Python worker goes, µs per row: {what} with keys into 4 partitions, default options",
         "profile",
         rows=rows,
-        frame=frame,
-        sides=(Side("pykafka, default options", "pykafka"), Side("pykafka, large batches", "pykafka", large)),
+        sides=(Side(OURS, "pykafka"),),
+        shape=Shape(frame),
         most_rounds=1,
     )
 
 
-PARTS: tuple[Part, ...] = (
+# Next to Spark's own sink, and to Python clients.
+
+_WRITES: tuple[Part, ...] = (
     Part(
         "default",
         "100-byte values with keys into 4 partitions, default options",
         "batch",
         rows=4 * M,
-        sides=(*both(), NOTHING, NOOP),
-        targets=(faster(1.7), Target(OURS, "workers_us", "at most", 0.35)),
+        sides=(*both(), NOTHING),
+        targets=(faster(1.4), Target(OURS, "broker_us", "at most ×", 0.75, THEIRS)),
     ),
-    Part(
-        "linger",
-        "the same with linger.ms=5 on both sides (it is the default of ours)",
-        "batch",
-        rows=4 * M,
-        sides=both(linger_ms="5"),
-        targets=(faster(1.3),),
-    ),
-    Part(
-        "large-batches",
-        "the same with batch.size=262144 and linger.ms=5",
-        "batch",
-        rows=4 * M,
-        sides=(*both(batch_size="262144", linger_ms="5"), NOTHING),
-        targets=(
-            faster(1.35),
-            Target(OURS, "workers_us", "at most", 0.35),
-            Target(OURS, "seconds", "at most ×", 1.8, FLOOR),
-        ),
-    ),
-    _codec("lz4", 1.25),
-    _codec("zstd", 2.0),
-    _codec("snappy", 1.25),
-    _codec("gzip", 1.2),
     Part(
         "unkeyed",
-        "100-byte values without keys, linger.ms=5",
+        "100-byte values without keys, default options",
         "batch",
         rows=4 * M,
-        frame="unkeyed",
-        sides=both(linger_ms="5"),
-        targets=(faster(1.3),),
+        sides=both(),
+        targets=(faster(1.4),),
+        shape=Shape("unkeyed"),
     ),
     Part(
         "1k-values",
-        "1,000-byte values with keys, linger.ms=5",
+        "1,000-byte values with keys, default options",
         "batch",
         rows=M // 2,
-        frame="keyed-1k",
-        sides=both(linger_ms="5"),
-        targets=(faster(1.3),),
+        sides=both(),
+        targets=(faster(1.2),),
+        shape=Shape("keyed-1k"),
     ),
     Part(
         "10k-values",
-        "10,000-byte values with keys, linger.ms=5",
+        "10,000-byte values with keys, default options",
         "batch",
         rows=M // 20,
-        frame="keyed-10k",
-        sides=both(linger_ms="5"),
-        targets=(faster(1.3),),
+        sides=both(),
+        targets=(faster(1.6),),
+        shape=Shape("keyed-10k"),
     ),
     Part(
         "headers-and-topics",
-        "two headers a row and a topic column with 20 topics of 4 partitions, linger.ms=5",
+        "two headers a row and a topic column with 20 topics of 4 partitions, default options",
         "batch",
         rows=M,
-        frame="headers-and-topics",
-        topics=20,
-        sides=both(linger_ms="5"),
-        targets=(faster(1.3),),
+        sides=both(),
+        targets=(faster(1.4),),
+        shape=Shape("headers-and-topics", topics=20),
+        keeps_topics=True,
     ),
+    _codec("lz4", 1.5, 3 * M),
+    _codec("snappy", 1.4, 3 * M),
+    _codec("zstd", 2.2, 3 * M),
+    _codec("gzip", 1.5, 2 * M),
+    _same_batches("same-batches", "", 1.25, 4 * M),
+    _same_batches("same-batches-lz4", ", lz4", 1.25, 3 * M, compression_type="lz4"),
+    _same_batches("same-batches-zstd", ", zstd", 2.0, 3 * M, compression_type="zstd"),
     Part(
         "1000-partitions",
-        "1,000 partitions, batch.size=65536, linger.ms=5",
+        "1,000 partitions; with its defaults the JVM sink times out, so it gets larger batches",
         "batch",
         rows=2 * M,
-        partitions=1000,
-        sides=(
-            *both(batch_size="65536", linger_ms="5"),
-            Side("pykafka, 4 partitions", "pykafka", {"batch.size": "65536", "linger.ms": "5"}, partitions=4),
-        ),
-        targets=(faster(5.0), faster(0.5, "pykafka, 4 partitions")),
+        sides=(Side(THEIRS, "jvm", {"batch.size": "65536", "linger.ms": "5"}, share=0.25), Side(OURS, "pykafka")),
+        targets=(faster(8.0),),
+        shape=Shape(partitions=1000),
+        keeps_topics=True,
     ),
     Part(
         "python-clients",
-        "what people write by hand: a Python client in foreachPartition",
+        "what people write by hand: a Python client in foreachPartition, 100-byte values with keys, default options",
         "batch",
         rows=4 * M,
         sides=(
             Side(OURS, "pykafka"),
-            Side("confluent-kafka", "confluent", share=0.2),
+            Side(CONFLUENT, "confluent", share=0.2),
             Side("kafka-python", "kafka-python", share=0.02),
         ),
-        targets=(faster(7.5, "confluent-kafka"),),
+        targets=(faster(8.0, CONFLUENT),),
     ),
     Part(
         "micro-batches",
-        "a stream of micro-batches of 1,000 rows; each run in new Python workers",
+        "a stream of micro-batches of 1,000 rows in 10 tasks; each run in new Python workers",
         "stream",
         rows=1000,
-        sides=(*both(), NOTHING),
+        sides=(*both(), Side(ONCE, "pykafka", exactly_once=True), Side(FLOOR, "nothing", share=0.25)),
         targets=(
-            Target(OURS, "add_batch_ms", "at most +", 25, FLOOR),
+            Target(OURS, "add_batch_ms", "at most ×", 1.6, THEIRS),
+            Target(ONCE, "add_batch_ms", "at most ×", 3.0, THEIRS),
             Target(OURS, "first_batch_ms", "at most +", 1000, FLOOR),
         ),
+        shape=Shape(tasks=10),
         fresh_workers=True,
     ),
     Part(
+        "memory",
+        "the largest Python worker, default options; each run in new Python workers",
+        "batch",
+        rows=2 * M,
+        sides=(
+            Side("pykafka, 4 partitions", "pykafka"),
+            Side("pykafka, 1,000 partitions", "pykafka", shape=Shape(partitions=1000)),
+            NOTHING,
+        ),
+        targets=(
+            Target("pykafka, 4 partitions", "peak_rss_mib", "at most +", 64, FLOOR),
+            Target("pykafka, 1,000 partitions", "peak_rss_mib", "at most +", 128, FLOOR),
+        ),
+        keeps_topics=True,
+        fresh_workers=True,
+    ),
+)
+
+_PRODUCERS: tuple[Part, ...] = (
+    Part(
+        "send",
+        "100-byte values without keys, 4 partitions; acks=all and idempotent, other options by each client's defaults",
+        "send",
+        rows=M,
+        sides=(
+            Side(SEND, "ours"),
+            Side("KafkaProducer.send_columns", "columns"),
+            Side(CONFLUENT, "confluent"),
+            Side("kafka-python", "kafka-python", share=0.1),
+            Side("aiokafka", "aiokafka", share=0.1),
+            Side("Java (ProducerPerformance)", "java"),
+        ),
+        targets=(faster(1.2, CONFLUENT, SEND), faster(10.0, "kafka-python", SEND)),
+        shape=Shape("unkeyed"),
+    ),
+    Part(
+        "send-keyed",
+        "the same with keys of 8 bytes",
+        "send",
+        rows=M,
+        sides=(Side(SEND, "ours"), Side(CONFLUENT, "confluent")),
+        targets=(faster(1.0, CONFLUENT, SEND),),
+    ),
+    Part(
+        "send-callbacks",
+        "the same, without and with a callback for each record",
+        "send",
+        rows=M,
+        sides=(Side(SEND, "ours"), Side("with callbacks", "callbacks")),
+    ),
+    Part(
+        "latency",
+        "10,000 records a second: milliseconds from send to acknowledgement",
+        "latency",
+        rows=50_000,
+        sides=(
+            Side(SEND, "ours", {"linger.ms": "0"}),
+            Side(CONFLUENT, "confluent", {"linger.ms": "0"}),
+            Side("Java (ProducerPerformance)", "java", {"linger.ms": "0"}),
+            Side(f"{SEND}, 5 ms", "ours", {"linger.ms": "5"}),
+            Side(f"{CONFLUENT}, 5 ms", "confluent", {"linger.ms": "5"}),
+        ),
+        targets=(
+            Target(SEND, "p99_ms", "at most ×", 2.0, CONFLUENT),
+            Target(f"{SEND}, 5 ms", "p99_ms", "at most ×", 2.0, f"{CONFLUENT}, 5 ms"),
+        ),
+        shape=Shape("unkeyed"),
+    ),
+)
+
+# How cost grows.
+
+_MOST, _MOST_MEMORY = "10,000 partitions", "10,000 partitions, buffer.memory=256 MiB"
+_FEWEST = "4 partitions"
+_TOPICS = tuple(
+    Side("1 topic" if count == 1 else f"{count} topics", "pykafka", shape=Shape("topics", topics=count))
+    for count in (1, 20, 200)
+)
+_VALUES = (
+    ("10 B", "keyed-10", 1.0),
+    ("100 B", "keyed", 1.0),
+    ("1 KB", "keyed-1k", 0.15),
+    ("10 KB", "keyed-10k", 0.015),
+    ("100 KB", "keyed-100k", 0.0015),
+    ("1 MB", "keyed-1m", 0.000_15),
+)
+"""How they are called, their frame, their share of the rows."""
+_AGES = ("10th micro-batch", "100th", "1,000th", "10,000th")
+_BATCH_SIZES = (("16 KiB", 2**14), ("64 KiB", 2**16), ("256 KiB", 2**18), ("1 MiB", 2**20))
+
+_GROWTH: tuple[Part, ...] = (
+    Part(
+        "growth-partitions",
+        "100-byte values with keys, default options, into one topic of so many partitions",
+        "batch",
+        rows=2 * M,
+        sides=(
+            *(
+                Side(f"{count:,} partitions", "pykafka", shape=Shape(partitions=count))
+                for count in (4, 100, 1_000, 10_000)
+            ),
+            Side(_MOST_MEMORY, "pykafka", {"buffer.memory": str(256 << 20)}, shape=Shape(partitions=10_000)),
+        ),
+        targets=(cheaper(4.0, _MOST_MEMORY, _FEWEST), cheaper(10.0, _MOST, _FEWEST)),
+        keeps_topics=True,
+    ),
+    Part(
+        "growth-topics",
+        "100-byte values with keys and a topic column, default options, into so many topics of 4 partitions",
+        "batch",
+        rows=2 * M,
+        sides=_TOPICS,
+        targets=(cheaper(2.0, "200 topics", "1 topic"),),
+        keeps_topics=True,
+    ),
+    Part(
+        "growth-values",
+        "values of so many bytes, with keys into 4 partitions, default options",
+        "batch",
+        rows=2 * M,
+        sides=tuple(
+            Side(f"{name}, {who}", writer, share=share, shape=Shape(frame))
+            for name, frame, share in _VALUES
+            for who, writer in ((OURS, "pykafka"), (THEIRS, "jvm"))
+        ),
+        most_rounds=3,
+    ),
+    Part(
+        "growth-tasks",
+        "100-byte values with keys into 4 partitions, default options, in so many tasks on two cores",
+        "batch",
+        rows=4 * M,
+        sides=tuple(
+            Side("1 task" if count == 1 else f"{count} tasks", "pykafka", shape=Shape(tasks=count))
+            for count in (1, 2, 4, 8)
+        ),
+        most_rounds=3,
+    ),
+    Part(
+        "growth-stream",
+        "a query of 10,000 micro-batches of 10 rows in one task: one micro-batch, by its number",
+        "aging",
+        rows=100_000,
+        sides=tuple(Side(name, "pykafka") for name in _AGES),
+        shape=Shape(tasks=1),
+        fresh_workers=True,
+        most_rounds=1,
+    ),
+    Part(
+        "batch-sizes",
+        "values of 100 B, 1 KB and 10 KB, with keys into 4 partitions, by batch.size",
+        "batch",
+        rows=2 * M,
+        sides=tuple(
+            Side(f"{value}, {size}", "pykafka", {"batch.size": str(number)}, share=share, shape=Shape(frame))
+            for value, frame, share in _VALUES[1:4]
+            for size, number in _BATCH_SIZES
+        ),
+        most_rounds=3,
+    ),
+    Part(
+        "small-messages",
+        "100-byte values with keys into 4 partitions of a topic with max.message.bytes, default options",
+        "batch",
+        rows=M // 2,
+        sides=(
+            Side("no limit", "pykafka"),
+            *(
+                Side(f"{limit:,} bytes", "pykafka", shape=Shape(topic_configs={"max.message.bytes": str(limit)}))
+                for limit in (100_000, 20_000)
+            ),
+        ),
+        targets=(
+            Target("100,000 bytes", "seconds", "at most ×", 1.5, "no limit"),
+            Target("20,000 bytes", "seconds", "at most ×", 2.0, "no limit"),
+        ),
+    ),
+)
+
+# The sink by itself.
+
+_OWN: tuple[Part, ...] = (
+    Part(
         "exactly-once-batch",
-        "exactly-once next to at-least-once, default options",
+        "exactly-once next to at-least-once, 100-byte values with keys, default options",
         "batch",
         rows=4 * M,
         sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True)),
         targets=(faster(0.9, OURS, ONCE),),
-    ),
-    Part(
-        "exactly-once-stream",
-        "micro-batches of 1,000 rows in 10 tasks, exactly-once next to at-least-once",
-        "stream",
-        rows=1000,
-        tasks=10,
-        sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True), NOTHING, Side(THEIRS, "jvm")),
-        targets=(Target(ONCE, "trigger_ms", "at most +", 40, OURS),),
     ),
     Part(
         "exactly-once-commit",
@@ -187,14 +362,13 @@ PARTS: tuple[Part, ...] = (
         "one task with 2 and with 20 million rows (2 GB), each in a new Python worker",
         "batch",
         rows=20 * M,
-        frame="cheap",
-        tasks=1,
-        cached=False,
         sides=(Side("2 M rows", "pykafka", share=0.1), Side("20 M rows", "pykafka")),
         targets=(
             Target("20 M rows", "peak_rss_mib", "at most", 350),
             Target("20 M rows", "peak_rss_mib", "at most ×", 1.1, "2 M rows"),
         ),
+        shape=Shape("cheap", tasks=1),
+        cached=False,
         fresh_workers=True,
         most_rounds=1,
     ),
@@ -209,63 +383,6 @@ PARTS: tuple[Part, ...] = (
         fresh_workers=True,
         most_rounds=1,
     ),
-    Part(
-        "send",
-        "KafkaProducer.send() of 100-byte values without keys, 4 partitions, acks=all, idempotent",
-        "send",
-        rows=M,
-        sides=(
-            Side("KafkaProducer.send", "ours"),
-            Side("KafkaProducer.send_columns", "columns"),
-            Side("confluent-kafka", "confluent"),
-            Side("kafka-python", "kafka-python", share=0.1),
-            Side("aiokafka", "aiokafka", share=0.1),
-            Side("Java (ProducerPerformance)", "java"),
-        ),
-        targets=(
-            faster(1.0, "confluent-kafka", "KafkaProducer.send"),
-            faster(10.0, "kafka-python", "KafkaProducer.send"),
-        ),
-    ),
-    Part(
-        "send-callbacks",
-        "the same with a callback for each record, without keys and with",
-        "send",
-        rows=M,
-        sides=(
-            Side("KafkaProducer.send", "ours"),
-            Side("with callbacks", "callbacks"),
-            Side("with callbacks and keys", "keyed-callbacks"),
-        ),
-    ),
-    Part(
-        "send-batches",
-        "send with one batch.size for both: send's own is 16 KiB (Kafka's default), confluent-kafka's is 1 MB",
-        "send",
-        rows=M,
-        sides=(
-            Side("KafkaProducer.send, 16 KiB", "ours", {"batch.size": "16384"}),
-            Side("confluent-kafka, 16 KiB", "confluent", {"batch.size": "16384"}),
-            Side("KafkaProducer.send, 1 MB", "ours", {"batch.size": "1000000"}),
-            Side("confluent-kafka, 1 MB", "confluent", {"batch.size": "1000000"}),
-        ),
-        targets=(
-            faster(1.0, "confluent-kafka, 16 KiB", "KafkaProducer.send, 16 KiB"),
-            faster(1.0, "confluent-kafka, 1 MB", "KafkaProducer.send, 1 MB"),
-        ),
-    ),
-    Part(
-        "latency",
-        "10,000 records a second, linger.ms=0: milliseconds from send to acknowledgement",
-        "latency",
-        rows=50_000,
-        sides=(
-            Side("KafkaProducer.send", "ours", {"linger.ms": "0"}),
-            Side("confluent-kafka", "confluent", {"linger.ms": "0"}),
-            Side("Java (ProducerPerformance)", "java", {"linger.ms": "0"}),
-        ),
-        targets=(Target("KafkaProducer.send", "p99_ms", "at most ×", 2.0, "confluent-kafka"),),
-    ),
     _profile("profile", "keyed", 8 * M, "100-byte values"),
     _profile("profile-1k", "keyed-1k", M, "1,000-byte values"),
     _profile("profile-10k", "keyed-10k", M // 10, "10,000-byte values"),
@@ -279,17 +396,15 @@ PARTS: tuple[Part, ...] = (
     ),
 )
 
-BY_NAME = {part.name: part for part in PARTS}
+PARTS = _WRITES + _PRODUCERS + _GROWTH + _OWN
 
-HEADLINE = ("default", "linger", "large-batches", "lz4", "zstd", "snappy", "gzip")
-HEADLINE_RATIO = 1.55
-"""What the geometric mean of ours / theirs over these parts is to be."""
+BY_NAME = {part.name: part for part in PARTS}
 
 GROUPS = {
     "all": tuple(BY_NAME),
-    "headline": HEADLINE,
-    "spark": tuple(part.name for part in PARTS if part.kind in ("batch", "stream")),
-    "exactly-once": tuple(name for name in BY_NAME if name.startswith("exactly-once")),
+    "goals": (*(part.name for part in _WRITES), "send", "send-keyed", "growth-partitions", "growth-topics"),
+    "growth": tuple(part.name for part in _GROWTH),
+    "exactly-once": ("micro-batches", "exactly-once-batch", "exactly-once-commit"),
     "profiles": tuple(part.name for part in PARTS if part.kind == "profile"),
-    "producer": tuple(part.name for part in PARTS if part.kind in ("send", "latency")),
+    "producer": tuple(part.name for part in _PRODUCERS),
 }

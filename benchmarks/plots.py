@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measures import MEASURES, median
-from benchmarks.model import Part, Result
-from benchmarks.parts import BY_NAME, FLOOR, OURS, PARTS, THEIRS
+from benchmarks.measures import MEASURES, median, paired
+from benchmarks.model import Part, Result, Target
+from benchmarks.parts import BY_NAME, GROUPS, OURS, PARTS, THEIRS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {THEIRS: "#9aa5b1", OURS: "#e4572e", FLOOR: "#d9dee3"}
+_COLOURS = {THEIRS: "#9aa5b1", OURS: "#e4572e"}
 _PROCESSES = {
-    "spark_us": ("Spark's JVM", "#9aa5b1"),
-    "workers_us": ("Python workers", "#e4572e"),
-    "broker_us": ("broker", "#3d5a80"),
+    "spark": ("Spark's JVM", "#9aa5b1"),
+    "workers": ("Python workers", "#e4572e"),
+    "broker": ("broker", "#3d5a80"),
 }
 _STEP_COLOURS = {
     "reading_us": "#d9dee3",
@@ -35,7 +36,9 @@ _METADATA = {"Date": None, "Creator": None}
 
 
 def plot(folder: Path, results: Mapping[str, Result]) -> None:
-    """``benchmark-rows.svg``, ``-cpu.svg``, ``-profile.svg`` and ``-producers.svg``, as far as there are results."""
+    """``benchmark-rows.svg``, ``-cpu.svg``, ``-profile.svg``, ``-producers.svg`` and one for each part about growth, as
+    far as there are results.
+    """
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,22 +47,32 @@ def plot(folder: Path, results: Mapping[str, Result]) -> None:
     with mpl.rc_context(_SETTINGS):
         if pairs:
             _rows(folder / "benchmark-rows.svg", pairs, results)
-            _cpu(folder / "benchmark-cpu.svg", pairs, results)
+            alike = [part for part in pairs if part.shape.frame in ("keyed", "unkeyed") and part.shape.partitions == 4]
+            _cpu(folder / "benchmark-cpu.svg", alike, results)
         if profiles := [part for part in PARTS if part.name in results and part.kind == "profile"]:
             _profiles(folder / "benchmark-profile.svg", profiles, results)
         if "send" in results:
             _producers(folder / "benchmark-producers.svg", results["send"])
+        for name in GROUPS["growth"]:
+            if name in results:
+                _GROWTH.get(name, _by_process)(folder / f"benchmark-{name}.svg", BY_NAME[name], results[name])
 
 
 def _rows(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> None:
-    with _Figure(file, len(parts) * 0.5 + 1.0) as axes:
+    """Ours by theirs: the parts' rows differ too much in size for one scale."""
+    with _Figure(file, len(parts) * 0.32 + 1.0) as axes:
         for row, part in enumerate(parts):
-            runs = results[part.name].runs
-            theirs, ours = (median(runs, side, "rows_per_s") or 0.0 for side in (THEIRS, OURS))
-            axes.barh(row - 0.2, theirs / 1e6, 0.38, color=_COLOURS[THEIRS], label=THEIRS if row == 0 else None)
-            axes.barh(row + 0.2, ours / 1e6, 0.38, color=_COLOURS[OURS], label=OURS if row == 0 else None)
-            axes.text(ours / 1e6, row + 0.2, f" {ours / theirs:.2f} ×", va="center")
-        _label_rows(axes, [part.name for part in parts], "million rows per second")
+            pairs = paired(results[part.name].runs, Target(OURS, "rows_per_s", "at least ×", 0, THEIRS))
+            ratios = [ours / theirs for ours, theirs in pairs]
+            middle = statistics.median(ratios)
+            spread = [[middle - min(ratios)], [max(ratios) - middle]]
+            axes.barh(row, middle, 0.7, color=_COLOURS[OURS], xerr=spread, ecolor="#7d8597", capsize=2)
+            axes.text(max(ratios), row, f"  {middle:.1f} ×", va="center")
+        axes.axvline(1, color=_COLOURS[THEIRS], linewidth=2, label=f"{THEIRS} = 1")
+        axes.set_xscale("log")
+        axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+        axes.minorticks_off()
+        _label_rows(axes, [part.name for part in parts], "rows per second, by the JVM sink's (median, all rounds)")
 
 
 def _cpu(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> None:
@@ -67,8 +80,8 @@ def _cpu(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> No
         for row, part in enumerate(parts):
             for place, side in ((row - 0.2, THEIRS), (row + 0.2, OURS)):
                 left = 0.0
-                for measure, (name, colour) in _PROCESSES.items():
-                    width = median(results[part.name].runs, side, measure) or 0.0
+                for process, (name, colour) in _PROCESSES.items():
+                    width = median(results[part.name].runs, side, f"{process}_us") or 0.0
                     first = row == 0 and side == THEIRS
                     axes.barh(place, width, 0.38, left=left, color=colour, label=name if first else None)
                     left += width
@@ -90,7 +103,7 @@ def _profiles(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) 
                 axes.barh(row, share, 0.7, left=left, color=colour, label=name)
                 left += share
             axes.text(left, row, f" {total:.2f} µs a row", va="center", fontsize=7)
-        _label_rows(axes, [f"{part.name}, {side.removeprefix('pykafka, ')}" for part, side in bars], "% of its CPU")
+        _label_rows(axes, [part.name for part, _ in bars], "% of its CPU")
         axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7)
 
 
@@ -102,6 +115,55 @@ def _producers(file: Path, result: Result) -> None:
             axes.barh(row, figure / 1e6, 0.7, color=_COLOURS[OURS if side.startswith("KafkaProducer") else THEIRS])
             axes.text(figure / 1e6, row, f" {figure / 1e6:.2f}", va="center")
         _label_rows(axes, sides, "million records per second")
+
+
+def _by_process(file: Path, part: Part, result: Result) -> None:
+    """CPU of a row, or of a micro-batch with the memory of a worker, side by side."""
+    unit = "µs of CPU per row" if part.kind == "batch" else "ms of CPU per micro-batch"
+    ending = "_us" if part.kind == "batch" else "_batch_ms"
+    with _Figure(file, len(part.sides) * 0.35 + 1.0) as axes:
+        for row, side in enumerate(part.sides):
+            left = 0.0
+            for process, (name, colour) in _PROCESSES.items():
+                width = median(result.runs, side.name, process + ending) or 0.0
+                axes.barh(row, width, 0.7, left=left, color=colour, label=name if row == 0 else None)
+                left += width
+            memory = median(result.runs, side.name, "rss_mib")
+            said = f"{left:.2f}" if part.kind == "batch" else f"{left:.0f} ms, a worker has {memory or 0:.0f} MiB"
+            axes.text(left, row, f" {said}", va="center")
+        _label_rows(axes, [side.name for side in part.sides], unit)
+
+
+def _by_value(file: Path, part: Part, result: Result) -> None:
+    """CPU of a row, by its size, both logarithmic."""
+    sizes = {"10 B": 10, "100 B": 100, "1 KB": 1_000, "10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000}
+    with _Figure(file, 3.2) as axes:
+        for who in (THEIRS, OURS):
+            figures = [median(result.runs, f"{size}, {who}", "cpu_us") or 0.0 for size in sizes]
+            axes.plot(list(sizes.values()), figures, "o-", color=_COLOURS[who], label=who)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(list(sizes.values()), list(sizes))
+        axes.set_xlabel("value")
+        axes.set_ylabel("µs of CPU per row")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+
+
+def _by_batch_size(file: Path, part: Part, result: Result) -> None:
+    """Rows per second by those of the smallest batches."""
+    colours = dict(zip(("100 B", "1 KB", "10 KB"), (_COLOURS[OURS], "#3d5a80", "#9aa5b1"), strict=True))
+    with _Figure(file, 2.8) as axes:
+        for value, colour in colours.items():
+            names = [side.name for side in part.sides if side.name.startswith(f"{value}, ")]
+            figures = [median(result.runs, name, "rows_per_s") or 0.0 for name in names]
+            sizes = [name.partition(", ")[2] for name in names]
+            axes.plot(sizes, [each / figures[0] for each in figures], "o-", color=colour, label=f"values of {value}")
+        axes.set_xlabel("batch.size")
+        axes.set_ylabel("rows per second, by 16 KiB's")
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
 
 
 def _label_rows(axes: Axes, names: Sequence[str], unit: str) -> None:
@@ -129,3 +191,9 @@ class _Figure:
 
     def __exit__(self, *_: object) -> None:
         self._figure.savefig(self._file, format="svg", metadata=_METADATA)
+
+
+_GROWTH: Mapping[str, Callable[[Path, Part, Result], None]] = {
+    "growth-values": _by_value,
+    "batch-sizes": _by_batch_size,
+}

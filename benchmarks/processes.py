@@ -43,6 +43,10 @@ class Processes:
                 worker.terminate()
         psutil.wait_procs(workers, timeout=END_DEADLINE_S)
 
+    def largest_worker_mib(self) -> float:
+        """What the largest Python worker has in memory now; 0 when there is none."""
+        return max((_total([worker], _rss_mib) for worker in self.workers()), default=0.0)
+
     @contextlib.contextmanager
     def measured(self) -> Iterator[Usage]:
         usage = Usage()
@@ -81,11 +85,11 @@ def _command(process: psutil.Process) -> list[str]:
     return []
 
 
-def _total(processes: Iterable[psutil.Process], seconds: Callable[[psutil.Process], float]) -> float:
+def _total(processes: Iterable[psutil.Process], figure: Callable[[psutil.Process], float]) -> float:
     total = 0.0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += seconds(process)
+            total += figure(process)
     return total
 
 
@@ -97,6 +101,10 @@ def _own_s(process: psutil.Process) -> float:
 def _ended_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.children_user + times.children_system)
+
+
+def _rss_mib(process: psutil.Process) -> float:
+    return float(process.memory_info().rss) / 2**20
 
 
 def _reset_peaks(processes: Iterable[psutil.Process]) -> None:

@@ -31,10 +31,10 @@ _SPEED = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .* (\d+) ms 50th,
 def run_producers(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     for number, side in rounds_of(part, rounds):
         count = rows_of(side, part.rows)
-        with new_topics(harness.kafka, 1, part.partitions) as (topic,):
-            work = Work(
-                harness.kafka.bootstrap_servers, topic, count, side.options, RATE if part.kind == "latency" else None
-            )
+        with new_topics(harness.kafka, 1, part.shape_of(side).partitions) as (topic,):
+            rate = RATE if part.kind == "latency" else None
+            keyed = part.shape_of(side).frame == "keyed"
+            work = Work(harness.kafka.bootstrap_servers, topic, count, side.options, rate, keyed)
             measures, first = _run(side, work, harness)
             check_rows(work.servers, [topic], count + first)
         yield Run(side.name, number, count, measures)

@@ -1,4 +1,4 @@
-"""Results as a JSON file: one entry per part, the last run of it."""
+"""Results as a JSON file: one entry per part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.model import Result, Run
+from benchmarks.model import Result, Run, Session
 
 
 def load(file: Path) -> dict[str, Result]:
@@ -16,7 +16,9 @@ def load(file: Path) -> dict[str, Result]:
         return {}
     return {
         entry["part"]: Result(
-            entry["part"], entry["at"], entry["environment"], tuple(Run(**run) for run in entry["runs"])
+            entry["part"],
+            tuple(Session(**session) for session in entry["sessions"]),
+            tuple(Run(**run) for run in entry["runs"]),
         )
         for entry in json.loads(file.read_text())
     }

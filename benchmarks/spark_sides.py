@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,10 @@ FLUSH_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """``topic``, or the beginning of the names of all topics when the frame has a column with their numbers."""
+    """``topics``: the one topic, or all, whose names end with their numbers, when the frame has a topic number."""
 
     bootstrap_servers: str
-    topic: str
+    topics: Sequence[str]
     options: Mapping[str, str]
     exactly_once: bool = False
 
@@ -31,10 +31,11 @@ def routed(frame: DataFrame, to: Destination) -> tuple[DataFrame, dict[str, str]
     if to.exactly_once:
         options["deliveryGuarantee"] = "exactly-once"
     if TOPIC_NUMBER in frame.columns:
-        topic = f"concat('{to.topic}', {TOPIC_NUMBER}) AS topic"
+        prefix = to.topics[0].removesuffix("0")
+        topic = f"concat('{prefix}', pmod({TOPIC_NUMBER}, {len(to.topics)})) AS topic"
         columns = [column for column in frame.columns if column != TOPIC_NUMBER]
         return frame.selectExpr(*columns, topic), options
-    return frame, {**options, "topic": to.topic}
+    return frame, {**options, "topic": to.topics[0]}
 
 
 def _through(source: str) -> Callable[[DataFrame, Destination], None]:
@@ -55,7 +56,7 @@ def _into(source: str) -> Callable[[DataFrame, Destination], None]:
 def _confluent(frame: DataFrame, to: Destination) -> None:
     # Idempotent, as both sinks are; librdkafka's own default is not.
     config = {"bootstrap.servers": to.bootstrap_servers, "enable.idempotence": "true", **to.options}
-    topic = to.topic
+    topic = to.topics[0]
 
     def produce(rows: Iterable[Row]) -> None:
         from confluent_kafka import Producer
@@ -75,7 +76,7 @@ def _confluent(frame: DataFrame, to: Destination) -> None:
 
 
 def _kafka_python(frame: DataFrame, to: Destination) -> None:
-    servers, topic = to.bootstrap_servers, to.topic
+    servers, topic = to.bootstrap_servers, to.topics[0]
 
     def produce(rows: Iterable[Row]) -> None:
         from kafka import KafkaProducer

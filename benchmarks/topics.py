@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
@@ -35,12 +35,14 @@ class MissingRowsError(Exception):
 
 
 @contextlib.contextmanager
-def new_topics(kafka: LocalKafka, count: int, partitions: int) -> Iterator[list[str]]:
+def new_topics(
+    kafka: LocalKafka, count: int, partitions: int, configs: Mapping[str, str] | None = None
+) -> Iterator[list[str]]:
     """``prefix-0`` to ``prefix-<count - 1>``, deleted when the block ends."""
     prefix = f"bench-{next(_numbers)}"
     names = [f"{prefix}-{number}" for number in range(count)]
     for name in names:
-        kafka.create_topic(name, partitions)
+        kafka.create_topic(name, partitions, configs or {})
     _open_logs(
         kafka.bootstrap_servers, [TopicPartition(name, number) for name in names for number in range(partitions)]
     )
@@ -67,14 +69,16 @@ def _open_logs(bootstrap_servers: str, places: Sequence[TopicPartition]) -> None
 
 def count_rows(bootstrap_servers: str, topics: Sequence[str]) -> int:
     """By the offsets of all partitions: of topics that were written without transactions."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "benchmarks"})
-    try:
-        known = consumer.list_topics(timeout=TIMEOUT_S).topics
-        places = [TopicPartition(topic, partition) for topic in topics for partition in known[topic].partitions]
-        offsets = (consumer.get_watermark_offsets(place, timeout=TIMEOUT_S) for place in places)
-        return sum(end - beginning for beginning, end in offsets)
-    finally:
-        consumer.close()
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    known = admin.list_topics(timeout=TIMEOUT_S).topics
+    places = [TopicPartition(topic, partition) for topic in topics for partition in known[topic].partitions]
+
+    def total(spec: Any) -> int:
+        found = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
+        return sum(each.result(TIMEOUT_S).offset for each in found.values())
+
+    specs: Any = OffsetSpec  # untyped
+    return total(specs.latest()) - total(specs.earliest())
 
 
 def count_committed(bootstrap_servers: str, topics: Sequence[str]) -> int:
