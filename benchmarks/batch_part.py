@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
 
 WARM_UP_ROWS = 1_000_000
-WARM_UPS = 6
-WARM = 1.1
-"""A side is warm when a warm-up is not that much quicker than all before it. The JVMs of Spark and the broker compile
-for several million rows."""
+WARM_UPS = 10
+WARM = 1.05
+"""A side is warm when two warm-ups in succession are not that much quicker than those before them: the JVMs of Spark
+and the broker compile for several million rows."""
 
 _NO_ROW = "rand() < 0"
 """Not known before the tasks run: a write of nothing, so that there are workers. Spark ends those idle for a minute."""
@@ -67,12 +67,13 @@ class BatchBench:
 
     def warm_up(self, side: Side) -> None:
         count = rows_of(side, min(self._part.rows, WARM_UP_ROWS))
-        quickest = float("inf")
+        quickest, no_quicker = float("inf"), 0
         for _ in range(WARM_UPS):
             seconds = self.write(side, count)["seconds"]
-            if seconds * WARM > quickest:
+            no_quicker = 0 if seconds * WARM < quickest else no_quicker + 1
+            quickest = min(quickest, seconds)
+            if no_quicker == 2:
                 break
-            quickest = seconds
 
     def write(self, side: Side, count: int) -> dict[str, float]:
         part, servers, shape = self._part, self._kafka.bootstrap_servers, self._part.shape_of(side)

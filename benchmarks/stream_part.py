@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.frames import FRAMES
@@ -47,9 +48,11 @@ def run_streams(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
 def run_aging(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
     """One long query per round, whose sides are its ages: ``part.rows`` rows, ``AGED_ROWS`` in each micro-batch.
 
-    Each age is measured over a tenth of the micro-batches up to it, at most as many as Spark remembers.
+    Each age is measured over a tenth of the micro-batches up to it, at most as many as Spark remembers. A query before
+    has warmed the JVMs up.
     """
     total = part.rows // AGED_ROWS
+    _run(replace(part, rows=AGED_ROWS), part.sides[0], harness, WARM_UP_RUN)
     for number in range(1, min(rounds, part.most_rounds or rounds) + 1):
         with _query(part, part.sides[0], harness, AGED_ROWS) as query:
             for side, age in zip(part.sides, AGES, strict=True):

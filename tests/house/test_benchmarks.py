@@ -1,0 +1,122 @@
+"""The benchmark's table of parts is whole, and what the documentation says of results is what `make bench` found."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.command import OWN, PUBLISHED, same_code
+from benchmarks.frames import FRAMES
+from benchmarks.measures import MEASURES, verdict
+from benchmarks.model import Part, Result, Run, Session, Side, Target
+from benchmarks.page import filled, goals
+from benchmarks.parts import BY_NAME, CONFLUENT, GROUPS, OURS, PARTS, THEIRS
+from benchmarks.results import load, save
+
+ENVIRONMENT = {"commit": "abc", "load": "1.0", "machine": "m"}
+
+
+def result(part: str, *rounds: dict[str, float], load: str = "1.0", measure: str = "rows_per_s") -> Result:
+    """Of rounds that say each side's figure."""
+    runs = [
+        Run(side, number, 1, {measure: figure})
+        for number, figures in enumerate(rounds, 1)
+        for side, figure in figures.items()
+    ]
+    session = Session("2026-11-22 10:00", len(rounds), 60, {**ENVIRONMENT, "load": load})
+    return Result(part, (session,), tuple(runs))
+
+
+@pytest.mark.parametrize("page", PUBLISHED.pages, ids=lambda page: page.name)
+def test_the_pages_say_what_the_published_results_say(page):
+    text = page.read_text()
+    assert "<!-- benchmarks: " in text
+    assert filled(text, load(PUBLISHED.results)) == text
+
+
+def test_every_published_result_is_of_a_part_and_its_sides():
+    for name, published in load(PUBLISHED.results).items():
+        assert {run.side for run in published.runs} == {side.name for side in BY_NAME[name].sides}, name
+        assert {run.round for run in published.runs} == set(range(1, published.rounds + 1)), name
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_a_part_compares_sides_of_its_own_by_known_measures(part):
+    names = [side.name for side in part.sides]
+    assert len(set(names)) == len(names)
+    assert {part.shape_of(side).frame for side in part.sides} <= FRAMES.keys()
+    for target in part.targets:
+        assert {target.side, target.against or target.side} <= set(names)
+        assert target.measure in MEASURES
+
+
+def test_sides_called_default_have_no_options():
+    default = {part.name: part for part in PARTS if "default options" in part.what and part.kind == "batch"}
+    assert {"default", "unkeyed", "1k-values", "10k-values", "headers-and-topics", "growth-topics"} <= default.keys()
+    for name, part in default.items():
+        given = {side.name for side in part.sides if side.options}
+        assert given <= {"10,000 partitions, buffer.memory=256 MiB"}, name
+
+
+@pytest.mark.parametrize(
+    ("part", "side", "measure", "bound", "against"),
+    [
+        ("default", OURS, "rows_per_s", 1.4, THEIRS),
+        ("default", OURS, "broker_us", 0.75, THEIRS),
+        ("zstd", OURS, "rows_per_s", 2.2, THEIRS),
+        ("1000-partitions", OURS, "rows_per_s", 8.0, THEIRS),
+        ("python-clients", OURS, "rows_per_s", 8.0, CONFLUENT),
+        ("growth-topics", "200 topics", "cpu_us", 2.0, "1 topic"),
+    ],
+)
+def test_the_goals_are_kept_as_data(part, side, measure, bound, against):
+    assert part in GROUPS["goals"]
+    found = [(each.side, each.measure, each.bound, each.against) for each in BY_NAME[part].targets]
+    assert (side, measure, bound, against) in found
+
+
+def test_a_goal_is_judged_by_the_median_of_ratios_of_one_round():
+    # Medians of the sides alone would say 20 / 10.
+    runs = result("default", {OURS: 30, THEIRS: 10}, {OURS: 20, THEIRS: 20}, {OURS: 10, THEIRS: 5}).runs
+    judged = verdict(runs, Target(OURS, "rows_per_s", "at least ×", 2.0, THEIRS))
+    assert judged is not None
+    assert (judged.figure, judged.low, judged.high, judged.reached) == (2.0, 1.0, 3.0, True)
+
+
+def test_goals_say_which_figures_are_missed():
+    lines = goals({"default": result("default", {OURS: 13, THEIRS: 10}), "lz4": result("lz4", {OURS: 15, THEIRS: 10})})
+    marks = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[-1] for line in lines.splitlines()}
+    assert "missed" in marks["default"]
+    assert marks["lz4"] == "reached |"
+
+
+def test_only_figures_that_were_measured_are_told():
+    page = "<!-- benchmarks: expect -->\nold: 7 times\n<!-- benchmarks end -->\n"
+    assert "times" not in filled(page, {})
+    partitions = {"1000-partitions": result("1000-partitions", {OURS: 120, THEIRS: 10})}
+    assert "**1,000 partitions**: 12 times" in filled(page, partitions)
+    assert "confluent" not in filled(page, partitions)
+
+
+def test_rounds_of_a_later_run_follow_on_the_earlier_ones(tmp_path):
+    first, later = result("lz4", {OURS: 1}, {OURS: 2}), result("lz4", {OURS: 3}, load="2.5")
+    assert same_code(first, later)
+    save(tmp_path / "results.json", {"lz4": first.followed_by(later)})
+    kept = load(tmp_path / "results.json")["lz4"]
+    assert [(run.round, run.measures["rows_per_s"]) for run in kept.runs] == [(1, 1), (2, 2), (3, 3)]
+    assert [session.environment["load"] for session in kept.sessions] == ["1.0", "2.5"]
+
+
+def test_rounds_of_other_code_are_not_added():
+    one = result("lz4", {OURS: 1})
+    session = replace(one.sessions[0], environment={**ENVIRONMENT, "commit": "def"})
+    assert not same_code(one, replace(one, sessions=(session,)))
+
+
+def test_a_run_that_is_not_published_changes_no_page():
+    assert OWN.pages == ()
+    assert OWN.results != PUBLISHED.results
+
+
+def test_a_side_may_have_a_shape_of_its_own():
+    part = Part("p", "", "batch", 1, (Side("a", "pykafka"), Side("b", "pykafka", shape=BY_NAME["unkeyed"].shape)))
+    assert [part.shape_of(side).frame for side in part.sides] == ["keyed", "unkeyed"]
