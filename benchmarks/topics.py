@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
@@ -23,6 +23,8 @@ TIMEOUT_S = 30.0
 READ_DEADLINE_S = 120.0
 OPEN_LOGS_S = 120.0
 FIRST_BATCHES = 3
+MOST_AT_ONCE = 5_000
+"""Partitions that one request may create: a controller writes at most 10,000 records at once."""
 
 # Else the log of a deleted topic stays on the disk for a minute.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0"}
@@ -42,7 +44,9 @@ def new_topics(
     prefix = f"bench-{next(_numbers)}"
     names = [f"{prefix}-{number}" for number in range(count)]
     for name in names:
-        kafka.create_topic(name, partitions, configs or {})
+        kafka.create_topic(name, min(partitions, MOST_AT_ONCE), configs or {})
+        if partitions > MOST_AT_ONCE:
+            _add_partitions(kafka, name, partitions)
     _open_logs(
         kafka.bootstrap_servers, [TopicPartition(name, number) for name in names for number in range(partitions)]
     )
@@ -51,6 +55,13 @@ def new_topics(
     finally:
         for name in names:
             kafka.delete_topic(name)
+
+
+def _add_partitions(kafka: LocalKafka, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for added in admin.create_partitions([NewPartitions(topic, partitions)], request_timeout=OPEN_LOGS_S).values():
+        added.result(OPEN_LOGS_S)
+    kafka.await_in_sync(topic)
 
 
 def _open_logs(bootstrap_servers: str, places: Sequence[TopicPartition]) -> None:
