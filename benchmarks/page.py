@@ -130,7 +130,7 @@ def _made(results: Results) -> str:
 
 
 class _Figures:
-    """Looks figures up for sentences; ``missing`` after one that nobody has measured."""
+    """Looks figures up for sentences; ``missing`` after one without results."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
