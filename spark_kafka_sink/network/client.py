@@ -81,12 +81,7 @@ class NetworkClient:
     Requests complete in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        transport: Transport,
-        random: Random,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, transport: Transport, random: Random) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
         idle = config.connections_max_idle_ms

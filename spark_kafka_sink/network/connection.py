@@ -251,6 +251,8 @@ class Connection:
         Raises ``NetworkError`` for a peer that asks for more and more of them, but reads none.
         """
         if self._tls is None:
+            if not self._to_send:
+                return ()
             output, self._to_send = self._to_send, []
             return output
         encrypted = self._tls.take_output()
@@ -297,6 +299,8 @@ class Connection:
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
 
     def _handshake_advice(self) -> str:
+        if self._correlation_id > 0 and self._config.security_protocol.startswith("SASL_"):
+            return "A broker that refuses the login may do that: see sasl.mechanism and sasl.jaas.config"
         if self._tls is None:
             return "Is it a listener that expects TLS? See security.protocol"
         if not self._tls.heard:

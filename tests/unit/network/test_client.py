@@ -15,6 +15,9 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.connection import Connection
+from tests.unit.network.conftest import CONFIG
 
 
 def test_is_ready_only_after_connection_and_handshake(turns, node):
@@ -356,6 +359,19 @@ def test_the_end_of_a_connection_says_how_far_it_had_come(turns, node, answer_en
     turns.transport.drop(connection, "EOF")
     turns.turn()
     assert turns.client.last_error(1) == "Connection to node 1 (b:9092) was lost: EOF"
+
+
+def test_a_close_after_the_first_step_of_sasl_names_the_login(node):
+    def steps():
+        for _ in range(2):
+            yield schema("api_versions", 0).ApiVersionsRequest()
+
+    config = replace(CONFIG, security_protocol="SASL_PLAINTEXT")
+    connection = Connection(1, node, config, steps(), setup_deadline=0)
+    connection.connected(None, 0)
+    assert "expects TLS" in str(connection.closed_error("EOF"))
+    assert list(connection.receive(b"\0\0\0\4\0\0\0\0", 0)) == []
+    assert "see sasl.mechanism and sasl.jaas.config" in str(connection.closed_error("EOF"))
 
 
 def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(turns, node, answer_end_txn):
