@@ -126,10 +126,13 @@ class TopicPendingRecords:
         pending.room = room
         values = pending.values
         index = len(values)
-        if key is None:
+        if key is None and pending.only_values:
+            values.append(value)
+        elif key is not None and index and len(pending.keys) == index:
+            pending.keys.append(key)
             values.append(value)
         else:
-            pending.add_keyed(key, value)
+            pending.add_fields(key, value)
         if pending.closed and not self._counts(pending, index):
             return self._append_locked(record, key, value, size, left_ms)
         future = FutureRecordMetadata()

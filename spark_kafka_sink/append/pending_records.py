@@ -85,6 +85,7 @@ class PendingRecords:
         """Returns the record's index."""
         index = len(self.values)
         try:
+            self._forget_fields()
             if key is not None:
                 self._add_key(index, key)
             if record.partition is not None:
@@ -105,10 +106,14 @@ class PendingRecords:
         self.room -= size
         return index
 
-    def add_keyed(self, key: bytes, value: bytes) -> None:
-        """A record with key and value only."""
+    def add_fields(self, key: bytes | None, value: bytes) -> None:
+        """A record with key and value only. Needed after records of another kind, and after an interrupt between a
+        record's key and its value.
+        """
         try:
-            self._add_key(len(self.values), key)
+            self._forget_fields()
+            if key is not None:
+                self._add_key(len(self.values), key)
             self.values.append(value)
         except BaseException:
             self._forget_fields()
@@ -184,7 +189,7 @@ def size_estimate(headers: Headers | None, key: bytes | None, value: bytes | Non
 
 def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int32] | None]:
     """The column and the size of each slot, -1 where it is null; None where all are."""
-    if values.count(None) == len(values):
+    if values[0] is None and values.count(None) == len(values):
         return None, None
     column = bytes_column(values)
     return column, slot_lengths(column)

@@ -42,6 +42,34 @@ def test_a_future_knows_where_its_record_is(engine):
         assert metadata.serialized_value_size == len(b"%d" % number)
 
 
+def test_records_with_and_without_keys_keep_their_keys_in_any_order(engine):
+    keys = [b"a", b"b", None, None, b"c", b"d", None, b"e", b"f", b"g"]
+    futures = [send(engine, b"%d" % number, key) for number, key in enumerate(keys)]
+    pending = engine.parts.pending.topic("t")._open
+    pending.close()
+    assert pending.columns().key.to_pylist() == keys
+    engine.settle()
+    assert [future.result(0).serialized_key_size for future in futures] == [-1 if key is None else 1 for key in keys]
+
+
+@pytest.mark.parametrize("key", [None, b"own"])
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_a_record_does_not_get_the_key_of_one_that_an_interrupt_kept_out(engine, key, earlier):
+    send(engine, b"opens the pending records")
+    pending = engine.parts.pending.topic("t")._open
+    before = [None, *[b"earlier"] * earlier]
+    for each in before[1:]:
+        send(engine, b"v", each)
+    # Where an interrupt between the two lists leaves them.
+    pending.keys.extend([None] * (len(pending.values) - len(pending.keys)))
+    pending.keys.append(b"interrupted")
+    pending.only_values = False
+    send(engine, b"next", key)
+    pending.close()
+    keys = pending.columns().key
+    assert ([None] * len(pending.values) if keys is None else keys.to_pylist()) == [*before, key]
+
+
 def test_nothing_is_known_before_the_response(engine):
     future = send(engine)
     assert not future.done()
