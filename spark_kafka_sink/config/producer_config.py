@@ -80,6 +80,8 @@ class ProducerConfig:
     ssl_protocol: str
     ssl_cipher_suites: tuple[str, ...]
     ssl_endpoint_identification_algorithm: str
+    sasl_mechanism: str
+    sasl_jaas_config: Password | None
     transactional_id: str | None
     transaction_timeout_ms: int
     key_serializer: str | None
@@ -154,6 +156,9 @@ def _is_of_java(option: Option, value: object) -> bool:
 def _unknown(name: str, prefix: str) -> str:
     if (renaming := old_name(name, prefix)) is not None:
         return renaming
+    if name.startswith("listener.name."):
+        plain = next((f"write {prefix}{known}" for known in OPTIONS_BY_NAME if name.endswith(f".{known}")), "")
+        return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
     if name in CONSUMER_OPTIONS:
         return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"

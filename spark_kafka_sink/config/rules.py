@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spark_kafka_sink.config.draft import Draft
-from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
-from spark_kafka_sink.config.table import PARTITIONERS, SECURITY_OPTIONS, SMALLEST_RECORD
+from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl, unbuilt_security
+from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
@@ -30,7 +30,7 @@ def servers(draft: Draft) -> None:
     addresses: dict[tuple[str, int], None] = {}
     for entry in draft.values[name]:
         try:
-            address = parse_address(entry)
+            address = parse_address(entry, draft.values["security.protocol"])
         except ValueError as error:
             draft.fault(name, f"{error}.")
             continue
@@ -40,32 +40,23 @@ def servers(draft: Draft) -> None:
     draft.values[name] = tuple(addresses)
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """``host:port`` or ``[ipv6]:port`` as (host, port). Raises ValueError with the reason."""
+def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
+    """``host:port`` or ``[ipv6]:port`` as (host, port). Raises ValueError with the reason.
+
+    As in Java, a listener's name may stand in front (``CLIENTS://``). A protocol's name there must be the one in use.
+    """
     if not text:
         raise ValueError("has an empty entry")
     match = _ADDRESS.fullmatch(text)
     if match is None:
         raise ValueError(f"entry {text!r} is not host:port (an IPv6 address is written [::1]:9092)")
-    protocol = match["protocol"]
-    if protocol is not None and protocol.upper() != "PLAINTEXT":
-        raise ValueError(f"entry {text!r} asks for {protocol}; this version speaks PLAINTEXT only")
+    protocol = (match["protocol"] or security_protocol).upper()
+    if protocol in PROTOCOLS and protocol != security_protocol:
+        raise ValueError(f"entry {text!r} asks for {protocol}, but security.protocol is {security_protocol}")
     port = int(match["port"])
     if not 1 <= port <= _LARGEST_PORT:
         raise ValueError(f"entry {text!r} has port {port}; ports go from 1 to {_LARGEST_PORT}")
     return match["host"], port
-
-
-def security(draft: Draft) -> None:
-    """One sentence for all TLS and SASL options: they come together and are refused for the same reason."""
-    refused = [draft.prefix + name for name in _UNBUILT_SECURITY if name in draft.given]
-    protocol = draft.values["security.protocol"]
-    if protocol != "PLAINTEXT":
-        refused.insert(0, f"{draft.prefix}security.protocol={protocol}")
-    if refused:
-        draft.faults.append(
-            f"{', '.join(refused)}: TLS and SASL are not built yet; this version speaks PLAINTEXT only."
-        )
 
 
 def partitioner(draft: Draft) -> None:
@@ -198,8 +189,6 @@ def backoffs(draft: Draft) -> None:
 
 SERIALIZERS = ("key.serializer", "value.serializer")
 
-_UNBUILT_SECURITY = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
-
 BACKOFFS: Mapping[str, str] = {
     "retry.backoff.ms": "retry.backoff.max.ms",
     "reconnect.backoff.ms": "reconnect.backoff.max.ms",
@@ -207,8 +196,9 @@ BACKOFFS: Mapping[str, str] = {
 }
 
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
-    (frozenset({"bootstrap.servers"}), servers),
-    (frozenset({"security.protocol"}), security),
+    (frozenset({"bootstrap.servers", "security.protocol"}), servers),
+    (frozenset({"security.protocol"}), unbuilt_security),
+    (frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config"}), sasl),
     (frozenset(STORES), tls_stores),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites"}), tls_cipher_suites),

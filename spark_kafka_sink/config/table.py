@@ -29,8 +29,6 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
 # Listed so that the error says that they are not built, instead of "unknown option".
 _SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, str], ...] = (
-    ("sasl.mechanism", STRING, "GSSAPI", "medium", "Mechanism: PLAIN, SCRAM-SHA-256, OAUTHBEARER, …"),
-    ("sasl.jaas.config", PASSWORD, None, "medium", "Login module with user and password, in JAAS form."),
     ("sasl.kerberos.service.name", STRING, None, "medium", "Kerberos name of the brokers."),
     ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "low", "The kinit program."),
     ("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "Shortest time between two logins."),
@@ -128,7 +126,7 @@ TLS_OPTIONS: tuple[Option, ...] = (
 SECURITY_OPTIONS: tuple[Option, ...] = (
     *(Option(*row, status=NOT_YET) for row in _SECURITY_NOT_YET),
     *(
-        Option(*row, status=JVM_ONLY, instead="leave it out; this version speaks PLAINTEXT only")
+        Option(*row, status=JVM_ONLY, instead="leave it out; TLS and SASL run without a JVM here")
         for row in _SECURITY_JVM_ONLY
     ),
 )
@@ -217,7 +215,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
            "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0),
     Option("security.protocol", STRING, "PLAINTEXT", "medium",
-           "Protocol of the connections. This version speaks PLAINTEXT only.",
+           "Protocol of the connections: without or with TLS, without or with SASL.",
            OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), ignore_case=True)),
     Option("enable.metrics.push", BOOLEAN, True, "low",
            "Push client metrics to the cluster (KIP-714).", status=NO_EFFECT),
@@ -250,6 +248,12 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("config.providers", LIST, "", "low", "Java classes that resolve option values.",
            status=JVM_ONLY, instead="resolve the value in your own code"),
     *TLS_OPTIONS,
+    Option("sasl.mechanism", STRING, "GSSAPI", "medium",
+           "Mechanism of SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; or the name of an entry "
+           "point of the group spark_kafka_sink.sasl. Must be set: GSSAPI is not built yet."),
+    Option("sasl.jaas.config", PASSWORD, None, "medium",
+           "User and password as Java's login module of the mechanism: org.apache.kafka.common.security.plain."
+           "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\";"),
     *SECURITY_OPTIONS,
 )  # fmt: skip
 

@@ -1,0 +1,182 @@
+"""``sasl.jaas.config``: one login module and its options (Java: ``JaasConfig``, ``JaasContext``, ``StreamTokenizer``).
+
+No error shows a word of the text unless it is the known name of a login module or an option: a missing quote makes a
+password look like a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+_SHADED: Final = "kafkashaded."
+"""Databricks renames the packages of its Kafka client."""
+
+_FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_OCTAL: Final = "01234567"
+_LINE_ENDS: Final = ("\n", "\r", "")
+
+
+class JaasError(ValueError):
+    """The text is no JAAS configuration of one login module; the message follows the option's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """A login module: its class, without ``kafkashaded.``, and its options, which hold secrets."""
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """``<class> <flag> <key>=<value> …;``. Raises ``JaasError``."""
+    tokens = _Tokens(text)
+    modules = []
+    while (first := tokens.next()).kind is not Kind.END:
+        modules.append(_module(first, tokens, len(modules) + 1))
+    if not modules:
+        raise JaasError("is empty; it must be a login module with its options")
+    if len(modules) > 1:
+        raise JaasError(f"has {len(modules)} login modules; it must have one, with one ';' at its end")
+    return modules[0]
+
+
+def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
+    where = "" if number == 1 else f" in its login module number {number}, after the first ';'"
+    if first.text is None:
+        raise JaasError(f"does not begin with the class of a login module{where}")
+    flag = tokens.next().text
+    if flag is None or flag.upper() not in _FLAGS:
+        raise JaasError(f"must have 'required' after the class of the login module{where}")
+    options: dict[str, str] = {}
+    while (key := tokens.next()).kind is not Kind.SEMICOLON:
+        place = f"option number {len(options) + 1}{where}"
+        if key.kind is Kind.END:
+            raise JaasError(f"must end with ';'{where}")
+        if tokens.next().kind is not Kind.EQUALS:
+            raise JaasError(
+                f"has no '=' after the key of {place}; a value with spaces or signs must stand in double quotes, "
+                'with \\" for a quote and \\\\ for a backslash in it'
+            )
+        value = tokens.next().text
+        if value is None:
+            raise JaasError(
+                f"has no value that can be read for {place}; a value that begins with a digit, a sign or nothing "
+                "must stand in double quotes"
+            )
+        options["" if key.text is None else key.text] = value
+    return LoginModule(first.text.removeprefix(_SHADED), options)
+
+
+class Kind(Enum):
+    """Kind of a token."""
+
+    TEXT = "text"
+    EQUALS = "="
+    SEMICOLON = ";"
+    OTHER = "other"
+    END = "end"
+
+
+class Token(NamedTuple):
+    """``text``: of a word or a quoted string, else None."""
+
+    kind: Kind
+    text: str | None = None
+
+
+class _Tokens:
+    """Java's ``StreamTokenizer`` with the settings of ``JaasConfig``: comments, ``-``, ``_`` and ``$`` in words."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def next(self) -> Token:
+        self._skip()
+        char = self._peek()
+        if not char:
+            return Token(Kind.END)
+        if _is_digit(char) or char in ".-":
+            return self._number(char)
+        if _is_alpha(char):
+            return Token(Kind.TEXT, self._word())
+        if char in "\"'":
+            return Token(Kind.TEXT, self._quoted(char))
+        self._at += 1
+        return Token({"=": Kind.EQUALS, ";": Kind.SEMICOLON}.get(char, Kind.OTHER))
+
+    def _peek(self) -> str:
+        """The next character, "" at the end."""
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self) -> None:
+        """Spaces and comments."""
+        while char := self._peek():
+            if char == "/":
+                self._comment()
+            elif char <= " ":
+                self._at += 1
+            else:
+                return
+
+    def _comment(self) -> None:
+        """``/* */``, ``//``; a single ``/`` begins a comment too."""
+        if self._text.startswith("/*", self._at):
+            end = self._text.find("*/", self._at + 2)
+            self._at = len(self._text) if end < 0 else end + 2
+            return
+        while self._peek() not in _LINE_ENDS:
+            self._at += 1
+
+    def _number(self, first: str) -> Token:
+        """A number is no text; a ``-`` without a digit after it is a token of its own."""
+        self._at += 1
+        if first == "-" and not (self._peek() == "." or _is_digit(self._peek())):
+            return Token(Kind.OTHER)
+        dots = 1 if first == "." else 0
+        while _is_digit(char := self._peek()) or (char == "." and dots == 0):
+            dots += char == "."
+            self._at += 1
+        return Token(Kind.OTHER)
+
+    def _word(self) -> str:
+        start = self._at
+        while (char := self._peek()) and (_is_alpha(char) or _is_digit(char) or char == "."):
+            self._at += 1
+        return self._text[start : self._at]
+
+    def _quoted(self, quote: str) -> str:
+        """Up to the same quote, or to the end of the line."""
+        self._at += 1
+        taken = []
+        while (char := self._peek()) not in _LINE_ENDS and char != quote:
+            self._at += 1
+            taken.append(self._escape() if char == "\\" else char)
+        if char == quote:
+            self._at += 1
+        return "".join(taken)
+
+    def _escape(self) -> str:
+        """After a backslash: up to three octal digits, a letter of C, or the character itself."""
+        first = self._peek()
+        self._at += 1
+        if not first or first not in _OCTAL:
+            return _ESCAPES.get(first, first)
+        digits = first
+        while len(digits) < (3 if first <= "3" else 2) and (char := self._peek()) and char in _OCTAL:
+            digits += char
+            self._at += 1
+        return chr(int(digits, 8))
+
+
+def _is_digit(char: str) -> bool:
+    return "0" <= char <= "9"
+
+
+def _is_alpha(char: str) -> bool:
+    return ("a" <= char <= "z") or ("A" <= char <= "Z") or char in ("-", "_", "$") or char >= "\xa0"

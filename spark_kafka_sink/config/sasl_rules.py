@@ -1,0 +1,116 @@
+"""Rules of the SASL options. No text shows a credential."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
+from spark_kafka_sink.config.option import Status, did_you_mean
+from spark_kafka_sink.config.table import SECURITY_OPTIONS
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS_GROUP: Final = "spark_kafka_sink.sasl"
+"""Entry points of this group are mechanisms; their names are values of ``sasl.mechanism``."""
+
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+# A module outside of this table is not shown: it may be a password in the wrong place.
+_MECHANISMS_OF_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        _PLAIN: ("PLAIN",),
+        _SCRAM: ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
+        "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+        "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+        "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
+    }
+)
+# As in Java, PLAIN takes user and password of either module; SCRAM needs its own.
+_MODULES_OF_MECHANISMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"PLAIN": (_PLAIN, _SCRAM), "SCRAM-SHA-256": (_SCRAM,), "SCRAM-SHA-512": (_SCRAM,)}
+)
+_BUILT: Final = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+_NOT_BUILT: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
+_CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
+
+_UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
+
+
+def unbuilt_security(draft: Draft) -> None:
+    """One sentence for all options that are refused for the same reason."""
+    protocol = draft.values["security.protocol"]
+    if protocol in ("SSL", "SASL_SSL"):
+        draft.fault("security.protocol", f"is {protocol}: TLS is not built yet.")
+    if refused := [draft.prefix + name for name in _UNBUILT_OPTIONS if name in draft.given]:
+        draft.faults.append(f"{', '.join(refused)}: OAUTHBEARER and GSSAPI are not built yet; use {_BUILT}.")
+
+
+def sasl(draft: Draft) -> None:
+    """With SASL_PLAINTEXT or SASL_SSL: a mechanism that is built, and credentials for it."""
+    protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
+    if not protocol.startswith("SASL_"):
+        if given := [name for name in ("sasl.mechanism", "sasl.jaas.config") if name in draft.given]:
+            draft.warn(
+                given[0], f"has no effect, as {draft.prefix}security.protocol is {protocol}; SASL needs SASL_SSL."
+            )
+        return
+    module = _login_module(draft)
+    if mechanism in _MODULES_OF_MECHANISMS:
+        if "sasl.jaas.config" not in draft.faulty:
+            _check_credentials(draft, mechanism, module)
+    elif not entry_points(group=MECHANISMS_GROUP, name=mechanism):
+        _refuse(draft, mechanism, module)
+
+
+def _login_module(draft: Draft) -> LoginModule | None:
+    config = draft.values["sasl.jaas.config"]
+    try:
+        return None if config is None else parse_jaas(config.value)
+    except JaasError as error:
+        draft.fault("sasl.jaas.config", f"{error}.")
+        return None
+
+
+def _check_credentials(draft: Draft, mechanism: str, module: LoginModule | None) -> None:
+    name = "sasl.jaas.config"
+    needed = _MODULES_OF_MECHANISMS[mechanism]
+    example = f'{needed[0]} required username="…" password="…";'
+    if module is None:
+        tokens = " Delegation tokens that Spark fetches cannot be used: they do not reach Python workers."
+        draft.fault(name, f"is required with {mechanism}: {example}{tokens if draft.prefix else ''}")
+        return
+    if module.name not in needed:
+        shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
+        suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ()))
+        other = f", or set {draft.prefix}sasl.mechanism={suited}" if suited in _BUILT and suited else ""
+        draft.fault(name, f"has {shown}, which does not log in with {mechanism}; write {example}{other}")
+        return
+    missing = [key for key in ("username", "password") if key not in module.options]
+    if missing:
+        draft.fault(name, f"has no {' and no '.join(missing)}; write {example}")
+    elif any("\0" in module.options[key] for key in ("username", "password")):
+        draft.fault(name, "has a NUL character (\\0) in its username or password: is a backslash not doubled?")
+
+
+def _refuse(draft: Draft, mechanism: str, module: LoginModule | None) -> None:
+    name = "sasl.mechanism"
+    suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ())) if module is not None else ""
+    use = f"set it to {suited or _BUILT}"
+    if name not in draft.given and suited not in _NOT_BUILT:
+        draft.fault(name, f"is not set, and its default GSSAPI (Kerberos) is not built yet; {use}.")
+    elif name not in draft.given:
+        draft.fault(name, f"is not set; the login module is that of {suited}, which is not built yet; use {_BUILT}.")
+    elif mechanism in _NOT_BUILT:
+        draft.fault(name, f"is {mechanism}, which is not built yet; use {_BUILT}.")
+    else:
+        guess = did_you_mean(mechanism, _MODULES_OF_MECHANISMS)
+        draft.fault(
+            name,
+            f"must be {_BUILT}, or the name of an entry point of the group {MECHANISMS_GROUP}, but is "
+            f"{mechanism!r}{guess or '.'}",
+        )

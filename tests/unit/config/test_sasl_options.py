@@ -1,0 +1,122 @@
+"""Which SASL options go together, and what the error says where they do not; no error shows a password."""
+
+import pickle
+import warnings
+
+import pytest
+
+from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.errors import ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+USER = 'required username="alice" password="hunter2";'
+SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def sasl(mechanism=None, jaas=None, protocol="SASL_PLAINTEXT"):
+    given = {"security.protocol": protocol, "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+    return {"bootstrap.servers": "broker:9092", **given}
+
+
+def parse(options, prefix=""):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return ProducerConfig.parse(options, prefix)
+
+
+def fault(options, prefix=""):
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse(options, prefix)
+    (only,) = raised.value.faults
+    assert "hunter2" not in only
+    return only
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", PLAIN), ("PLAIN", SCRAM), *((scram, SCRAM) for scram in SCRAMS), ("PLAIN", f"kafkashaded.{PLAIN}")],
+)
+def test_a_mechanism_takes_the_login_modules_that_it_takes_in_java(mechanism, module):
+    config = parse(sasl(mechanism, f"{module} {USER}"))
+    assert (config.security_protocol, config.sasl_mechanism) == ("SASL_PLAINTEXT", mechanism)
+    assert config.sasl_jaas_config == Password(f"{module} {USER}")
+
+
+def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
+    config = parse(sasl("PLAIN", f"{PLAIN} {USER}"))
+    assert "hunter2" not in f"{config} {config!r} {config.by_name()}"
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(parse(sasl("PLAIN", f"{PLAIN} {USER}")))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "reason"),
+    [
+        (None, None, "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set it to PLAIN, "
+         "SCRAM-SHA-256 or SCRAM-SHA-512."),
+        (None, f"{PLAIN} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
+         "it to PLAIN."),
+        (None, f"{SCRAM} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
+         "it to SCRAM-SHA-256 or SCRAM-SHA-512."),
+        (None, f"{OAUTH} required;", "sasl.mechanism is not set; the login module is that of OAUTHBEARER, which is not "
+         "built yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+        ("OAUTHBEARER", f"{OAUTH} required;", "sasl.mechanism is OAUTHBEARER, which is not built yet; use PLAIN, "
+         "SCRAM-SHA-256 or SCRAM-SHA-512."),
+        ("GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", "sasl.mechanism is GSSAPI, "
+         "which is not built yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+        ("SCRAM-SHA-1", f"{SCRAM} {USER}", "sasl.mechanism must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or the name "
+         "of an entry point of the group spark_kafka_sink.sasl, but is 'SCRAM-SHA-1'; did you mean SCRAM-SHA-512?"),
+        ("PLAIN", None, f'sasl.jaas.config is required with PLAIN: {PLAIN} required username="…" password="…";'),
+        ("PLAIN", f"{PLAIN} {USER[:-1]}", "sasl.jaas.config must end with ';'."),
+        ("PLAIN", f'{PLAIN} required user="a";', f"sasl.jaas.config has no username and no password; write {PLAIN} "
+         'required username="…" password="…";'),
+        ("PLAIN", f'{PLAIN} required username="a" password="\\0hunter2";', "sasl.jaas.config has a NUL character (\\0) "
+         "in its username or password: is a backslash not doubled?"),
+        ("SCRAM-SHA-256", f"{PLAIN} {USER}", f"sasl.jaas.config has {PLAIN}, which does not log in with SCRAM-SHA-256; "
+         f'write {SCRAM} required username="…" password="…";, or set sasl.mechanism=PLAIN'),
+        ("PLAIN", f"hunter2 {USER}", "sasl.jaas.config has a class that is no known login module, which does not log "
+         f'in with PLAIN; write {PLAIN} required username="…" password="…";'),
+        ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write {PLAIN} "
+         'required username="…" password="…";'),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_log_in_are_refused_with_what_to_write(mechanism, jaas, reason):
+    assert fault(sasl(mechanism, jaas)) == reason
+
+
+def test_without_credentials_the_error_says_that_sparks_tokens_cannot_be_used():
+    assert "Delegation tokens that Spark fetches cannot be used" in fault(sasl("SCRAM-SHA-512"), "kafka.")
+
+
+def test_without_a_sasl_protocol_the_options_have_no_effect_and_a_warning_says_so():
+    with pytest.warns(ConfigWarning, match=r"^sasl\.mechanism has no effect, as security\.protocol is PLAINTEXT"):
+        config = ProducerConfig.parse(sasl("GSSAPI", "no JAAS at all", "PLAINTEXT"))
+    assert config.security_protocol == "PLAINTEXT"
+
+
+def test_a_brokers_name_of_the_option_is_refused_with_the_clients():
+    name = "listener.name.clients.plain.sasl.jaas.config"
+    assert fault({**sasl("PLAIN", f"{PLAIN} {USER}"), name: USER}) == (
+        f"{name} is an option of brokers; write sasl.jaas.config."
+    )
+
+
+def test_options_of_oauthbearer_and_kerberos_are_refused_in_one_sentence():
+    given = {"sasl.kerberos.service.name": "kafka", "sasl.oauthbearer.scope": "s"}
+    assert fault({**sasl("PLAIN", f"{PLAIN} {USER}"), **given}) == (
+        "sasl.kerberos.service.name, sasl.oauthbearer.scope: OAUTHBEARER and GSSAPI are not built yet; use PLAIN, "
+        "SCRAM-SHA-256 or SCRAM-SHA-512."
+    )
+
+
+def test_a_value_that_is_no_string_is_refused_without_it():
+    assert fault(sasl("PLAIN", ["hunter2"])) == "sasl.jaas.config must be a string, but is a list."
+
+
+@pytest.mark.parametrize("entry", ["SASL_PLAINTEXT://a:1", "CLIENTS://a:1"])
+def test_a_bootstrap_entry_may_begin_with_the_protocol_or_a_listener(entry):
+    config = parse({**sasl("PLAIN", f"{PLAIN} {USER}"), "bootstrap.servers": entry})
+    assert config.bootstrap_servers == (("a", 1),)
