@@ -94,6 +94,10 @@ class SaslAuthenticationError(AuthenticationError):
     """The broker refused the credentials (Java: ``SaslAuthenticationException``)."""
 
 
+class UnsupportedSaslMechanismError(AuthenticationError):
+    """The broker does not offer ``sasl.mechanism`` (Java: ``UnsupportedSaslMechanismException``)."""
+
+
 class IllegalSaslStateError(AuthenticationError):
     """A SASL step that the other side does not expect (Java: ``IllegalSaslStateException``)."""
 

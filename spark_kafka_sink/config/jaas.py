@@ -35,7 +35,7 @@ class LoginModule:
 def parse_jaas(text: str) -> LoginModule:
     """``<class> <flag> <key>=<value> …;``. Raises ``JaasError``."""
     tokens = _Tokens(text)
-    modules = []
+    modules: list[LoginModule] = []
     while (first := tokens.next()).kind is not Kind.END:
         modules.append(_module(first, tokens, len(modules) + 1))
     if not modules:

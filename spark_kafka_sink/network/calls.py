@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
+    AuthenticationError,
     KafkaError,
     NetworkError,
     UnsupportedVersionError,
@@ -210,6 +211,11 @@ class Calls:
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when there may be one (monotonic ms)."""
         nodes = self._metadata.candidates(now)
+        if (refusal := self._client.refusal_of_any(nodes, now)) is not None:
+            self._refuse(
+                [call for call in self._calls if call.target is None or self._node(call.target) is None], refusal
+            )
+            return now
         node = self._client.least_loaded_node(nodes, now)
         if node is not None and self._client.ready(node, now):
             return node
@@ -308,7 +314,7 @@ class Calls:
         wanted = set(targets)
         for call in [call for call in self._calls if call.target in wanted]:
             call.last_error = error
-            if isinstance(error, UnsupportedVersionError):
+            if isinstance(error, (AuthenticationError, UnsupportedVersionError)):
                 self._end(call, CallEnd(Action.FAIL, error=error))
         self._find_later(now)
 
@@ -327,8 +333,15 @@ class Calls:
         return NEVER
 
     def _send(self, node: Node, calls: list[Call], now: float) -> float:
-        """Sends to the connections with the fewest requests in flight; none waits for another."""
-        numbers = range(1, min(self._connections, len(calls)))
+        """Sends to the connections with the fewest requests in flight; none waits for another.
+
+        The first one is ready before there are others: a broker that refuses the client does so once.
+        """
+        if (refusal := self._client.refusal(node, now)) is not None:
+            self._refuse(calls, refusal)
+            return now
+        known = self._client.api_versions(node.id) is not None
+        numbers = range(1, min(self._connections, len(calls)) if known else 1)
         connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
         ready = [each for each in connections if self._client.ready(each, now)]
         if not ready and (error := self._client.last_error(node.id)) is not None:
@@ -343,6 +356,10 @@ class Calls:
         else:
             return NEVER
         return now + min(self._client.ready_delay(each, now) for each in connections)
+
+    def _refuse(self, calls: Iterable[Call], error: AuthenticationError) -> None:
+        for call in [call for call in calls if not call.in_flight]:
+            self._end(call, CallEnd(Action.FAIL, error=error))
 
     def _lost(self, calls: list[Call], error: str, now: float) -> float:
         """The coordinator or leader cannot be reached; by now another broker may have its role."""
@@ -427,4 +444,4 @@ class Calls:
 def _is_fatal(error: KafkaError, target: Target) -> bool:
     """A coordinator may be found elsewhere, on a node that speaks Kafka's protocol."""
     wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
-    return wrong_peer or isinstance(error, UnsupportedVersionError)
+    return wrong_peer or isinstance(error, (AuthenticationError, UnsupportedVersionError))

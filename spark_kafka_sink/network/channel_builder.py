@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.connection import Handshake
-from spark_kafka_sink.network.handshake import negotiate_api_versions
+from spark_kafka_sink.network.handshake import authenticate, negotiate_api_versions
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.security.sasl import SaslMechanism
     from spark_kafka_sink.security.tls import TlsLayer
     from spark_kafka_sink.security.tls_context import TlsContexts
 
@@ -26,6 +27,7 @@ class ChannelBuilder:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._contexts = _tls_contexts(config) if config.security_protocol in _WITH_TLS else None
+        self._mechanism = _mechanism(config) if config.security_protocol.startswith("SASL_") else None
 
     def tls_layer(self, node: Node) -> TlsLayer | None:
         """SNI and the certificate check use the name by which the node is known: in bootstrap.servers or Metadata."""
@@ -36,11 +38,20 @@ class ChannelBuilder:
         return TlsLayer(self._contexts.context(), node.host, node.port)
 
     def handshake(self, node: Node) -> Handshake:
-        """The requests before all others: ApiVersions."""
-        return negotiate_api_versions(f"{node.host}:{node.port} (id: {node.id})")
+        """The requests before all others: ApiVersions, then SASL."""
+        peer = f"{node.host}:{node.port} (id: {node.id})"
+        if self._mechanism is None:
+            return negotiate_api_versions(peer)
+        return authenticate(peer, node.host, self._config, self._mechanism)
 
 
 def _tls_contexts(config: ProducerConfig) -> TlsContexts:
     from spark_kafka_sink.security.tls_context import TlsContexts
 
     return TlsContexts(config)
+
+
+def _mechanism(config: ProducerConfig) -> SaslMechanism:
+    from spark_kafka_sink.security.sasl import sasl_mechanism
+
+    return sasl_mechanism(config)

@@ -12,9 +12,17 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, KafkaError, NetworkError, ProducerClosedError, unexpected
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    IllegalStateError,
+    KafkaError,
+    NetworkError,
+    ProducerClosedError,
+    unexpected,
+)
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
@@ -23,6 +31,16 @@ from spark_kafka_sink.network.connection import ApiVersions, Connection, Connect
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
+
+REFUSAL_MS = 30_000.0
+"""No new connection this long after an authentication error: brokers log each attempt, and may lock the user out."""
+
+
+class Refusal(NamedTuple):
+    """An authentication error of a broker; there is no other attempt before ``until`` (monotonic ms)."""
+
+    error: AuthenticationError
+    until: float
 
 
 @dataclass(slots=True)
@@ -67,13 +85,6 @@ class NodeState:
     def can_send(self, max_in_flight: int, now: float) -> bool:
         return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
 
-    def ready_delay(self, now: float) -> float:
-        if self.connection is None:
-            return max(0.0, self.next_attempt_at - now)
-        if self.connection.state is ConnectionState.READY and self.throttled_until > now:
-            return self.throttled_until - now
-        return math.inf
-
 
 class NetworkClient:
     """Call ``ready`` until it is True, then ``send``. ``handle`` the transport's events, ``expire`` what is late.
@@ -97,6 +108,7 @@ class NetworkClient:
         )
         self._states: dict[int, NodeState] = {}
         self._by_connection: dict[int, NodeState] = {}
+        self._refusals: dict[tuple[str, int], Refusal] = {}
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
@@ -106,7 +118,7 @@ class NetworkClient:
         """Whether ``send`` may be called. Starts a connection if there is none and the backoff allows one."""
         self._now = now
         state = self._state(node)
-        if state.connection is None and now >= state.next_attempt_at:
+        if state.connection is None and now >= self._next_attempt_at(state):
             self._connect(state)
         return state.can_send(self._max_in_flight, now)
 
@@ -115,7 +127,10 @@ class NetworkClient:
         state = self._states.get(node.id)
         if state is None or state.can_send(self._max_in_flight, now):
             return 0.0
-        return state.ready_delay(now)
+        if state.connection is None:
+            return max(0.0, self._next_attempt_at(state) - now)
+        throttled = state.connection.state is ConnectionState.READY and state.throttled_until > now
+        return state.throttled_until - now if throttled else math.inf
 
     def send(self, node_id: int, request: Request, now: float) -> None:
         """Sends to a ``ready`` node. A request of which the broker speaks no version completes with that error."""
@@ -212,6 +227,24 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
 
+    def refusal(self, node: Node, now: float) -> AuthenticationError | None:
+        """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
+
+        The calls that need this node end with the error; it is never retried.
+        """
+        refusal = self._refusals.get((node.host, node.port))
+        return refusal.error if refusal is not None and now < refusal.until else None
+
+    def refusal_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationError | None:
+        """As ``refusal``, of one of these nodes; None if another of them is connected, or none has refused."""
+        error = None
+        for node in nodes if self._refusals else ():
+            state = self._states.get(node.id)
+            if state is not None and state.connection is not None and state.connection.state is ConnectionState.READY:
+                return None
+            error = error or self.refusal(node, now)
+        return error
+
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
         """Nodes whose connection failed since the last call, each with its last error."""
         drained = list(self._disconnects.values())
@@ -236,12 +269,16 @@ class NetworkClient:
     def _rank(self, node: Node, now: float) -> tuple[int, float] | None:
         state = self._states.get(node.id)
         if state is None:
-            return 2, -math.inf
+            return (2, -math.inf) if self.refusal(node, now) is None else None
         if state.connection is None:
-            return (2, state.last_attempt_at) if now >= state.next_attempt_at else None
+            return (2, state.last_attempt_at) if now >= self._next_attempt_at(state) else None
         if state.connection.state is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
+
+    def _next_attempt_at(self, state: NodeState) -> float:
+        refusal = self._refusals.get((state.node.host, state.node.port))
+        return state.next_attempt_at if refusal is None else max(state.next_attempt_at, refusal.until)
 
     def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1
@@ -318,6 +355,8 @@ class NetworkClient:
         _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
         state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)
+        if isinstance(error, AuthenticationError):
+            self._refusals[state.node.host, state.node.port] = Refusal(error, self._now + REFUSAL_MS)
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)
 

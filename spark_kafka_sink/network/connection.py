@@ -54,13 +54,15 @@ class ConnectionState(Enum):
 class ApiVersions:
     """The API versions of one broker. ``features``: the cluster's finalized features, name to level (KIP-584).
 
-    ``throttle_ms``: how long the broker reads nothing from this connection (KIP-219).
+    ``throttle_ms``: how long the broker reads nothing from this connection (KIP-219). ``session_lifetime_ms``: when the
+    SASL session ends, 0 for never (KIP-368).
     """
 
     peer: str
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
     throttle_ms: float = 0.0
+    session_lifetime_ms: float = 0.0
 
     def pick(self, api_key: int, our_min: int, our_max: int) -> int:
         """The highest version both sides speak; raises ``UnsupportedVersionError`` when there is none."""

@@ -1,27 +1,124 @@
-"""The requests on a new connection before all others: a generator that yields requests and gets response bytes.
+"""The requests on a new connection before all others: generators that yield requests and get response bytes.
 
-``Connection`` sends what the generator yields. It sends back the bytes after the response's correlation id. Further
-steps (SASL) join by ``yield from``.
+``Connection`` sends what the generator yields. It sends back the bytes after the response's correlation id. ApiVersions
+comes first, then SASL (Java: ``SaslClientAuthenticator``, KIP-43, KIP-152).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    IllegalSaslStateError,
+    KafkaError,
+    NetworkError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+)
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
+    from spark_kafka_sink.security.sasl import SaslMechanism
+
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"
 LATEST_VERSION = 4
 FIRST_NAMED_VERSION = 3
+
+# Every broker that speaks our versions of Metadata speaks these.
+_SASL_HANDSHAKE: Final = "sasl_handshake"
+_SASL_HANDSHAKE_VERSION: Final = 1
+_SASL_AUTHENTICATE: Final = "sasl_authenticate"
+_SASL_AUTHENTICATE_VERSION: Final = 2
+
+
+def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
+    """ApiVersions, then SASL."""
+    versions = yield from negotiate_api_versions(peer)
+    for api, version in (
+        (_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION),
+        (_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION),
+    ):
+        try:
+            versions.pick(API_KEYS[api], version, version)
+        except UnsupportedVersionError as error:
+            raise IllegalSaslStateError(f"{error}: see security.protocol={config.security_protocol}") from None
+    lifetime_ms = yield from sasl_steps(peer, host, config, mechanism)
+    return replace(versions, session_lifetime_ms=lifetime_ms)
+
+
+def sasl_steps(
+    peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism
+) -> Generator[RequestPayload, memoryview, float]:
+    """SaslHandshake and SaslAuthenticate. Returns the session's lifetime in ms, 0 for no end (KIP-368).
+
+    Raises ``AuthenticationError`` with the option to look at.
+    """
+    mechanism_name = config.sasl_mechanism
+    data = yield schema(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION).SaslHandshakeRequest(mechanism=mechanism_name)
+    response: Any = decode_response(data, response_type(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION))
+    if response.error_code:
+        raise _mechanism_refused(peer, config, response)
+    lifetime_ms = 0.0
+    messages = _messages(peer, mechanism_name, mechanism.exchange(host))
+    message = next(messages, None)
+    while message is not None:
+        data = yield schema(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION).SaslAuthenticateRequest(auth_bytes=message)
+        response = decode_response(data, response_type(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION))
+        if response.error_code:
+            raise _credentials_refused(peer, mechanism_name, response)
+        lifetime_ms = response.session_lifetime.total_seconds() * 1000.0
+        message = messages.send(bytes(response.auth_bytes))
+    return lifetime_ms
+
+
+def _messages(
+    peer: str, mechanism: str, exchange: Generator[bytes, bytes, None]
+) -> Generator[bytes | None, bytes, None]:
+    """The client's messages, then None. Errors of the mechanism name broker and mechanism."""
+    try:
+        yield from exchange
+    except SaslAuthenticationError as error:
+        raise SaslAuthenticationError(f"{peer} failed to authenticate with {mechanism}: {error}") from error
+    except Exception as error:
+        # Its text and its trace may hold credentials.
+        raise SaslAuthenticationError(f"SASL mechanism {mechanism} failed with {type(error).__name__}") from None
+    yield None
+
+
+def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> KafkaError:
+    mechanism, code = config.sasl_mechanism, response.error_code
+    if code is ErrorCode.unsupported_sasl_mechanism:
+        return UnsupportedSaslMechanismError(
+            f"{peer} does not offer SASL mechanism {mechanism}, but {', '.join(response.mechanisms) or 'none'}: "
+            "see sasl.mechanism"
+        )
+    if code is ErrorCode.illegal_sasl_state:
+        return IllegalSaslStateError(
+            f"{peer} expects no SASL on this port (ILLEGAL_SASL_STATE): "
+            f"see security.protocol, which is {config.security_protocol}"
+        )
+    return NetworkError(f"{peer} refused SaslHandshake: {code.name.upper()}")
+
+
+def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError:
+    code, said = response.error_code, response.error_message
+    text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({said})' if said else ''}"
+    if code is ErrorCode.sasl_authentication_failed:
+        return SaslAuthenticationError(f"{text}: see username and password in sasl.jaas.config")
+    if code is ErrorCode.illegal_sasl_state:
+        return IllegalSaslStateError(text)
+    return NetworkError(text)
 
 
 def negotiate_api_versions(peer: str) -> Handshake:

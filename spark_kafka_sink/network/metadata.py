@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
+    AuthenticationError,
     BrokerError,
     KafkaError,
     KafkaTimeoutError,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("spark_kafka_sink.network")
 
 # Errors of a connection or a request that waiting does not mend.
-_FATAL_ERRORS = (WrongProtocolError, UnsupportedVersionError)
+_FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 # Brokers from 2.8 to 4.3. Topic ids come with v10, the top-level error code (KIP-1102) with v13.
 METADATA_VERSIONS: Final = (9, 13)
@@ -212,15 +213,29 @@ class Metadata:
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:
         """A connection failed: the cluster may have changed.
 
-        A peer that is no Kafka broker ends the waiting at once if every other candidate has failed too.
+        An authentication error ends the waiting at once, as in Java. A peer that is no Kafka broker ends it if every
+        other candidate has failed too.
         """
         with self._lock:
             self._full_requested = True
             self._failing_since = now if self._failing_since is None else self._failing_since
             self._errors.pop(node.id, None)
             self._errors[node.id] = error
-            if isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates()):
+            refused = isinstance(error, AuthenticationError)
+            if refused or (
+                isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates())
+            ):
                 self._end_round(error)
+
+    def refused(self, error: AuthenticationError) -> None:
+        """A candidate refused this client and no other is connected: every wait raises ``error``."""
+        with self._lock:
+            self._end_round(error)
+
+    def raise_refusal(self, begun: int) -> None:
+        """Raises the authentication error that has ended a round after ``begun``."""
+        if self._fatal is not None and self._fatal[0] > begun and isinstance(self._fatal[1], AuthenticationError):
+            raise self._fatal[1].with_traceback(None)
 
     def rebootstrap(self) -> None:
         """REBOOTSTRAP_REQUIRED: the next update comes from the bootstrap servers."""
@@ -284,6 +299,8 @@ class Metadata:
     def _lost(self, now: float) -> bool:
         if not self._may_rebootstrap or not self.snapshot.nodes or self._failing_since is None:
             return False
+        if any(isinstance(error, AuthenticationError) for error in self._errors.values()):
+            return False  # the bootstrap servers would refuse this client too
         trigger_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
         return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
 
@@ -335,6 +352,9 @@ class MetadataUpdater:
         if due > now:
             return due
         nodes = metadata.candidates(now)
+        if (refusal := client.refusal_of_any(nodes, now)) is not None:
+            metadata.refused(refusal)
+            return now + min(client.ready_delay(node, now) for node in nodes if client.refusal(node, now) is not None)
         node_to_ask = client.least_loaded_node(nodes, now)
         if node_to_ask is None:
             return now + min((client.ready_delay(node, now) for node in nodes), default=math.inf)

@@ -116,20 +116,27 @@ class Rpc:
         self._metadata.wait_for_topic(topic, partition, max_wait_ms, self._clock, await_round)
 
     def await_brokers(self, deadline: float) -> None:
-        """Returns when the snapshot has brokers; raises ``KafkaTimeoutError`` at the deadline."""
+        """Returns when the snapshot has brokers.
+
+        Raises ``KafkaTimeoutError`` at the deadline, ``AuthenticationError`` at once.
+        """
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has responded")
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:
-        """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms."""
+        """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms.
+
+        Raises ``AuthenticationError``.
+        """
         self._needs_metadata = True
-        generation = self.snapshot.generation
+        generation, begun = self.snapshot.generation, self._metadata.round
         self._metadata.request_update()
         until = min(deadline, self._clock.now() + self._timeout_ms)
         while self.snapshot.generation == generation and (now := self._clock.now()) < until:
             self._poll(now, until)
+            self._metadata.raise_refusal(begun)
 
     def pause(self, ms: float) -> None:
         """Waits; keeps serving the connections."""
@@ -156,6 +163,8 @@ class Rpc:
         while (now := self._clock.now()) < deadline:
             if self._client.ready(node, now):
                 return None
+            if (refusal := self._client.refusal(node, now)) is not None:
+                return refusal
             delay = self._client.ready_delay(node, now)
             reason = self._client.last_error(node.id)
             if attempted and delay < NEVER and reason is not None:

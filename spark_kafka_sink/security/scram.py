@@ -100,7 +100,7 @@ def _read_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
 
 
 def _check_server_final(message: str, signature: bytes) -> None:
-    first = message.split(",")[0]
+    first = message.split(",", maxsplit=1)[0]
     if first.startswith("e="):
         raise SaslAuthenticationError(f"it ended SCRAM with the error {first[2:]!r}: see user and password")
     if not first.startswith("v="):

@@ -12,7 +12,14 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError, unexpected
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    BrokerError,
+    KafkaTimeoutError,
+    NetworkError,
+    UnsupportedVersionError,
+    unexpected,
+)
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import SOON_MS
@@ -159,7 +166,7 @@ class ProduceResponseHandler:
     def _handle_failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         self._metadata.request_update()
         for batch in batches:
-            if isinstance(error, UnsupportedVersionError):
+            if isinstance(error, (AuthenticationError, UnsupportedVersionError)):
                 self._fail_unless_done(batch, error)
             else:
                 self._retry(batch, error, False, now)

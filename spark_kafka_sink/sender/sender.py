@@ -16,7 +16,7 @@ from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulato
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError, unexpected
+from spark_kafka_sink.errors import AuthenticationError, KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import CallEnd, Calls
@@ -70,6 +70,7 @@ class Sender:
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
         self._granted: ProducerIdentity | None = None
         self._refused: KafkaError | None = None
+        self._unauthenticated: AuthenticationError | None = None
         self._producer_id_delay = 0.0
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[ProducerBatch, None] = {}
@@ -149,6 +150,9 @@ class Sender:
     def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
         """Get a producer id once a batch needs it; returns when to call again at the latest."""
         sequences, calls = self._parts.sequences, self._parts.calls
+        if self._unauthenticated is not None:
+            error, self._unauthenticated = self._unauthenticated, None
+            self._fail_all([(batch, error) for batch in self._parts.accumulator.drain_all()], now)
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
         if self._refused is not None:
@@ -168,6 +172,8 @@ class Sender:
         if end.error is None and end.body.producer_id >= 0:
             self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
             _log.debug("Producer id %d, epoch %d", *self._granted)
+        elif isinstance(end.error, AuthenticationError):
+            self._unauthenticated = end.error
         elif end.error is not None and end.code is not ErrorCode.none:
             self._refused = end.error
         else:  # no broker refused: the response was invalid
@@ -181,6 +187,10 @@ class Sender:
         wake_at = NEVER
         for node_id in nodes:
             node = snapshot.nodes[node_id]
+            if (refusal := parts.client.refusal(node, now)) is not None:
+                while batches := parts.accumulator.drain(node_id, now):
+                    self._fail_all([(batch, refusal) for batch in batches], now)
+                continue
             parts.accumulator.nodes.update(node_id, parts.client.ready(node, now), now)
             while parts.client.ready(node, now):
                 batches = parts.accumulator.drain(node_id, now)

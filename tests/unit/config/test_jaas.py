@@ -14,14 +14,20 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
     [
         (f'{PLAIN} required username="alice" password="p";', {"username": "alice", "password": "p"}),
         (f"{PLAIN} Required username='alice' password='p\"q';", {"username": "alice", "password": 'p"q'}),
-        (f"{PLAIN} sufficient\n  username=alice\n  password=pw1.x-y_$;", {"username": "alice", "password": "pw1.x-y_$"}),
+        (
+            f"{PLAIN} sufficient\n  username=alice\n  password=pw1.x-y_$;",
+            {"username": "alice", "password": "pw1.x-y_$"},
+        ),
         (f'{PLAIN} required password="a\\"b\\\\c\\td\\101\\477";', {"password": 'a"b\\c\tdA\x277'}),
         (f'{PLAIN} required // a comment; "\n /* an\nother */ password="//p/*;";', {"password": "//p/*;"}),
-        (f"{PLAIN} required / a single slash too\n password=\"p\";", {"password": "p"}),
+        (f'{PLAIN} required / a single slash too\n password="p";', {"password": "p"}),
         (f'{PLAIN} required "password" = "p" password="last";', {"password": "last"}),
         (f'{PLAIN} required password="pässwörd€🔑";', {"password": "pässwörd€🔑"}),
         (f"{PLAIN} required password=schlüssel;", {"password": "schlüssel"}),
-        (f"{PLAIN} required password=\"ends with the line\nusername=a;", {"password": "ends with the line", "username": "a"}),
+        (
+            f'{PLAIN} required password="ends with the line\nusername=a;',
+            {"password": "ends with the line", "username": "a"},
+        ),
         (f"{PLAIN} optional;", {}),
         (f'kafkashaded.{PLAIN} required password="p";', {"password": "p"}),
     ],
@@ -76,9 +82,10 @@ def _escaped(value):
 @given(st.text(alphabet=st.sampled_from("ab1.-_$ \n\r\t\"'\\/*=;,7\x7f\x85é€"), max_size=40))
 def test_any_text_is_read_or_refused_without_showing_it(text):
     try:
-        parse_jaas(f"{PLAIN} required {text}")
+        read = str(parse_jaas(f"{PLAIN} required {text}").name)
     except JaasError as error:
-        assert PLAIN not in str(error)
+        read = str(error).replace("login module", "")
+    assert read == PLAIN or PLAIN not in read
 
 
 def test_the_repr_of_a_module_hides_its_options():

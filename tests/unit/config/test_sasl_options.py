@@ -79,8 +79,8 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
          f'write {SCRAM} required username="…" password="…";, or set sasl.mechanism=PLAIN'),
         ("PLAIN", f"hunter2 {USER}", "sasl.jaas.config has a class that is no known login module, which does not log "
          f'in with PLAIN; write {PLAIN} required username="…" password="…";'),
-        ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write {PLAIN} "
-         'required username="…" password="…";'),
+        ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write "
+         f'{PLAIN} required username="…" password="…";'),
     ],
 )  # fmt: skip
 def test_options_that_cannot_log_in_are_refused_with_what_to_write(mechanism, jaas, reason):

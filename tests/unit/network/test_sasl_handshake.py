@@ -1,0 +1,161 @@
+"""SASL on a new connection: its requests, and one clear error for each way it can fail."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.errors import (
+    IllegalSaslStateError,
+    NetworkError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+)
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.handshake import authenticate, sasl_steps
+from spark_kafka_sink.security.sasl import sasl_mechanism
+from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
+from tests.unit.security.scram_server import serve
+
+from .conftest import CONFIG
+
+SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="hunter2";'
+PEER = "b:9092 (id: 1)"
+RANGES = {3: (9, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+
+
+def configured(mechanism):
+    return replace(
+        CONFIG, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism, sasl_jaas_config=Password(SCRAM)
+    )
+
+
+def steps(mechanism="PLAIN", begin=sasl_steps):
+    config = configured(mechanism)
+    return begin(PEER, "b", config, sasl_mechanism(config))
+
+
+def frame(response):
+    return memoryview(response_frame(0, response))[9 if response.__header_schema__.__flexible__ else 8 :]
+
+
+def shaken(code=ErrorCode.none, mechanisms=("PLAIN",)):
+    return frame(schema("sasl_handshake", 1).SaslHandshakeResponse(error_code=code, mechanisms=mechanisms))
+
+
+def authenticated(data=b"", code=ErrorCode.none, message=None, lifetime_ms=0):
+    module = schema("sasl_authenticate", 2)
+    response = module.SaslAuthenticateResponse(
+        error_code=code, error_message=message, auth_bytes=data, session_lifetime=timedelta(milliseconds=lifetime_ms)
+    )
+    return memoryview(response_frame(0, response))[8:]
+
+
+def result(generator, response):
+    with pytest.raises(StopIteration) as done:
+        generator.send(response)
+    return done.value.value
+
+
+def test_plain_sends_the_mechanism_then_user_and_password():
+    generator = steps()
+    assert next(generator).mechanism == "PLAIN"
+    assert generator.send(shaken()).auth_bytes == b"\0alice\0hunter2"
+    assert result(generator, authenticated(lifetime_ms=3_600_000)) == 3_600_000
+
+
+def test_scram_goes_to_its_end_after_apiversions_and_keeps_the_sessions_lifetime():
+    server = serve("sha512", {"alice": "hunter2"})
+    next(server)
+    generator = steps("SCRAM-SHA-512", authenticate)
+    next(generator)
+    request = SimpleNamespace(module=schema("api_versions", 4), version=4)
+    generator.send(memoryview(response_frame(0, api_versions_response(request, RANGES)))[8:])
+    first = generator.send(shaken()).auth_bytes
+    final = generator.send(authenticated(server.send(first))).auth_bytes
+    versions = result(generator, authenticated(server.send(final), lifetime_ms=5_000))
+    assert (versions.ranges, versions.session_lifetime_ms) == (RANGES, 5_000)
+
+
+def test_the_steps_run_again_on_a_ready_connection_with_the_credentials_of_then():
+    config = configured("PLAIN")
+    mechanism = sasl_mechanism(config)
+    for _ in range(2):
+        generator = sasl_steps(PEER, "b", config, mechanism)
+        next(generator)
+        assert generator.send(shaken()).auth_bytes == b"\0alice\0hunter2"
+        assert result(generator, authenticated()) == 0
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "text"),
+    [
+        (shaken(ErrorCode.unsupported_sasl_mechanism, ("SCRAM-SHA-256", "GSSAPI")), UnsupportedSaslMechanismError,
+         f"{PEER} does not offer SASL mechanism PLAIN, but SCRAM-SHA-256, GSSAPI: see sasl.mechanism"),
+        (shaken(ErrorCode.illegal_sasl_state), IllegalSaslStateError, f"{PEER} expects no SASL on this port "
+         "(ILLEGAL_SASL_STATE): see security.protocol, which is SASL_PLAINTEXT"),
+        (shaken(ErrorCode.unknown_server_error), NetworkError, f"{PEER} refused SaslHandshake: UNKNOWN_SERVER_ERROR"),
+    ],
+)  # fmt: skip
+def test_a_refused_mechanism_is_one_clear_error(response, error, text):
+    generator = steps()
+    next(generator)
+    with pytest.raises(error) as raised:
+        generator.send(response)
+    assert (type(raised.value), str(raised.value)) == (error, text)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "text"),
+    [
+        (ErrorCode.sasl_authentication_failed, SaslAuthenticationError, f"{PEER} refused the login with PLAIN: "
+         "SASL_AUTHENTICATION_FAILED (no): see username and password in sasl.jaas.config"),
+        (ErrorCode.illegal_sasl_state, IllegalSaslStateError, f"{PEER} refused the login with PLAIN: "
+         "ILLEGAL_SASL_STATE (no)"),
+        (ErrorCode.unknown_server_error, NetworkError, f"{PEER} refused the login with PLAIN: UNKNOWN_SERVER_ERROR "
+         "(no)"),
+    ],
+)  # fmt: skip
+def test_refused_credentials_are_one_error_with_the_brokers_text(code, error, text):
+    generator = steps()
+    next(generator)
+    generator.send(shaken())
+    with pytest.raises(error) as raised:
+        generator.send(authenticated(code=code, message="no"))
+    assert (type(raised.value), str(raised.value)) == (error, text)
+
+
+def test_a_broker_that_cannot_prove_itself_is_refused_by_name():
+    generator = steps("SCRAM-SHA-256")
+    next(generator)
+    generator.send(shaken())
+    with pytest.raises(SaslAuthenticationError) as raised:
+        generator.send(authenticated(b"e=other-error"))
+    assert (
+        str(raised.value) == f"{PEER} failed to authenticate with SCRAM-SHA-256: it sent a message that is not SCRAM's"
+    )
+
+
+def test_an_exception_of_a_mechanism_is_an_authentication_error_without_its_text():
+    class Broken:
+        def exchange(self, host):
+            yield b"first"
+            raise ValueError("hunter2")
+
+    generator = sasl_steps(PEER, "b", configured("OTHER"), Broken())
+    next(generator)
+    generator.send(shaken())
+    with pytest.raises(SaslAuthenticationError) as raised:
+        generator.send(authenticated())
+    assert str(raised.value) == "SASL mechanism OTHER failed with ValueError"
+
+
+def test_a_broker_without_sasl_is_an_error_that_names_the_protocol():
+    generator = steps("PLAIN", authenticate)
+    next(generator)
+    request = SimpleNamespace(module=schema("api_versions", 4), version=4)
+    with pytest.raises(IllegalSaslStateError, match=r"does not support SaslHandshake: see security\.protocol="):
+        generator.send(memoryview(response_frame(0, api_versions_response(request, {3: (9, 13)})))[8:])
