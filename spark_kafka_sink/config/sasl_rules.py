@@ -41,11 +41,8 @@ _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 _UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
 
 
-def unbuilt_security(draft: Draft) -> None:
+def unbuilt_sasl(draft: Draft) -> None:
     """One sentence for all options that are refused for the same reason."""
-    protocol = draft.values["security.protocol"]
-    if protocol in ("SSL", "SASL_SSL"):
-        draft.fault("security.protocol", f"is {protocol}: TLS is not built yet.")
     if refused := [draft.prefix + name for name in _UNBUILT_OPTIONS if name in draft.given]:
         draft.faults.append(f"{', '.join(refused)}: OAUTHBEARER and GSSAPI are not built yet; use {_BUILT}.")
 

@@ -145,7 +145,6 @@ class Calls:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
-        self._authenticates = config.security_protocol != "PLAINTEXT"
         self._calls: dict[Call, None] = {}
         self._located: dict[Target, Node] = {}
         self._finding = False
@@ -334,15 +333,11 @@ class Calls:
         return NEVER
 
     def _send(self, node: Node, calls: list[Call], now: float) -> float:
-        """Sends to the connections with the fewest requests in flight; none waits for another.
-
-        With TLS or SASL, the first is ready before there are others: a broker that refuses the client does so once.
-        """
+        """Sends to the connections with the fewest requests in flight; none waits for another."""
         if (refusal := self._client.refusal(node, now)) is not None:
             self._refuse(calls, refusal)
             return now
-        accepted = not self._authenticates or self._client.api_versions(node.id) is not None
-        numbers = range(1, min(self._connections, len(calls)) if accepted else 1)
+        numbers = range(1, min(self._connections, len(calls)))
         connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
         ready = [each for each in connections if self._client.ready(each, now)]
         if not ready and (error := self._client.last_error(node.id)) is not None:

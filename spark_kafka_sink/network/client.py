@@ -35,12 +35,19 @@ _log = logging.getLogger("spark_kafka_sink.network")
 REFUSAL_MS = 30_000.0
 """No new connection this long after an authentication error: brokers log each attempt, and may lock the user out."""
 
+OTHERS_MS = 3_000.0
+"""After an authentication error, calls that any broker can serve wait this long for one that was not asked yet."""
+
 
 class Refusal(NamedTuple):
-    """An authentication error of a broker; there is no other attempt before ``until`` (monotonic ms)."""
+    """An authentication error of a broker, and when it came (monotonic ms)."""
 
     error: AuthenticationError
-    until: float
+    at: float
+
+    @property
+    def until(self) -> float:
+        return self.at + REFUSAL_MS
 
 
 @dataclass(slots=True)
@@ -108,6 +115,7 @@ class NetworkClient:
         )
         self._states: dict[int, NodeState] = {}
         self._by_connection: dict[int, NodeState] = {}
+        self._authenticates = config.security_protocol != "PLAINTEXT"
         self._refusals: dict[tuple[str, int], Refusal] = {}
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
@@ -118,7 +126,7 @@ class NetworkClient:
         """Whether ``send`` may be called. Starts a connection if there is none and the backoff allows one."""
         self._now = now
         state = self._state(node)
-        if state.connection is None and now >= self._next_attempt_at(state):
+        if state.connection is None and now >= self._next_attempt_at(state) and not self._is_authenticating(node):
             self._connect(state)
         return state.can_send(self._max_in_flight, now)
 
@@ -128,7 +136,7 @@ class NetworkClient:
         if state is None or state.can_send(self._max_in_flight, now):
             return 0.0
         if state.connection is None:
-            return max(0.0, self._next_attempt_at(state) - now)
+            return math.inf if self._is_authenticating(node) else max(0.0, self._next_attempt_at(state) - now)
         throttled = state.connection.state is ConnectionState.READY and state.throttled_until > now
         return state.throttled_until - now if throttled else math.inf
 
@@ -200,6 +208,9 @@ class NetworkClient:
         for state in self._by_connection.values():
             if state.connection is not None:
                 deadline = min(deadline, state.connection.next_deadline(self._max_idle_ms))
+        for refusal in self._refusals.values():
+            if now < refusal.at + OTHERS_MS:
+                deadline = min(deadline, refusal.at + OTHERS_MS)
         return deadline
 
     def least_loaded_node(self, nodes: Iterable[Node], now: float) -> Node | None:
@@ -236,14 +247,18 @@ class NetworkClient:
         return refusal.error if refusal is not None and now < refusal.until else None
 
     def refusal_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationError | None:
-        """As ``refusal``, of one of these nodes; None if another of them is connected, or none has refused."""
-        error = None
+        """As ``refusal``, for a request to any of ``nodes``: None while another one is connected or may accept."""
+        first: Refusal | None = None
+        untried = False
         for node in nodes if self._refusals else ():
-            state = self._states.get(node.id)
+            state, refusal = self._states.get(node.id), self._refusals.get((node.host, node.port))
             if state is not None and state.connection is not None and state.connection.state is ConnectionState.READY:
                 return None
-            error = error or self.refusal(node, now)
-        return error
+            if refusal is not None and now < refusal.until:
+                first = refusal if first is None or refusal.at < first.at else first
+            else:
+                untried = untried or state is None or state.last_error is None
+        return None if first is None or (untried and now < first.at + OTHERS_MS) else first.error
 
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
         """Nodes whose connection failed since the last call, each with its last error."""
@@ -275,6 +290,17 @@ class NetworkClient:
         if state.connection.state is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
+
+    def _is_authenticating(self, node: Node) -> bool:
+        """Whether another connection to the same address is not accepted yet: if it is refused, so would be a second.
+
+        A bootstrap server is also a node of the cluster, and a coordinator has several connections.
+        """
+        return self._authenticates and any(
+            (state.node.host, state.node.port) == (node.host, node.port)
+            for state in self._by_connection.values()
+            if state.connection is not None and state.connection.state is not ConnectionState.READY
+        )
 
     def _next_attempt_at(self, state: NodeState) -> float:
         refusal = self._refusals.get((state.node.host, state.node.port))
@@ -356,7 +382,7 @@ class NetworkClient:
         state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)
         if isinstance(error, AuthenticationError):
-            self._refusals[state.node.host, state.node.port] = Refusal(error, self._now + REFUSAL_MS)
+            self._refusals[state.node.host, state.node.port] = Refusal(error, self._now)
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)
 

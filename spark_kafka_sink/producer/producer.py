@@ -51,6 +51,11 @@ class KafkaProducer(TransactionalProducer):
     ``config`` has Kafka's option names (``bootstrap.servers``, ``linger.ms``, …), values native or strings. Raises
     ``ConfigError`` with all faults at once. Connects with the first row. A serializer given here precedes the class
     that its option names; ``interceptors`` come after those of ``interceptor.classes``.
+
+    A broker that refuses this client is not asked again for 30 s: calls that wait for it raise ``AuthenticationError``,
+    and records for its partitions fail with it. (Java's producer keeps trying, and the records wait for
+    delivery.timeout.ms.) Connections that were accepted before stay, so the other brokers go on, as in Java; so does
+    this one, once it accepts the client again. For a transactional producer the error is fatal, as in Java.
     """
 
     def __init__(
@@ -91,8 +96,8 @@ class KafkaProducer(TransactionalProducer):
 
         ``callback(metadata, error)`` runs on the sender thread, never inside this call; one of the two is None. Nothing
         is sent while it runs, so it must not block. An exception it raises is logged. Waits for metadata and memory,
-        together up to max.block.ms. Raises ``KafkaTimeoutError``, ``InvalidRecordError``, ``RecordTooLargeError`` or a
-        serializer's error; the record is then not sent.
+        together up to max.block.ms. Raises ``KafkaTimeoutError``, ``AuthenticationError``, ``InvalidRecordError``,
+        ``RecordTooLargeError`` or a serializer's error; the record is then not sent.
         """
         topic = self._fast.get(record.topic)
         future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)

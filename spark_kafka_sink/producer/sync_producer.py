@@ -27,6 +27,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
 from spark_kafka_sink.errors import (
+    AuthenticationError,
     ConfigError,
     FailedToSendError,
     InvalidRecordError,
@@ -154,6 +155,7 @@ class SyncProducer:
 
     At least once: a record that failed is sent again, up to ``message.send.max.retries`` (3) times,
     ``retry.backoff.ms`` (100) apart and after a metadata update; if only the response was lost, it is in the log twice.
+    ``AuthenticationError`` is not retried.
     All unkeyed records of a topic go to one random partition until the next metadata update, at most for
     ``topic.metadata.refresh.interval.ms`` (10 min). ``config``: these options and Kafka's. Threads may share a
     producer: their calls are sent one after the other.
@@ -302,7 +304,11 @@ class SyncProducer:
                 backoff, len(outstanding), remaining, results.errors[outstanding[0].row],
             )  # fmt: skip
             self._rpc.pause(backoff)
-            self._refresh()
+            try:
+                self._refresh()
+            except AuthenticationError as error:
+                results.fail(outstanding, error, False)
+                return
             self._metrics.add_once(Count.RESENDS, (message.topic for message in outstanding), self._clock.now())
             outstanding = self._dispatch(outstanding, results)
 
@@ -403,7 +409,7 @@ def _handle_response(
     again: list[_Message] = []
     for partition, group in groups.items():
         if error is not None:
-            again += results.fail(group, error, not isinstance(error, UnsupportedVersionError))
+            again += results.fail(group, error, not isinstance(error, (AuthenticationError, UnsupportedVersionError)))
         elif not isinstance(body, ProduceResponse):
             results.deliver(group, partition.partition, UNKNOWN_OFFSET, NO_TIMESTAMP)  # acks=0
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
+from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import RowLayout
@@ -44,16 +45,19 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
+        with delegation_tokens_explained():
+            message = self._write(iterator)
+        freeze_imports()
+        return message
+
+    def _write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         if self.plan is not None:
             from spark_kafka_sink.spark.exactly_once import write_exactly_once
 
-            message = write_exactly_once(iterator, self.layout, self.options, self.plan)
-        else:
-            from spark_kafka_sink.spark.write import write_rows
+            return write_exactly_once(iterator, self.layout, self.options, self.plan)
+        from spark_kafka_sink.spark.write import write_rows
 
-            message = write_rows(iterator, self.layout, self.options)
-        freeze_imports()
-        return message
+        return write_rows(iterator, self.layout, self.options)
 
     def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
         if self.options.exactly_once is not None:

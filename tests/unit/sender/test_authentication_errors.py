@@ -1,0 +1,228 @@
+"""A broker that refuses the client: every call that needs it ends at once with its error, after one attempt."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.client import REFUSAL_MS
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
+from spark_kafka_sink.testing.scripted_network import api_versions_response
+
+from ..scripted_engine import RANGES, TOPIC, Engine
+
+OPTIONS = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_jaas_config": "org.apache.kafka.common.security.plain.PlainLoginModule required username=a password=b;",
+    "linger_ms": 0,
+    "metadata_max_age_ms": 1_000,
+}
+
+
+class SaslEngine(Engine):
+    """``refusing``: hosts that refuse the login from now on. ``logins``: SaslAuthenticate requests by host."""
+
+    def __init__(self, **config):
+        super().__init__(**{**OPTIONS, **config})
+        self.refusing = set()
+        self.logins = Counter()
+
+    def _respond(self, request):
+        host, _port = self.transport.addresses[request.connection_id]
+        match request.api:
+            case "api_versions":
+                return api_versions_response(request, {**RANGES, 17: (0, 1), 36: (0, 2)})
+            case "sasl_handshake":
+                return schema("sasl_handshake", 1).SaslHandshakeResponse(
+                    error_code=ErrorCode.none, mechanisms=("PLAIN",)
+                )
+            case "sasl_authenticate":
+                self.logins[host] += 1
+                refused = host in self.refusing
+                return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
+                    error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
+                    error_message="wrong" if refused else None,
+                    auth_bytes=b"",
+                    session_lifetime=timedelta(0),
+                )
+        return super()._respond(request)
+
+    def await_topic(self, max_wait_ms=60_000):
+        began = self.clock.now()
+
+        def wait():
+            self.spin()
+            self.clock.advance(1)
+
+        self.parts.metadata.wait_for_topic(TOPIC, None, max_wait_ms, self.clock, wait)
+        return self.clock.now() - began
+
+    def pass_time(self, ms):
+        """Serves whatever comes due."""
+        end = self.clock.now() + ms
+        while self.clock.now() < end:
+            self.turn(50)
+
+
+def failed(receipt):
+    with pytest.raises(SaslAuthenticationError) as raised:
+        receipt.wait(0)
+    return raised.value
+
+
+@pytest.mark.parametrize("servers", ["boot:9092", "boot:9092,other:9092"])
+def test_a_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
+    engine = SaslEngine(bootstrap_servers=servers)
+    engine.refusing = {"boot", "other"}
+    with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
+        engine.await_topic()
+    assert engine.clock.now() < 10
+    engine.pass_time(REFUSAL_MS - 1_000)
+    assert set(engine.logins.values()) == {1}
+
+
+def test_the_next_call_fails_with_the_known_error_and_without_another_attempt():
+    engine = SaslEngine()
+    engine.refusing = {"boot"}
+    for _ in range(3):
+        with pytest.raises(SaslAuthenticationError):
+            engine.await_topic()
+    assert engine.clock.now() < 10
+    assert engine.logins.total() == 1
+
+
+def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
+    engine = SaslEngine()
+    engine.refusing = {"boot"}
+    with pytest.raises(SaslAuthenticationError):
+        engine.await_topic()
+    engine.refusing = set()
+    engine.pass_time(REFUSAL_MS + 100)
+    engine.await_topic()
+    assert engine.logins["boot"] == 2
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idempotent):
+    engine = SaslEngine(partitions=2, nodes=2, enable_idempotence=idempotent)
+    engine.await_topic()
+    engine.refusing = {"n1"}
+    lost, delivered = SendReceipt(), SendReceipt()
+    engine.append([b"x"], 1, lost)
+    engine.append([b"a"], 0, delivered)
+    engine.spin()
+    engine.spin(200)
+    assert "refused the login" in str(failed(lost))
+    delivered.wait(0)
+    engine.append([b"y"], 1, again := SendReceipt())
+    engine.append([b"b"], 0, delivered)
+    engine.spin()
+    failed(again)
+    delivered.wait(0)
+    engine.pass_time(REFUSAL_MS - 2_000)
+    assert (engine.logins["n1"], engine.values(0), engine.values(1)) == (1, [b"a", b"b"], [])
+    assert engine.memory_is_free()
+    engine.refusing = set()
+    engine.pass_time(5_000)
+    engine.append([b"z"], 1)
+    engine.spin()
+    assert engine.values(1) == [b"z"]
+
+
+def test_a_running_producer_whose_connection_is_lost_does_not_log_in_twice_with_a_changed_password():
+    engine = SaslEngine(bootstrap_servers="n0:9092")
+    engine.await_topic()
+    engine.append([b"a"])
+    engine.spin()
+    engine.refusing = {"n0"}
+    before = engine.logins["n0"]
+    for connection in [*engine.transport.open]:
+        engine.transport.drop(connection, "Connection reset by peer")
+    engine.append([b"b"], receipt=(lost := SendReceipt()))
+    engine.pass_time(10_000)
+    failed(lost)
+    assert engine.logins["n0"] == before + 1
+    assert engine.memory_is_free()
+
+
+def test_without_a_producer_id_records_fail_when_no_broker_accepts_the_client():
+    engine = SaslEngine(bootstrap_servers="n0:9092")
+    engine.refusing = {"n0"}
+    engine.parts.metadata.updated(_snapshot(), 0.0)
+    engine.append([b"a"], receipt=(lost := SendReceipt()))
+    engine.pass_time(500)
+    failed(lost)
+    assert engine.logins["n0"] == 1
+
+
+def _snapshot(nodes=1):
+    donor = SaslEngine(nodes=nodes)
+    donor.await_topic()
+    return donor.parts.metadata.snapshot
+
+
+def test_calls_to_any_broker_and_to_one_end_with_the_error():
+    engine = SaslEngine(bootstrap_servers="n0:9092")
+    engine.parts.metadata.updated(_snapshot(), 0.0)
+    engine.refusing = {"n0"}
+    ends = []
+    for target in (None, 0):
+        make = MetadataEntity([], False)
+        codes = [CodeAt("Metadata", ErrorCode.none)]
+        call = Call("metadata", METADATA_VERSIONS, target, make, lambda _body, codes=codes: codes, ends.append)
+        engine.parts.sender._parts.calls.start(call)
+    for _ in range(20):
+        engine.parts.sender._parts.calls.advance(engine.clock.now())
+        engine.turn()
+    assert [type(end.error) for end in ends] == [SaslAuthenticationError] * 2
+    assert not engine.parts.sender._parts.calls.busy
+    assert engine.logins["n0"] == 1
+
+
+def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_refused():
+    engine = SaslEngine(bootstrap_servers="n0:9092", nodes=2)
+    engine.parts.metadata.updated(_snapshot(nodes=2), 0.0)
+    engine.refusing = {"n0", "n1"}
+    ends = []
+    codes = [CodeAt("Metadata", ErrorCode.none)]
+    engine.parts.sender._parts.calls.start(
+        Call("metadata", METADATA_VERSIONS, None, MetadataEntity([], False), lambda _body: codes, ends.append)
+    )
+    while not engine.logins:
+        engine.parts.sender._parts.calls.advance(engine.clock.now())
+        engine.turn()
+    engine.transport.accept_all = False
+    began = engine.clock.now()
+    while not ends:
+        wake_at = engine.parts.sender._parts.calls.advance(engine.clock.now())
+        wake_at = min(wake_at, engine.parts.sender._parts.client.next_deadline(engine.clock.now()))
+        engine.turn(max(1.0, wake_at - engine.clock.now()))
+    assert engine.clock.now() - began <= 5_000
+    assert isinstance(ends[0].error, SaslAuthenticationError)
+    assert engine.logins.total() == 1
+
+
+def test_a_broker_that_is_only_down_is_tried_again():
+    engine = SaslEngine(bootstrap_servers="n0:9092")
+    engine.transport.accept_all = False
+    codes = [CodeAt("Metadata", ErrorCode.none)]
+    call = Call("metadata", METADATA_VERSIONS, None, MetadataEntity([], False), lambda _body: codes)
+    calls = engine.parts.sender._parts.calls
+    calls.start(call)
+    for _ in range(3):
+        calls.advance(engine.clock.now())
+        engine.transport.drop(engine.transport.last_connection(), "Connection refused")
+        engine.turn(2_000)
+    assert call.end is None
+    engine.transport.accept_all = True
+    for _ in range(5):
+        calls.advance(engine.clock.now())
+        engine.turn(100)
+    assert call.end is not None
+    assert call.end.error is None
