@@ -221,7 +221,7 @@ def test_a_broker_that_is_only_down_is_tried_again():
         engine.turn(2_000)
     assert call.end is None
     engine.transport.accept_all = True
-    for _ in range(5):
+    for _ in range(20):
         calls.advance(engine.clock.now())
         engine.turn(100)
     assert call.end is not None
