@@ -1,0 +1,143 @@
+"""A client with the wrong password, or whose password has changed: every kind of call ends with one clear error."""
+
+import io
+import time
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import FailedToSendError, KafkaError, SaslAuthenticationError
+from spark_kafka_sink.exactly_once.plan import plan_write
+from spark_kafka_sink.exactly_once.session import CommitSettings
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.listener import login
+
+ENDS_WITHIN_S = 5.0
+SETTLED_S = 0.5
+IDLE_MS = 2_000
+
+
+@pytest.fixture
+def users():
+    return {"client": "client-secret"}
+
+
+@pytest.fixture
+def broker(users):
+    with TestBroker(nodes=2, listeners={"SASL": Listener("SASL_PLAINTEXT", users=users)}) as broker:
+        broker.create_topic("t", partitions=2)
+        yield broker
+
+
+@pytest.fixture
+def refused(broker):
+    """Options of a client with the wrong password."""
+    return {**broker.client_options("SASL"), "sasl.jaas.config": login("SCRAM-SHA-512", "client", "hunter2")}
+
+
+def send(options):
+    with KafkaProducer(options) as producer:
+        producer.send(ProducerRecord("t", b"v")).result()
+
+
+def partitions_for(options):
+    with KafkaProducer(options) as producer:
+        producer.partitions_for("t")
+
+
+def init_transactions(options):
+    with KafkaProducer({**options, "transactional.id": "x"}) as producer:
+        producer.init_transactions()
+
+
+def send_and_wait(options):
+    with SyncProducer(options) as producer:
+        producer.send(ProducerRecord("t", b"v"))
+
+
+def plan(options):
+    plan_write(CommitSettings(ProducerConfig.parse(options), "name", "name", "ledger"))
+
+
+def await_brokers(options):
+    rpc = Rpc(ProducerConfig.parse(options), SystemClock())
+    try:
+        rpc.await_brokers(rpc.now() + 60_000)
+    finally:
+        rpc.close()
+
+
+@pytest.mark.parametrize("call", [send, partitions_for, init_transactions, send_and_wait, plan, await_brokers])
+def test_every_call_ends_at_once_after_one_attempt_per_broker(broker, refused, call):
+    began = time.monotonic()
+    with pytest.raises(KafkaError) as raised:
+        call(refused)
+    assert time.monotonic() - began < ENDS_WITHIN_S
+    assert isinstance(raised.value, SaslAuthenticationError) or isinstance(
+        raised.value.__cause__, SaslAuthenticationError
+    )
+    assert "refused the login with SCRAM-SHA-512" in str(raised.value)
+    assert "sasl.jaas.config" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    time.sleep(SETTLED_S)
+    nodes = [attempt.node for attempt in broker.authentications.failed()]
+    assert len(nodes) == len(set(nodes)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (["console-producer", "--topic", "t"], "--producer-property"),
+        (["transactions", "list", "--commit-log-topic", "ledger"], "--command-property"),
+    ],
+)
+def test_commands_end_with_the_error_and_a_status(broker, refused, command, flag, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"v\n")))
+    given = {name: value for name, value in refused.items() if name != "bootstrap.servers"}
+    options = [f"{flag}={name}={value}" for name, value in given.items()]
+    began = time.monotonic()
+    servers = refused["bootstrap.servers"]
+    status = main.main([*command, "--bootstrap-server", servers, *options])
+    assert status != 0
+    assert time.monotonic() - began < ENDS_WITHIN_S
+    said = capsys.readouterr().err
+    assert "refused the login" in said
+    assert "hunter2" not in said
+
+
+def test_records_of_a_running_producer_fail_when_the_password_has_changed(broker, users):
+    options = {**broker.client_options("SASL"), "connections.max.idle.ms": IDLE_MS}
+    with KafkaProducer(options) as producer:
+        for partition in (0, 1):
+            producer.send(ProducerRecord("t", b"v", partition=partition)).result(10)
+        broker.authentications.clear()
+        users["client"] = "changed"
+        time.sleep(1.5 * IDLE_MS / 1000)  # connections are closed as idle
+        began = time.monotonic()
+        futures = [producer.send(ProducerRecord("t", b"v", partition=partition)) for partition in (0, 1)]
+        producer.flush()
+        for future in futures:
+            with pytest.raises(SaslAuthenticationError):
+                future.result(0)
+        assert time.monotonic() - began < ENDS_WITHIN_S
+        time.sleep(SETTLED_S)
+        nodes = [attempt.node for attempt in broker.authentications.failed()]
+        assert len(nodes) == len(set(nodes)) == 2
+
+
+def test_a_synchronous_producer_reports_the_records_of_a_broker_that_refuses(broker, users):
+    options = {**broker.client_options("SASL"), "connections.max.idle.ms": IDLE_MS}
+    with SyncProducer(options) as producer:
+        producer.send(ProducerRecord("t", b"v", partition=0), ProducerRecord("t", b"v", partition=1))
+        users["client"] = "changed"
+        broker.authentications.clear()
+        time.sleep(1.5 * IDLE_MS / 1000)
+        with pytest.raises((FailedToSendError, SaslAuthenticationError)):
+            producer.send(ProducerRecord("t", b"v", partition=0))
+        nodes = [attempt.node for attempt in broker.authentications.failed()]
+        assert len(nodes) == len(set(nodes)) >= 1
