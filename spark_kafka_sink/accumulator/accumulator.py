@@ -17,6 +17,7 @@ from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.accumulator.compression_ratio_estimator import CompressionRatioEstimator
 from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
 from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
@@ -128,6 +129,7 @@ class RecordAccumulator:
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         self.pool = BufferPool(config.buffer_memory, clock)
         self.metrics = ProducerMetrics(self.pool, self.pool.counters)
+        self.topic_limits = TopicLimits()
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         self._codec = CODEC_IDS[config.compression_type]
@@ -352,9 +354,14 @@ class RecordAccumulator:
                         taken.append(self._take_head(queue))
         return taken
 
-    def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-        """Replace a batch that the broker found too large by two (Java: ``splitAndReenqueue``)."""
-        parts = batch.split(self._config.compression_level)
+    def exceeds_topic_limit(self, batch: ProducerBatch) -> bool:
+        """Whether a sealed batch is larger than its topic takes, and could be split."""
+        limit = self.topic_limits.max_message_bytes.get(batch.partition.topic)
+        return limit is not None and batch.size > limit and batch.count > 1
+
+    def split(self, batch: ProducerBatch, limit: int) -> tuple[ProducerBatch, ...]:
+        """Replace a sealed batch by batches of at most ``limit`` bytes (Java: ``splitAndReenqueue``)."""
+        parts = batch.split(limit, self._config.compression_level)
         for part in parts:
             self.pool.charge(part, part.size)
         self.pool.release([batch])
@@ -362,8 +369,14 @@ class RecordAccumulator:
             batch.parts = parts
             self._incomplete.pop(batch, None)
             self._incomplete.update(dict.fromkeys(parts))
-            self._ratios.reset(batch.partition.topic, 1.0)
         return parts
+
+    def undrain_parts(self, parts: Sequence[ProducerBatch]) -> None:
+        """The parts of a drained batch become the head of its queue."""
+        with self._lock:
+            queue = self._queue(parts[0].partition)
+            queue.batches.extendleft(reversed(parts))
+            self._list(queue)
 
     def reenqueue(self, batches: Sequence[ProducerBatch], retry_at: float) -> None:
         """Put all outstanding batches of one partition at the head of its queue, in sequence order, until ``retry_at``.
@@ -429,7 +442,7 @@ class RecordAccumulator:
     # Under the lock
 
     def _batch_limit(self, topic: str) -> int:
-        batch_size = self._config.batch_size
+        batch_size = min(self._config.batch_size, self.topic_limits.max_message_bytes.get(topic, NEVER_REFUSED))
         if not self._codec:
             return batch_size
         return max(int((batch_size - HEADER_SIZE) / self._ratios.estimate(topic)) + HEADER_SIZE, HEADER_SIZE + 1)

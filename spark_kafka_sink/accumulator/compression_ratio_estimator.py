@@ -23,6 +23,3 @@ class CompressionRatioEstimator:
             self._ratios[topic] = max(current + _DETERIORATING_STEP, ratio)
         elif ratio < current:
             self._ratios[topic] = max(current - _IMPROVING_STEP, ratio)
-
-    def reset(self, topic: str, ratio: float) -> None:
-        self._ratios[topic] = ratio

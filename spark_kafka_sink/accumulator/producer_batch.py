@@ -19,15 +19,18 @@ import numpy.typing as npt
 from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress
-from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
-from spark_kafka_sink.records.encode import encode_records, header_section
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
+from spark_kafka_sink.records.cut import RecordsPart, cut_records
+from spark_kafka_sink.records.encode import encode_records
 
 Buffer: TypeAlias = bytes | memoryview
 
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
+
+_CUT_BELOW = 0.95
+"""Parts of a compressed batch compress a little worse than the whole."""
 
 
 class BatchListener(Protocol):
@@ -174,30 +177,34 @@ class ProducerBatch:
         )
         self.header = stamp_header(header, self.payload)
 
-    def split(self, level: int | None) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two sealed halves of a stamped batch of at least two records (Java: ``ProducerBatch.split``).
-
-        The halves are encoded again, with offset deltas from 0: brokers accept an uncompressed batch with any deltas
-        and would serve wrong offsets.
+    def split(self, limit: int, level: int | None) -> tuple[ProducerBatch, ...]:
+        """Sealed batches of at most ``limit`` bytes, or of one record, in place of this sealed one (Java:
+        ``ProducerBatch.split``). ``limit`` is below this batch's size.
         """
-        assert self.header is not None
         assert self.payload is not None
-        (decoded,) = decode_batches(b"".join((self.header, *self.payload)))
-        middle = self.count // 2
-        return self._part(decoded.records, 0, middle, level), self._part(decoded.records, middle, self.count, level)
+        records = b"".join(self.payload)
+        most = limit - HEADER_SIZE
+        if self.codec:
+            most = int(most * _CUT_BELOW * self.record_bytes / len(records))
+            records = decompress(self.codec, records)
+        parts: list[ProducerBatch] = []
+        start = 0
+        for cut in cut_records(records, most):
+            part = self._part(start, cut, level)
+            start += cut.rows
+            parts.extend(part.split(limit, level) if part.size > limit and part.count > 1 else (part,))
+        return tuple(parts)
 
-    def _part(self, all_records: Sequence[DecodedRecord], start: int, end: int, level: int | None) -> ProducerBatch:
-        records = all_records[start:end]
-        columns = RecordColumns(
-            bytes_column([record.key for record in records]),
-            bytes_column([record.value for record in records]),
-            bytes_column([header_section(record.headers) for record in records]),
-        )
-        timestamps = np.array([record.timestamp for record in records], np.int64)
-        codec = CODEC_NAMES[self.codec]
-        part = ProducerBatch.of_columns(self.partition, self.created, columns, timestamps, codec, level)
+    def _part(self, start: int, cut: RecordsPart, level: int | None) -> ProducerBatch:
+        part = ProducerBatch(self.partition, self.created, self.limit, self.base_timestamp)
+        part.count = cut.rows
+        part.max_timestamp = self.base_timestamp + cut.latest
         part.largest_record = self.largest_record
-        part.record_ranges = [rows for each in self.record_ranges if (rows := each.within(start, end)) is not None]
+        ranges = [each.within(start, start + cut.rows) for each in self.record_ranges]
+        part.record_ranges = [rows for rows in ranges if rows is not None]
+        codec = CODEC_NAMES[self.codec] if self.codec else None
+        payload: list[Buffer] = [cut.records if codec is None else compress(codec, level, [cut.records])]
+        part.seal(self.codec, payload, len(cut.records))
         return part
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:

@@ -18,8 +18,10 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.sender.sender import Sender, SenderParts
+from spark_kafka_sink.sender.parts import SenderParts
+from spark_kafka_sink.sender.sender import Sender
 from spark_kafka_sink.sender.sender_thread import SenderThread
+from spark_kafka_sink.sender.topic_config_lookup import TopicConfigLookup
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.sequences import Sequences
 
@@ -55,8 +57,12 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     record_partitioning = None
     if isinstance(partitioner, CustomPartitioner) and partitioner.per_record:
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
+    # Calls of its own: a transaction that fails stops the others.
+    lookup = TopicConfigLookup(
+        Calls(client, metadata, config, random), accumulator.topic_limits, config.request_timeout_ms
+    )
     sender = Sender(
-        config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, manager)
+        config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, lookup, manager)
     )
     return ProducerParts(
         accumulator,

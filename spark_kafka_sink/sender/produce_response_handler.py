@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.accumulator.accumulator import DrainMode
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -21,14 +22,12 @@ from spark_kafka_sink.errors import (
     unexpected,
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
-from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.sender.parts import SenderParts
 from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
-from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.sequences import PartitionSequence, Sequences
+from spark_kafka_sink.transactions.sequences import PartitionSequence
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -36,27 +35,21 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 class ProduceResponseHandler:
     """Owned by the sender thread. A batch completes once; later responses for it are dropped.
 
-    ``completed``: number of completed batches, delivered or failed. ``transactions``: None without transactional.id.
+    ``completed``: number of completed batches, delivered or failed.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        accumulator: RecordAccumulator,
-        sequences: Sequences,
-        metadata: Metadata,
-        backoff: ExponentialBackoff,
-        transactions: TransactionManager | None,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
         self.completed = 0
         self._config = config
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
-        self._accumulator = accumulator
-        self._sequences = sequences
-        self._metadata = metadata
-        self._backoff = backoff
-        self._transactions = transactions
-        self._metrics = accumulator.metrics
+        self._accumulator = parts.accumulator
+        self._sequences = parts.sequences
+        self._metadata = parts.metadata
+        self._backoff = parts.backoff
+        self._transactions = parts.transactions
+        self._limit_lookup = parts.limit_lookup
+        self._awaiting_limit: dict[str, list[ProducerBatch]] = {}
+        self._metrics = parts.accumulator.metrics
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
 
@@ -133,6 +126,8 @@ class ProduceResponseHandler:
         self._accumulator.set_drain_mode(partition, mode)
 
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
+        if not retries[0].attempts:
+            return 0.0  # a part of a split batch, not sent yet
         for batch in retries:
             error = batch.last_error
             if isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions:
@@ -192,7 +187,7 @@ class ProduceResponseHandler:
         if what < Action.SPLIT or what is Action.BUMP_EPOCH:
             self._retry(batch, error, what is Action.BUMP_EPOCH, response.completed_at)
         elif what is Action.SPLIT and batch.count > 1:
-            self._split(batch)
+            self._too_large(batch, response.completed_at)
         else:
             self._fail_unless_done(batch, error)
 
@@ -215,11 +210,45 @@ class ProduceResponseHandler:
             self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.retry(batch, bump_epoch)
 
+    def look_up_limits(self, now: float) -> float:
+        """Split the batches whose topic's limit became known; returns when to call again (monotonic ms)."""
+        if not self._awaiting_limit:
+            return NEVER
+        wake_at = self._limit_lookup.advance(now)
+        for topic in self._limit_lookup.take_ended():
+            for batch in self._awaiting_limit.pop(topic):
+                state = self._sequences.remove_in_flight(batch)
+                self._split(batch)
+                self._resolve(batch.partition, state, now)
+        return wake_at
+
+    def split_unsent(self, batch: ProducerBatch) -> None:
+        """A drained, sealed batch is larger than its topic takes: its parts go back to the head of its queue."""
+        parts = self._split_into(batch)
+        if batch.header is not None:
+            self._sequences.replace(batch, parts)
+        self._accumulator.undrain_parts(parts)
+
+    def _too_large(self, batch: ProducerBatch, now: float) -> None:
+        """Split the batch; before that, find out how much its topic takes. Its partition is held meanwhile."""
+        topic = batch.partition.topic
+        if not batch.done and self._limit_lookup.begin(topic, now):
+            self._awaiting_limit.setdefault(topic, []).append(batch)
+            self._sequences.hold(batch)
+        else:
+            self._split(batch)
+
     def _split(self, batch: ProducerBatch) -> None:
         if not batch.done:
-            _log.info("%s: splitting a batch of %d records that is too large", batch.partition, batch.count)
-            self._metrics.topic(batch.partition.topic).splits += 1
-            self._sequences.split(batch, self._accumulator.split(batch))
+            self._sequences.replace(batch, self._split_into(batch))
+            self._sequences.retry(batch, False)
+
+    def _split_into(self, batch: ProducerBatch) -> Sequence[ProducerBatch]:
+        topic = batch.partition.topic
+        parts = self._accumulator.split(batch, self._accumulator.topic_limits.refused(topic, batch.size))
+        self._metrics.topic(topic).splits += 1
+        _log.debug("%s: split a batch of %d bytes, more than its topic takes", batch.partition, batch.size)
+        return parts
 
     def _fail_unless_done(self, batch: ProducerBatch, error: Exception) -> None:
         if not batch.done:

@@ -7,64 +7,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.accumulator.accumulator import DrainMode
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, KafkaError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot, ProducerIdentity
-from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.calls import CallEnd, Calls
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.calls import CallEnd
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
-from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.metadata import MetadataUpdater
 from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.sender.parts import SenderParts
 from spark_kafka_sink.sender.produce_api import ProduceRequest
 from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.transactions import messages
 from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.sequences import Sequences
 from spark_kafka_sink.transactions.states import State
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-
-
-class Pending(Protocol):
-    """Records of ``send`` that are not in the accumulator yet (``append.pending``)."""
-
-    def publish_due(self, now: float) -> float:
-        """Append those whose linger.ms is over; returns when the next are due (monotonic ms)."""
-
-    def abort(self, error: KafkaError) -> None:
-        """Fail all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SenderParts:
-    """The objects a sender works on. ``transactions``: None without transactional.id."""
-
-    accumulator: RecordAccumulator
-    metadata: Metadata
-    client: NetworkClient
-    calls: Calls
-    backoff: ExponentialBackoff
-    sequences: Sequences
-    pending: Pending
-    transactions: TransactionManager | None = None
 
 
 class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
     def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
-        self.response_handler = ProduceResponseHandler(
-            config, parts.accumulator, parts.sequences, parts.metadata, parts.backoff, parts.transactions
-        )
+        self.response_handler = ProduceResponseHandler(config, parts)
         self._config = config
         self._parts = parts
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
@@ -103,6 +73,7 @@ class Sender:
         wake_at = parts.pending.publish_due(now)
         if transactions is not None:
             wake_at = min(wake_at, self._run_transactions(transactions, now))
+        wake_at = min(wake_at, self.response_handler.look_up_limits(now))
         snapshot = parts.metadata.snapshot
         ready = parts.accumulator.ready(snapshot, now)
         if ready.unknown_leaders:
@@ -200,12 +171,31 @@ class Sender:
                     drained, batches = batches, parts.transactions.sendable(batches)
                     if len(batches) < len(drained):
                         wake_at = now  # the next iteration adds the partitions of the other batches
-                    if not batches:
-                        continue
+                if parts.accumulator.topic_limits.max_message_bytes:
+                    batches = self._within_limits(batches, now)
+                if not batches:
+                    continue
                 self._send_produce_request(node_id, batches, now)
             else:
                 wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
         return wake_at
+
+    def _within_limits(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
+        """The batches that their topics take. Larger ones that were never sent are split and return to their queues."""
+        accumulator = self._parts.accumulator
+        fitting = []
+        for batch in batches:
+            try:
+                if batch.payload is None:
+                    accumulator.seal(batch)
+                if not batch.attempts and accumulator.exceeds_topic_limit(batch):
+                    self.response_handler.split_unsent(batch)
+                else:
+                    fitting.append(batch)
+            except Exception as error:
+                _log.exception("A batch could not be split: its records fail")
+                self._fail_all([(batch, unexpected(error))], now)
+        return fitting
 
     def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         """After an unexpected exception the request's batches fail, and no other batch."""

@@ -145,8 +145,14 @@ class Sequences:
         if bump_epoch and state.outstanding[0] is batch:
             state.bump_epoch = self.idempotent
 
-    def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace an outstanding batch by its parts, which get its sequences."""
+    def hold(self, batch: ProducerBatch) -> None:
+        """Count the batch, too large for its topic, as in flight until ``remove_in_flight``."""
+        state = self.partition(batch.partition)
+        state.in_flight += 1
+        state.retry_pending = True
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Put the parts of a split batch in its place among the outstanding ones; they get its sequences."""
         state = self.partition(batch.partition)
         index = state.outstanding.index(batch)
         sequence = batch.base_sequence
@@ -155,7 +161,6 @@ class Sequences:
             if self.idempotent:
                 sequence = (sequence + part.count) & _SEQUENCE_MASK
         state.outstanding[index : index + 1] = parts
-        state.retry_pending = True
 
     def resolve(self, partition: TopicPartition) -> list[ProducerBatch]:
         """With nothing in flight: clear the flags and return the batches to reenqueue (Java:

@@ -25,7 +25,7 @@ from spark_kafka_sink.testing.broker.state.producers import last_sequence
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
-RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
+RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5), 32: (0, 4)}
 TOPIC = "t"
 
 
@@ -98,6 +98,9 @@ class Engine:
         self.init_producer_id: deque[ErrorCode] = deque()
         self.granted = 0
         self.max_message_bytes = 1 << 20
+        self.describe_configs: ErrorCode | None = ErrorCode.none
+        """The error of DescribeConfigs; None: it has no response."""
+        self.described = self.refused = 0
         self.receipt = SendReceipt()
         self.wake_at = 0.0
 
@@ -165,6 +168,8 @@ class Engine:
                 return self._init_producer_id(request.module)
             case "produce":
                 return self._produce(request)
+            case "describe_configs":
+                return self._describe_configs(request)
         raise AssertionError(request.api)
 
     def _metadata(self, request: SentRequest) -> Any:
@@ -197,6 +202,28 @@ class Engine:
             throttle_time=timedelta(0), error_code=code, producer_id=1000 + self.granted, producer_epoch=0
         )
 
+    def _describe_configs(self, request: SentRequest) -> Any:
+        """``max.message.bytes`` of the one topic that is asked for."""
+        self.described += 1
+        code = self.describe_configs
+        if code is None:
+            return None
+        response = request.module.response
+        (asked,) = request.entity().resources
+        config = response.DescribeConfigsResourceResult(
+            name="max.message.bytes",
+            value=str(self.max_message_bytes),
+            read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+            documentation=None,
+        )
+        result = response.DescribeConfigsResult(
+            error_code=code, error_message=None, resource_type=2, resource_name=asked.resource_name,
+            configs=(config,) if code is ErrorCode.none else (),
+        )  # fmt: skip
+        return response.DescribeConfigsResponse(throttle_time=timedelta(0), results=(result,))
+
     def _produce(self, request: SentRequest) -> Any:
         step = self.steps.popleft() if self.steps else Step()
         asked = [
@@ -224,7 +251,9 @@ class Engine:
         return response
 
     def _append(self, response: Any, partition: int, data: bytes, step: Step) -> Any:
-        code = ErrorCode.message_too_large if len(data) > self.max_message_bytes else step.before.get(partition)
+        code = step.before.get(partition)
+        if len(data) > self.max_message_bytes:
+            code, self.refused = ErrorCode.message_too_large, self.refused + 1
         offset = -1
         if code is None:
             code, offset = self.logs[partition].append(data)

@@ -1,0 +1,25 @@
+"""``TopicLimits``: the largest batch that brokers take of each topic, as far as a refusal has made it known."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEVER_REFUSED: Final = 2**31 - 1
+"""The limit of a topic of which no batch was refused, bytes."""
+
+
+class TopicLimits:
+    """Any thread reads it, the sender writes it.
+
+    ``max_message_bytes``: per topic its config of that name, or what refusals have taught; bytes of a batch as sent.
+    """
+
+    def __init__(self) -> None:
+        self.max_message_bytes: dict[str, int] = {}
+
+    def refused(self, topic: str, size: int) -> int:
+        """A batch of ``size`` bytes was too large: the topic's limit, half the size if it seemed to allow that."""
+        known = self.max_message_bytes.get(topic)
+        if known is None or size <= known:
+            known = self.max_message_bytes[topic] = size // 2
+        return known

@@ -1,0 +1,147 @@
+"""A topic takes only smaller batches than batch.size: what a refusal costs, and what is learned from it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
+from spark_kafka_sink.model import TopicPartition
+from tests.unit.scripted_engine import Engine, Step
+
+BATCH = 262_144
+LIMIT = 20_000
+
+
+def engine(partitions: int = 1, **config: object) -> Engine:
+    made = Engine(partitions, **{"batch_size": BATCH, **config})
+    made.connect()
+    made.max_message_bytes = LIMIT
+    return made
+
+
+def rows(first: int, count: int) -> list[bytes]:
+    return [b"%08d" % number + b"x" * 92 for number in range(first, first + count)]
+
+
+def test_the_first_refusal_of_each_partition_is_the_only_one():
+    partitions = 4
+    made = engine(partitions)
+    for partition in range(partitions):
+        made.append(rows(0, 6_000), partition)  # two full batches and an open one
+    made.settle()
+    made.receipt.wait(0)
+    assert all(made.values(partition) == rows(0, 6_000) for partition in range(partitions))
+    assert made.described == 1
+    assert made.refused == partitions
+    assert made.memory_is_free()
+    assert set(made.logs[0].identities) == {(1001, 0)}, "the parts of a batch share its sequences"
+    made.append(rows(6_000, 3_000))
+    made.settle()
+    assert (made.refused, made.described) == (partitions, 1), "new batches are built below the limit"
+    assert made.values() == rows(0, 9_000)
+
+
+def test_a_topic_of_large_batches_asks_nothing():
+    made = engine()
+    made.max_message_bytes = BATCH
+    made.append(rows(0, 6_000))
+    made.settle()
+    assert (made.refused, made.described, len(made.requests)) == (0, 0, 3)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed])
+def test_without_the_right_to_describe_halving_teaches_the_limit(code):
+    made = engine()
+    made.describe_configs = code
+    made.append(rows(0, 6_000))
+    made.settle()
+    made.receipt.wait(0)
+    assert made.values() == rows(0, 6_000)
+    assert made.described == 1
+    assert made.refused == 4, "of 262144, 131072, 65536 and 32768 bytes"
+    made.append(rows(6_000, 3_000))
+    made.settle()
+    assert made.refused == 4
+    assert made.values() == rows(0, 9_000)
+
+
+def test_a_silent_broker_is_not_waited_for_longer_than_request_timeout_ms():
+    made = engine(request_timeout_ms=2_000)
+    made.describe_configs = None
+    made.append(rows(0, 3_000))
+    made.spin()
+    assert made.values() == []
+    made.spin(2_000)
+    made.settle(2_000)
+    made.receipt.wait(0)
+    assert made.values() == rows(0, 3_000)
+
+
+def test_a_batch_expires_while_its_limit_is_asked_for_and_the_next_one_is_sent():
+    made = engine(request_timeout_ms=2_000, delivery_timeout_ms=2_000)
+    made.describe_configs = None
+    made.append(rows(0, 3_000))
+    made.spin()
+    made.settle(10_000)
+    with pytest.raises(KafkaTimeoutError, match="Expiring"):
+        made.receipt.wait(0)
+    later = SendReceipt()
+    made.append(rows(0, 100), receipt=later)
+    made.settle()
+    later.wait(0)
+    assert made.values() == rows(0, 100)
+    assert made.memory_is_free()
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_the_limit_holds_for_the_compressed_batch(codec):
+    made = engine(compression_type=codec)
+    random = Random(1)
+    values = [random.randbytes(50) + b"x" * 50 for _ in range(30_000)]
+    made.append(values)
+    made.settle()
+    made.receipt.wait(0)
+    assert made.values() == values
+    assert (made.refused, made.described) == (1, 1)
+    assert len(made.requests) < 150, "batches are filled up to the limit after compression"
+
+
+def test_a_record_above_the_limit_fails_alone():
+    made = engine()
+    receipts = [SendReceipt() for _ in range(3)]
+    for values, receipt in zip((rows(0, 1_000), [b"y" * 30_000], rows(1_000, 1_000)), receipts, strict=True):
+        made.append(values, receipt=receipt)
+    made.settle()
+    assert made.values() == rows(0, 2_000)
+    receipts[0].wait(0)
+    receipts[2].wait(0)
+    with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+        receipts[1].wait(0)
+    assert receipts[2].deliveries[TopicPartition("t", 0)].count == 1_000
+
+
+def test_a_retry_between_the_parts_keeps_their_order():
+    made = engine()
+    made.append(rows(0, 3_000))
+    made.spin()
+    made.steps.extend([Step(before={0: ErrorCode.not_leader_or_follower}), Step(lose_response=True)])
+    made.append(rows(3_000, 3_000))
+    made.settle()
+    made.receipt.wait(0)
+    assert made.values() == rows(0, 6_000)
+
+
+def test_a_limit_that_was_lowered_is_learned_by_halving():
+    made = engine()
+    made.append(rows(0, 3_000))
+    made.settle()
+    made.max_message_bytes = 6_000
+    made.append(rows(3_000, 3_000))
+    made.settle()
+    made.receipt.wait(0)
+    assert made.values() == rows(0, 6_000)
+    assert made.described == 1
