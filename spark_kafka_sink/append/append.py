@@ -228,35 +228,33 @@ class Appender:
         return RowTimes.of(default if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
 
     def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
-        """The number of each row's partition."""
-        if rows.topics.codes is None:
-            (topic,) = known.names
-            load = self._load(snapshot, topic)
-            return self.partitioner.partition(topic, rows.columns, rows.explicit, rows.sizes, len(known), load)
-        return self._partitions_by_topic(snapshot, known, rows) + known.firsts[rows.topics.codes]
+        """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of
+        other partitioners, go topic by topic.
+        """
+        codes = rows.topics.codes
+        counts = len(known) if codes is None else known.counts[codes]
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
+            left = np.flatnonzero(partitions == NOT_GIVEN)
+        else:
+            partitions = np.empty(len(rows.columns), np.int32)
+            left = np.arange(len(partitions))
+        for topic, chosen in rows.topics.groups(left):
+            partitions[chosen] = self._chosen(snapshot, topic, rows, chosen)
+        return partitions if codes is None else partitions + known.firsts[codes]
 
-    def _partitions_by_topic(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
-        """Keys are hashed over all rows at once; rows without, and those of other partitioners, go topic by topic."""
-        partitioner, topics = self.partitioner, rows.topics
-        assert topics.codes is not None
-        if isinstance(partitioner, BuiltInPartitioner):
-            partitions = partitioner.by_key(rows.columns, rows.explicit, known.counts[topics.codes])
-            for index, unkeyed in topics.groups(np.flatnonzero(partitions == NOT_GIVEN)):
-                name, count = topics.names[index], int(known.counts[index])
-                load = self._load(snapshot, name)
-                partitions[unkeyed] = partitioner.assign(name, rows.sizes[unkeyed], count, load)
-            return partitions
-        partitions = np.empty(len(rows.columns), np.int32)
-        for index, of_topic in topics.groups(np.arange(len(partitions))):
-            name, count, part = topics.names[index], int(known.counts[index]), rows.take(of_topic)
-            load = self._load(snapshot, name)
-            try:
-                partitions[of_topic] = partitioner.partition(name, part.columns, part.explicit, part.sizes, count, load)
-            except InvalidRecordError as error:
-                if error.row is not None:
-                    error.row = int(of_topic[error.row])
-                raise
-        return partitions
+    def _chosen(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows, chosen: Order) -> Int32Array:
+        """The partitions that the partitioner chooses for some rows of a topic."""
+        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            return self.partitioner.assign(topic, rows.sizes[chosen], count, load)
+        part = rows if rows.topics.codes is None else rows.take(chosen)
+        try:
+            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+        except InvalidRecordError as error:
+            if error.row is not None:
+                error.row = int(chosen[error.row])
+            raise
 
     def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
         """The available partitions, and how many batches wait in each."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -80,15 +79,19 @@ class TopicColumn:
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
-    def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-        """``rows`` by topic: the name's index, and the topic's rows in their order. For several topics."""
-        assert self.codes is not None
+    def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+        """``rows`` by topic, in their order; no topic without rows."""
+        if not len(rows):
+            return
+        if self.codes is None:
+            yield self.names[0], rows
+            return
         codes = self.codes[rows]
         rows = rows[stable_order(codes)]
         ends = np.cumsum(np.bincount(codes, minlength=len(self.names))).tolist()
-        for index, (start, end) in enumerate(pairwise((0, *ends))):
+        for name, start, end in zip(self.names, (0, *ends), ends, strict=False):
             if end > start:
-                yield index, rows[start:end]
+                yield name, rows[start:end]
 
 
 def stable_order(numbers: Int32Array) -> npt.NDArray[np.intp]:

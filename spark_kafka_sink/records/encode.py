@@ -121,6 +121,10 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))
         raise InvalidRecordError("Invalid null header key found in headers", row)
+    names = _shared_names(counts, keys)
+    if names:
+        data, starts = _sections(names, values)
+        return binary_array(np.ascontiguousarray(starts), data)
     join = _RowJoin(len(keys))
     for column in (keys, values):
         join.varints(slot_lengths(column))
@@ -132,6 +136,39 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     sections.column(binary_array(np.asarray(starts)[ends], data))
     data, starts = sections.finish()
     return binary_array(np.ascontiguousarray(starts), data)
+
+
+def _shared_names(counts: Int64Array, keys: pa.BinaryArray) -> list[bytes]:
+    """The header names of every row; empty if rows have different ones."""
+    width = int(counts[0]) if len(counts) else 0
+    if not width or (counts != width).any():
+        return []
+    lengths = slot_lengths(keys).reshape(-1, width)
+    if (lengths != lengths[0]).any():
+        return []
+    size = int(lengths[0].sum())
+    if size:
+        _, offsets, data = keys.buffers()
+        first = int(np.frombuffer(offsets, np.int32, 1, 4 * keys.offset)[0])
+        rows = np.frombuffer(data, np.uint8, len(counts) * size, first).reshape(-1, size)
+        if (rows != rows[0]).any():
+            return []
+    names: list[bytes] = keys[:width].to_pylist()
+    return names
+
+
+def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
+    """The header sections of rows with the same names: one join, with three pieces a header."""
+    width = len(names)
+    join = _RowJoin(len(values) // width)
+    join.fixed(encode_varint(width))
+    lengths = slot_lengths(values)
+    for place, name in enumerate(names):
+        join.fixed(encode_varint(len(name)) + name)
+        join.end_fixed()
+        join.varints(lengths[place::width])
+        join.column(values, np.arange(place, len(values), width))
+    return join.finish()
 
 
 def _flatten(array: pa.Array) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
@@ -222,7 +259,7 @@ class _RowJoin:
             self._pieces.append(_Piece(None, numbers.astype(np.int32), None, largest, before))
             return
         # Only the large values are encoded here; the others still come from the table.
-        self._end_fixed()
+        self.end_fixed()
         large = np.flatnonzero(numbers >= TABLE_SIZE)
         slots = numbers.astype(np.int32)
         slots[large] = np.arange(TABLE_SIZE, TABLE_SIZE + len(large))
@@ -230,7 +267,7 @@ class _RowJoin:
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
-        self._end_fixed()
+        self.end_fixed()
         slots = np.arange(self._rows, dtype=np.int32) if order is None else order.astype(np.int32)
         if not array.null_count:
             self._pieces.append(_Piece(array, slots))
@@ -283,8 +320,8 @@ class _RowJoin:
         views[-1:] = slot_views(bytes_column([carried]), np.zeros(1, np.int64), 0)
         return join(views, buffers)
 
-    def _end_fixed(self) -> None:
-        """Fixed bytes that no varint follows become a piece."""
+    def end_fixed(self) -> None:
+        """Fixed bytes that no varint follows become a piece; so do long ones, as each prefix of varints has a table."""
         if self._fixed:
             self._pieces.append(_Piece(bytes_column([self._fixed]), 0))
             self._fixed = b""
@@ -293,7 +330,7 @@ class _RowJoin:
         """The row's last fixed bytes, if they go in front of the first varint of the next row."""
         first = self._pieces[0] if self._pieces else None
         if first is None or first.source is not None or first.beyond is not None:
-            self._end_fixed()
+            self.end_fixed()
         elif self._fixed:
             self._pieces[0] = first._replace(before=self._fixed + first.before)
         return self._fixed

@@ -42,6 +42,16 @@ def test_keyed_rows_keep_their_order_within_a_partition():
     assert all(rows == sorted(rows) for rows in written)
 
 
+def test_rows_with_keys_need_no_queue_lengths(monkeypatch):
+    """They cost 3 ms a call at 10,000 partitions, which only sticky rows need."""
+    engine = Engine(partitions=3)
+    engine.connect()
+    monkeypatch.setattr(engine.parts.accumulator, "queue_lengths", lambda *_: pytest.fail("asked for"))
+    append(engine, RecordColumns(column(b"a", b"b"), column(b"1", b"2")))
+    engine.settle()
+    assert sum(len(engine.values(partition)) for partition in range(3)) == 2
+
+
 def test_no_rows_are_no_work():
     engine = Engine()
     append(engine, RecordColumns(value=column())).wait(0)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import RecordColumns, binary_column, slot_lengths, timestamp_column
-from spark_kafka_sink.records.encode import header_column
+from spark_kafka_sink.records.encode import header_column, header_section
 
 WORDS = ["ä", None, "", "abcd"]
 BYTES = [None if word is None else word.encode() for word in WORDS]
@@ -131,6 +131,22 @@ def test_headers_become_sections_of_the_record(kind, first):
     sections = header_column(pa.array(rows, kind)[first:])
     assert sections.null_count == 0
     assert [section.hex() for section in sections.to_pylist()] == SECTIONS[first:]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[("trace", b"%d" % row), ("source", b"app")] for row in range(300)],
+        [[("", b"x")], [("", None)], [("", b"")]],
+        [[("long name of a header", bytes(70_000))], [("long name of a header", b"")]],
+        [[("ab", b"1"), ("c", b"2")], [("a", b"1"), ("bc", b"2")]],
+        [[("ab", b"1")], [("ba", b"1")]],
+        [[("a", b"1")], [("a", b"2"), ("a", b"3")], []],
+    ],
+)
+def test_sections_of_rows_that_share_their_names_are_those_of_each_row(rows):
+    column = header_column(pa.array([[{"key": k, "value": v} for k, v in row] for row in rows], HEADERS).slice(1))
+    assert column.to_pylist() == [header_section([(k.encode(), v) for k, v in row]) for row in rows[1:]]
 
 
 def test_a_null_list_of_headers_counts_for_none_whatever_it_spans():
