@@ -10,7 +10,7 @@ from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
 from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl, unbuilt_sasl
 from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
-from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions
+from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions, tls_without_effect
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 BATCHES_IN_MEMORY: Final = 16
@@ -199,6 +199,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers", "security.protocol"}), servers),
     (frozenset(), unbuilt_sasl),
     (frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config"}), sasl),
+    (frozenset({"security.protocol"}), tls_without_effect),
     (frozenset(STORES), tls_stores),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites"}), tls_cipher_suites),

@@ -33,6 +33,16 @@ def tls_stores(draft: Draft) -> None:
         draft.fault(given, f"needs {draft.prefix}{missing}: the private key and its certificates come together.")
 
 
+def tls_without_effect(draft: Draft) -> None:
+    """Warns about ``ssl.*`` options while ``security.protocol`` asks for no TLS: its default does not."""
+    protocol = draft.values["security.protocol"]
+    given = [name for name in draft.given if name.startswith("ssl.")]
+    if given and protocol not in ("SSL", "SASL_SSL"):
+        draft.warn(
+            min(given), f"has no effect, as {draft.prefix}security.protocol is {protocol}; TLS needs SSL or SASL_SSL."
+        )
+
+
 def tls_versions(draft: Draft) -> None:
     """``ssl.enabled.protocols`` in order, without those that ``ssl.protocol`` excludes. None given: all."""
     values, name = draft.values, "ssl.enabled.protocols"

@@ -8,16 +8,18 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig, tls_rules
+from spark_kafka_sink.config import ConfigWarning, ProducerConfig, tls_rules
 from spark_kafka_sink.config.cipher_suites import TLS_1_2, TLS_1_3
 from spark_kafka_sink.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.tls_peers import client_context
 
-SERVERS = {"bootstrap.servers": "broker:9092"}
+SERVERS = {"bootstrap.servers": "broker:9092", "security.protocol": "SSL"}
 BOTH = ("TLSv1.2", "TLSv1.3")
 OLDER = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+
+PLAIN_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
 
 
 def parse(options, prefix=""):
@@ -114,6 +116,15 @@ def test_of_the_jvms_own_options_the_defaults_pass(name, javas, other):
 )
 def test_the_allowed_versions(given, enabled):
     assert parse(given).ssl_enabled_protocols == enabled
+
+
+@pytest.mark.parametrize("protocol", [None, "SASL_PLAINTEXT"])
+def test_options_of_tls_without_tls_are_warned_of(protocol):
+    given = {"bootstrap.servers": "a:1", "security.protocol": protocol, "ssl.truststore.location": "/ca.pem"}
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN_LOGIN} if protocol else {}
+    words = f"ssl.truststore.location has no effect, as security.protocol is {protocol or 'PLAINTEXT'}; TLS needs SSL"
+    with pytest.warns(ConfigWarning, match=words):
+        ProducerConfig.parse(given | sasl)
 
 
 def test_a_list_that_narrows_tls_1_3_is_refused_unless_python_can(monkeypatch):

@@ -24,7 +24,7 @@ class Session:
 def config(**options: object) -> ProducerConfig:
     """``ssl_keystore_location=…``: ``ssl.keystore.location``."""
     given = {name.replace("_", "."): value for name, value in options.items()}
-    return ProducerConfig.parse({"bootstrap.servers": f"{HOST}:9093", **given})
+    return ProducerConfig.parse({"bootstrap.servers": f"{HOST}:9093", "security.protocol": "SSL", **given})
 
 
 def client_context(**options: object) -> ssl.SSLContext:

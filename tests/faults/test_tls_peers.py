@@ -1,0 +1,143 @@
+"""Peers that do not go through with TLS, on real sockets: one clear error within the timeouts, and nothing stays."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import trustme
+
+from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.testing import TestBroker
+from tests.faults.leaks import nothing_leaks
+
+SETUP_MS = 150
+MAX_BLOCK_MS = 1_500
+PATIENCE_S = 15.0
+CA = trustme.CA()
+
+Serve = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def peer(serve: Serve) -> Iterator[str]:
+    """A listener that serves one connection after the other, and then closes it."""
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(OSError), server.accept()[0] as connection:
+                connection.settimeout(PATIENCE_S)
+                serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def silent(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        continue
+
+
+def silent_in_a_record(connection: socket.socket) -> None:
+    connection.sendall(b"\x16\x03\x03\x40\x00" + bytes(100))
+    silent(connection)
+
+
+def closing(connection: socket.socket) -> None:
+    connection.recv(4096)
+
+
+def plaintext(connection: socket.socket) -> None:
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def over_tls(connection: socket.socket) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CA.issue_cert("127.0.0.1").configure_cert(context)
+    return context.wrap_socket(connection, server_side=True)
+
+
+def plaintext_over_tls(connection: socket.socket) -> None:
+    with over_tls(connection) as tls:
+        plaintext(tls)
+        silent(tls)
+
+
+def silent_after_tls(connection: socket.socket) -> None:
+    with over_tls(connection) as tls:
+        silent(tls)
+
+
+def error_of(servers: str, **options: object) -> KafkaError:
+    config = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SSL",
+        "ssl.truststore.certificates": CA.cert_pem.bytes().decode(),
+        "socket.connection.setup.timeout.ms": SETUP_MS,
+        "request.timeout.ms": 300,
+        "delivery.timeout.ms": 1_000,
+        "max.block.ms": MAX_BLOCK_MS,
+        "linger.ms": 0,
+        "reconnect.backoff.ms": 20,
+        "retry.backoff.ms": 20,
+    }
+    began = time.monotonic()
+    with KafkaProducer(config | options) as producer, pytest.raises(KafkaError) as raised:
+        producer.send(ProducerRecord("t", value=b"v")).result()
+    assert time.monotonic() - began < PATIENCE_S
+    return raised.value
+
+
+@pytest.mark.parametrize("serve", [silent, silent_in_a_record])
+def test_a_peer_that_stops_in_the_tls_handshake_is_given_up_by_the_setup_timeout(serve: Serve) -> None:
+    with nothing_leaks(), peer(serve) as servers:
+        error = error_of(servers)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "(socket.connection.setup.timeout.ms)" in str(error)
+
+
+def test_a_peer_that_is_silent_after_tls_is_given_up_by_the_request_timeout() -> None:
+    with nothing_leaks(), peer(silent_after_tls) as servers:
+        error = error_of(servers)
+    assert "did not respond to ApiVersions v4 within" in str(error)
+    assert "(request.timeout.ms)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("serve", "words"), [(plaintext, "responded without TLS"), (plaintext_over_tls, "like an HTTP server")]
+)
+def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> None:
+    with nothing_leaks(), peer(serve) as servers:
+        began = time.monotonic()
+        error = error_of(servers, **{"max.block.ms": 60_000})
+    assert isinstance(error, WrongProtocolError)
+    assert words in str(error)
+    assert time.monotonic() - began < PATIENCE_S
+
+
+def test_a_listener_without_tls_names_the_protocol() -> None:
+    with nothing_leaks(), TestBroker() as broker:
+        error = error_of(broker.bootstrap_servers)
+    assert "Is it a listener without TLS? See security.protocol" in str(error)
+
+
+def test_a_peer_that_closes_names_the_protocol() -> None:
+    with nothing_leaks(), peer(closing) as servers:
+        error = error_of(servers)
+    assert "Is it a listener without TLS? See security.protocol" in str(error)
