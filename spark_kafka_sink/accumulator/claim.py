@@ -99,7 +99,7 @@ class Claim:
                 batch.count += cut - row
                 batch.size += cumulative[cut] - taken
                 row = cut
-            if row < end:
+            if row < end or batch.size >= batch.limit:
                 batch.filled = True
                 self.filled.append(batch)
                 batch = None
