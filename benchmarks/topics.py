@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ TIMEOUT_S = 30.0
 READ_DEADLINE_S = 120.0
 OPEN_LOGS_S = 120.0
 FIRST_BATCHES = 3
-MOST_AT_ONCE = 5_000
-"""Partitions that one request may create: a controller writes at most 10,000 records at once."""
+MOST_AT_ONCE = 1_000
+"""Partitions that one request creates: a controller writes at most 10,000 records at once, and a log takes its time."""
 
 # Else the log of a deleted topic stays on the disk for a minute.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0"}
@@ -59,41 +59,38 @@ def new_topics(
 
 def _add_partitions(kafka: LocalKafka, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for added in admin.create_partitions([NewPartitions(topic, partitions)], request_timeout=OPEN_LOGS_S).values():
-        added.result(OPEN_LOGS_S)
-    kafka.await_in_sync(topic)
+    for count in (*range(2 * MOST_AT_ONCE, partitions, MOST_AT_ONCE), partitions):
+        for added in admin.create_partitions([NewPartitions(topic, count)], request_timeout=OPEN_LOGS_S).values():
+            added.result(OPEN_LOGS_S)
+        kafka.await_in_sync(topic)
 
 
 def _open_logs(bootstrap_servers: str, places: Sequence[TopicPartition]) -> None:
-    """Writes some batches to each partition and deletes them again."""
+    """Writes ``FIRST_BATCHES`` of one row to each partition."""
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for _ in range(FIRST_BATCHES):
         for place in places:
             producer.produce(place.topic, bytes(8 << 10), partition=place.partition)
         if producer.flush(OPEN_LOGS_S):
             raise MissingRowsError(f"the broker has not opened {len(places)} logs within {OPEN_LOGS_S:.0f} s")
-    firsts = [TopicPartition(place.topic, place.partition, FIRST_BATCHES) for place in places]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for deleted in admin.delete_records(firsts, request_timeout=OPEN_LOGS_S).values():
-        deleted.result(OPEN_LOGS_S)
 
 
 def count_rows(bootstrap_servers: str, topics: Sequence[str]) -> int:
-    """By the offsets of all partitions: of topics that were written without transactions."""
+    """By the offsets of all partitions, without those that opened the logs: of topics written without transactions."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     known = admin.list_topics(timeout=TIMEOUT_S).topics
     places = [TopicPartition(topic, partition) for topic in topics for partition in known[topic].partitions]
 
-    def total(spec: Any) -> int:
-        found = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
-        return sum(each.result(TIMEOUT_S).offset for each in found.values())
-
     specs: Any = OffsetSpec  # untyped
-    return total(specs.latest()) - total(specs.earliest())
+    ends = admin.list_offsets(dict.fromkeys(places, specs.latest()), request_timeout=TIMEOUT_S)
+    total: int = sum(each.result(TIMEOUT_S).offset for each in ends.values())
+    return total - FIRST_BATCHES * len(places)
 
 
 def count_committed(bootstrap_servers: str, topics: Sequence[str]) -> int:
-    """What a read_committed consumer reads to the end of all partitions; offsets also count control records."""
+    """What a read_committed consumer reads to the end of all partitions, without what opened the logs; offsets also
+    count control records.
+    """
     consumer = Consumer({
         "bootstrap.servers": bootstrap_servers,
         "group.id": "benchmarks",
@@ -104,7 +101,7 @@ def count_committed(bootstrap_servers: str, topics: Sequence[str]) -> int:
     try:
         known = consumer.list_topics(timeout=TIMEOUT_S).topics
         reading = {(topic, partition) for topic in topics for partition in known[topic].partitions}
-        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in reading])
+        consumer.assign([TopicPartition(*place, FIRST_BATCHES) for place in reading])
         rows = 0
         while reading:
             for message in consumer.consume(10_000, timeout=1.0):
