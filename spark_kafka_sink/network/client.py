@@ -244,7 +244,9 @@ class NetworkClient:
         The calls that need this node end with the error; it is never retried.
         """
         refusal = self._refusals.get((node.host, node.port))
-        return refusal.error if refusal is not None and now < refusal.until else None
+        if refusal is None or now >= refusal.until or self._is_accepted(node):
+            return None
+        return refusal.error
 
     def refusal_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationError | None:
         """As ``refusal``, for a request to any of ``nodes``: None while another one is connected or may accept."""
@@ -252,7 +254,7 @@ class NetworkClient:
         untried = False
         for node in nodes if self._refusals else ():
             state, refusal = self._states.get(node.id), self._refusals.get((node.host, node.port))
-            if state is not None and state.connection is not None and state.connection.state is ConnectionState.READY:
+            if self._is_accepted(node):
                 return None
             if refusal is not None and now < refusal.until:
                 first = refusal if first is None or refusal.at < first.at else first
@@ -290,6 +292,12 @@ class NetworkClient:
         if state.connection.state is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
+
+    def _is_accepted(self, node: Node) -> bool:
+        """Whether the node has a connection from before a refusal: it stays usable."""
+        state = self._states.get(node.id)
+        connection = None if state is None else state.connection
+        return connection is not None and connection.state is ConnectionState.READY
 
     def _is_authenticating(self, node: Node) -> bool:
         """Whether another connection to the same address is not accepted yet: if it is refused, so would be a second.

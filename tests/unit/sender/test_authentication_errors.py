@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import REFUSAL_MS
 from spark_kafka_sink.network.codec import schema
@@ -149,6 +150,22 @@ def test_a_running_producer_whose_connection_is_lost_does_not_log_in_twice_with_
     failed(lost)
     assert engine.logins["n0"] == before + 1
     assert engine.memory_is_free()
+
+
+def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broker_is_refused():
+    engine = SaslEngine()
+    engine.await_topic()
+    engine.append([b"a"])
+    engine.spin()
+    engine.refusing = {"n0"}
+    second = Node(1 << 32, "n0", 9092)
+    client = engine.parts.sender._parts.client
+    client.ready(second, engine.clock.now())
+    engine.spin()
+    assert isinstance(client.refusal(second, engine.clock.now()), SaslAuthenticationError)
+    engine.append([b"b"])
+    engine.spin()
+    assert engine.values() == [b"a", b"b"]
 
 
 def test_without_a_producer_id_records_fail_when_no_broker_accepts_the_client():
