@@ -50,6 +50,17 @@ def ports_of_its_own() -> None:
     acceptor._PORTS = acceptor._PORTS[first : first + part]
 
 
+@pytest.fixture(scope="session", params=["4.1.1", "3.9.1"])
+def secure_kafka(request: pytest.FixtureRequest):
+    """A real Kafka with a listener of each kind, shared: give each test's topics names of their own."""
+    from spark_kafka_sink.testing import LocalKafka
+    from tests.contract.security.clusters import LISTENERS, PROPERTIES
+
+    flags = ["-Dlocal.kafka.flag=here"]
+    with LocalKafka(version=request.param, listeners=LISTENERS, properties=PROPERTIES, jvm_flags=flags) as kafka:
+        yield kafka
+
+
 @pytest.fixture(scope="session")
 def spark():
     from pyspark.sql import SparkSession  # takes a second, which tests without Spark need not pay

@@ -13,12 +13,11 @@ from typing import Any, Final
 from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, Session
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
-from spark_kafka_sink.testing.broker.tls import common_name
+from spark_kafka_sink.testing.broker.stream import PlainStream, Stream, TlsStream
 
 LOOPBACK: Final = "127.0.0.1"
 _READ_LIMIT: Final = 1 << 20
 _HANDSHAKE_TIMEOUT_S: Final = 10.0
-_SHUTDOWN_TIMEOUT_S: Final = 1.0
 _POLL_S: Final = 0.005
 
 
@@ -100,12 +99,12 @@ class Acceptor:
         number = next(self._numbers)
         self._handshaking.add(accepted)
         try:
-            streams = await self._streams(number, accepted, listening)
+            stream = await self._stream(number, accepted, listening)
         finally:
             self._handshaking.discard(accepted)
-        if streams is None:
+        if stream is None:
             return
-        connection = Connection(number, Session(self._at, number), self._at.node, streams, self._running)
+        connection = Connection(number, Session(self._at, number), self._at.node, stream, self._running)
         task = asyncio.current_task()
         assert task is not None
         self._connections[connection] = task
@@ -118,30 +117,23 @@ class Acceptor:
             connection.abort()
             del self._connections[connection]
 
-    async def _streams(
-        self, number: int, accepted: socket.socket, listening: socket.socket
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _stream(self, number: int, accepted: socket.socket, listening: socket.socket) -> Stream | None:
         """None when the TLS handshake failed."""
+        reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
         if self._tls is None:
-            return await asyncio.open_connection(sock=accepted, limit=_READ_LIMIT)
-        while not self._running.is_set() and self._socket is listening:
-            await asyncio.sleep(_POLL_S)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=_READ_LIMIT, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+            return PlainStream(reader, writer)
+        stream = TlsStream(self._tls, reader, writer)
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
-                ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
-            )
-        except OSError as error:
+            async with asyncio.timeout(_HANDSHAKE_TIMEOUT_S):
+                while not self._running.is_set() and self._socket is listening:
+                    await asyncio.sleep(_POLL_S)
+                await stream.shake_hands()
+        except OSError as error:  # with TLS's own errors and the timeout
             self._at.note(number, TLS, error=str(error) or type(error).__name__)
+            stream.abort()
             return None
-        self._at.note(number, TLS, common_name(transport.get_extra_info("peercert")))
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+        self._at.note(number, TLS, stream.common_name)
+        return stream
 
 
 def _listening(port: int) -> socket.socket:

@@ -11,6 +11,7 @@ import struct
 from typing import Final
 
 from spark_kafka_sink.testing.broker.authentication import Session
+from spark_kafka_sink.testing.broker.stream import Stream
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -23,7 +24,7 @@ class Connection:
         number: int,
         session: Session,
         node: int,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        stream: Stream,
         running: asyncio.Event,
     ) -> None:
         """``running`` is cleared while the node is paused: then nothing is read or written."""
@@ -31,19 +32,19 @@ class Connection:
         self.session = session
         self.node = node
         self.held_back: bytes | None = None
-        self._reader, self._writer = streams
+        self._stream = stream
         self._running = running
 
     async def read_frame(self, max_bytes: int) -> bytes | None:
         """The next request without its length prefix; None when this end or the peer is gone, or sends no frame."""
-        if self._writer.is_closing():
+        if self._stream.is_closing():
             return None
         try:
-            (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+            (size,) = _LENGTH.unpack(await self._stream.readexactly(_LENGTH.size))
             if not 0 <= size <= max_bytes:
                 return None
-            frame = await self._reader.readexactly(size)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            frame = await self._stream.readexactly(size)
+        except (asyncio.IncompleteReadError, OSError):
             return None
         await self._running.wait()
         return frame
@@ -52,21 +53,17 @@ class Connection:
         """Send a frame, then one that was held back for it."""
         await self._running.wait()
         held, self.held_back = self.held_back, None
-        self._writer.write(frame)
-        if held is not None:
-            self._writer.write(held)
-        await self._writer.drain()
+        await self._stream.write(frame if held is None else frame + held)
 
     async def close_after(self, data: bytes = b"") -> None:
         """Send ``data`` and close in good order (FIN)."""
         await self._running.wait()
         try:
-            self._writer.write(data)
-            self._writer.close()
-            await self._writer.wait_closed()
-        except ConnectionError:
+            await self._stream.write(data)
+            await self._stream.close()
+        except OSError:
             pass
 
     def abort(self) -> None:
         """Close at once, as a killed process does."""
-        self._writer.transport.abort()
+        self._stream.abort()

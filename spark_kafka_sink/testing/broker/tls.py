@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import tempfile
 from collections.abc import Mapping
-from typing import Any
 
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import Listener
@@ -33,9 +32,3 @@ def _server_context(listener: Listener, authority: CertificateAuthority) -> ssl.
         "required": ssl.CERT_REQUIRED,
     }[listener.client_auth]
     return context
-
-
-def common_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """Of the subject of a client's certificate, as ``getpeercert`` returns it."""
-    names = (pair for part in (certificate or {}).get("subject", ()) for pair in part)
-    return next((value for name, value in names if name == "commonName"), None)

@@ -24,6 +24,7 @@ LISTENERS: dict[str, Listener] = {
     "MUTUAL": Listener("SSL", client_auth="required"),
     "SASL": Listener("SASL_PLAINTEXT", users=USERS),
     "SASL_TLS": Listener("SASL_SSL", users=USERS),
+    "ONLY_PLAIN": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",)),
     # Listeners that a client must refuse.
     "ELSEWHERE": Listener("SSL", host_names=("elsewhere.example",)),
     "EXPIRED": Listener("SSL", not_after=days_from_now(-1)),

@@ -20,6 +20,10 @@ _KEPT = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
 _LEFT_OUT = ("ssl.truststore.type", "ssl.keystore.type")
 
 
+class NotWrittenError(Exception):
+    """What became of each value."""
+
+
 def librdkafka_options(options: Mapping[str, str]) -> dict[str, str]:
     """Stores are PEM. An option that has no counterpart here is an error of the test."""
     own = {}
@@ -44,7 +48,7 @@ def _quoted(jaas: str, name: str) -> str:
 
 
 def produce(options: Mapping[str, str], topic: str, values: Sequence[bytes], timeout_s: float = 15) -> None:
-    """One after the other to partition 0, acks=all; raises librdkafka's error."""
+    """One after the other to partition 0, acks=all; raises ``NotWrittenError``."""
     limits = {"message.timeout.ms": int(timeout_s * 1000), "log_level": 0}
     producer = Producer({**librdkafka_options(options), **limits})
     outcomes: list[str] = []
@@ -56,7 +60,8 @@ def produce(options: Mapping[str, str], topic: str, values: Sequence[bytes], tim
             on_delivery=lambda error, _: outcomes.append(error.name() if error else "written"),
         )
     producer.flush(timeout_s + 5)
-    assert outcomes == ["written"] * len(values)
+    if outcomes != ["written"] * len(values):
+        raise NotWrittenError(outcomes)
 
 
 def consume(options: Mapping[str, str], topic: str, count: int, *, partition: int = 0) -> list[bytes]:

@@ -16,7 +16,7 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ODD_USER, each_client
-from tests.contract.security.librdkafka import consume, first_error, produce
+from tests.contract.security.librdkafka import NotWrittenError, consume, first_error, produce
 
 
 @each_client
@@ -31,8 +31,8 @@ def test_librdkafka_writes_and_reads_through_each_listener_of_test_broker(
     secure_broker: TestBroker, listener: str, mechanism: str | None
 ) -> None:
     through(secure_broker, listener, mechanism)
-    attempts = list(secure_broker.authentications)
-    assert secure_broker.authentications.failed() == []
+    attempts = [each for each in secure_broker.authentications if each.error is None]
+    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {"the client hung up"}
     tls = listener in {"TLS", "MUTUAL", "SASL_TLS"}
     assert {attempt.step for attempt in attempts} == {*(["TLS"] if tls else []), *([mechanism] if mechanism else [])}
     assert {attempt.listener for attempt in attempts} == {listener}
@@ -108,9 +108,9 @@ def test_an_acl_takes_the_topic_from_all_others(secure_kafka: LocalKafka) -> Non
     secure_kafka.allow("writer", "WRITE", "TOPIC", topic[:8], prefixed=True)
     produce(secure_kafka.client_options("MUTUAL", "writer"), topic, [b"1"])
     assert consume(secure_kafka.client_options("MUTUAL", "reader"), topic, 1) == [b"1"]
-    with pytest.raises(AssertionError, match="TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(NotWrittenError, match="TOPIC_AUTHORIZATION_FAILED"):
         produce(secure_kafka.client_options("MUTUAL", "reader"), topic, [b"2"])
-    with pytest.raises(AssertionError, match="TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(NotWrittenError, match="TOPIC_AUTHORIZATION_FAILED"):
         produce(secure_kafka.client_options("SASL_TLS"), topic, [b"3"])
     produce({"bootstrap.servers": secure_kafka.bootstrap_servers}, topic, [b"4"])
     with pytest.raises(BrokerError, match="INVALID_REQUEST.*was not created"):
@@ -153,7 +153,7 @@ def login_steps(client: PlainClient) -> list[tuple[str, object, object]]:
         (
             "the password is taken",
             (let_in.error_code.name, let_in.error_message, let_in.auth_bytes),
-            ("none", None, b""),
+            ("none", "", b""),
         ),
         ("a second login is refused", again.error_code.name, "illegal_sasl_state"),
         ("brokers are those of the listener", {f"127.0.0.1:{each.port}" for each in metadata.brokers}, set()),

@@ -27,7 +27,7 @@ def handle(call: Call) -> Response:
         token = session.respond(call.body.auth_bytes)
     except SaslRefusedError as refused:
         return LastResponse(_refusal(ErrorCode.sasl_authentication_failed, str(refused)))
-    return {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": token, "session_lifetime": 0}
+    return {"error_code": ErrorCode.none, "error_message": "", "auth_bytes": token, "session_lifetime": 0}
 
 
 def _refusal(error: ErrorCode, message: str) -> Fields:
