@@ -58,7 +58,7 @@ def test_the_next_task_leaves_what_was_prepared_alone(broker, opened):
     first, second = query_of(broker, opened, name="one"), query_of(broker, opened, name="two")
     waiting = first.tasks(first.plan(), 0, ROWS)
     second.run(0, [[b"d"], [b"e"]])
-    assert committed(broker) == {}, "what is open holds back what was committed behind it"
+    assert not committed(broker).keys() & EACH_ONCE.keys(), "the first query's rows are open"
     first.commit(waiting)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
     assert len(opened.producers) == 1
