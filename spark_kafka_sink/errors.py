@@ -94,6 +94,10 @@ class SaslAuthenticationError(AuthenticationError):
     """The broker refused the credentials (Java: ``SaslAuthenticationException``)."""
 
 
+class LoginError(SaslAuthenticationError):
+    """The client has no token or ticket to log in with (Java: ``LoginException``)."""
+
+
 class UnsupportedSaslMechanismError(AuthenticationError):
     """The broker does not offer ``sasl.mechanism`` (Java: ``UnsupportedSaslMechanismException``)."""
 

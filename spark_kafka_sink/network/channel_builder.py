@@ -44,6 +44,11 @@ class ChannelBuilder:
             return negotiate_api_versions(peer)
         return authenticate(peer, node.host, self._config, self._mechanism)
 
+    def close(self) -> None:
+        """No connection follows."""
+        if self._mechanism is not None:
+            self._mechanism.close()
+
 
 def _tls_contexts(config: ProducerConfig) -> TlsContexts:
     from spark_kafka_sink.security.tls_context import TlsContexts
@@ -52,6 +57,6 @@ def _tls_contexts(config: ProducerConfig) -> TlsContexts:
 
 
 def _mechanism(config: ProducerConfig) -> SaslMechanism:
-    from spark_kafka_sink.security.sasl import sasl_mechanism
+    from spark_kafka_sink.login.mechanisms import sasl_mechanism
 
     return sasl_mechanism(config)

@@ -115,6 +115,7 @@ class NetworkClient:
         )
         self._states: dict[int, NodeState] = {}
         self._by_connection: dict[int, NodeState] = {}
+        self._logging_in: list[Connection] = []  # their handshakes wait for a login step
         self._authenticates = config.security_protocol != "PLAINTEXT"
         self._refusals: dict[tuple[str, int], Refusal] = {}
         self._last_connection_id = 0
@@ -167,6 +168,8 @@ class NetworkClient:
             except Exception as error:
                 _log.exception("Closing the connection to %s: its bytes could not be handled", connection.node)
                 self._failed(state, unexpected(error))
+        if self._logging_in:
+            self._resume_logins()
         self._run_completions()
 
     def _handle_event(self, state: NodeState, connection: Connection, event: Event) -> None:
@@ -193,7 +196,7 @@ class NetworkClient:
                 waited = now - state.last_attempt_at
                 reason = f"no response within {waited:.0f} ms (socket.connection.setup.timeout.ms)"
                 self._failed(state, connection.closed_error(reason))
-            elif connection.in_flight or connection.unacknowledged:
+            elif connection.awaits:
                 self._failed(state, connection.timeout_error(now))
             else:
                 _log.debug("Closing the connection to %s, unused for %.0f ms", connection.node, self._max_idle_ms)
@@ -272,6 +275,7 @@ class NetworkClient:
         """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
         for state in tuple(self._by_connection.values()):
             self._drop(state, ProducerClosedError(f"The client was closed before {state.node} responded"))
+        self._channels.close()
         self._run_completions()
 
     def _state(self, node: Node) -> NodeState:
@@ -339,6 +343,28 @@ class NetworkClient:
             state.setup_failures = 0
         if connection.api_versions is not None:
             state.throttle(self._now + connection.api_versions.throttle_ms)
+        elif connection.login_step is not None and connection not in self._logging_in:
+            self._logging_in.append(connection)
+            connection.login_step.wake_when_done(self._transport)
+
+    def _resume_logins(self) -> None:
+        """The handshakes whose login step is done go on."""
+        waiting, self._logging_in = self._logging_in, []
+        for connection in waiting:
+            state = self._by_connection.get(connection.id)
+            if state is None or connection.login_step is None:
+                continue
+            if not connection.login_step.done:
+                self._logging_in.append(connection)
+                continue
+            try:
+                connection.login_step_done(self._now)
+                output = connection.take_output()
+            except KafkaError as error:
+                self._failed(state, error.with_traceback(None))
+                continue
+            self._handshake_advanced(state, connection)
+            self._transfer(connection, output)
 
     def _transfer(self, connection: Connection, buffers: Sequence[Bytes]) -> None:
         connection.stalled = not self._transport.send(connection.id, buffers)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import Request, api_name, encode_request
 from spark_kafka_sink.network.transport import Bytes
+from spark_kafka_sink.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
@@ -78,7 +79,7 @@ class ApiVersions:
         return version
 
 
-Handshake: TypeAlias = Generator["RequestPayload", memoryview, ApiVersions]
+Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, ApiVersions]
 """Yields requests, gets the bytes after the correlation id of each response (``handshake.py``)."""
 
 
@@ -145,6 +146,7 @@ class Connection:
     ``stalled``: the transport still holds bytes of the last frame, and no request is sent before they are written. So
     a slow broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``).
     ``unacknowledged``: requests without a response (acks=0) that are not written yet.
+    ``login_step``: what the handshake waits for instead of a response; call ``login_step_done`` when it is done.
     """
 
     __slots__ = (
@@ -152,6 +154,7 @@ class Connection:
         "_correlation_id",
         "_frames",
         "_handshake",
+        "_login_deadline",
         "_tls",
         "_to_send",
         "_unread",
@@ -159,6 +162,7 @@ class Connection:
         "id",
         "in_flight",
         "last_active",
+        "login_step",
         "node",
         "responded",
         "setup_deadline",
@@ -180,6 +184,8 @@ class Connection:
         self.responded = False
         self.last_active = -math.inf
         self.api_versions: ApiVersions | None = None
+        self.login_step: LoginStep[Any] | None = None
+        self._login_deadline = math.inf
         self._config = config
         self._handshake = handshake
         self._tls: TlsLayer | None = None
@@ -204,6 +210,11 @@ class Connection:
     def in_setup(self) -> bool:
         """Whether ``setup_deadline`` holds: until transport and TLS are established."""
         return self.state is ConnectionState.CONNECTING or self.state is ConnectionState.TLS_HANDSHAKE
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something has a deadline after the setup: requests, a login."""
+        return bool(self.in_flight or self.unacknowledged or self.login_step)
 
     @property
     def load(self) -> int:
@@ -241,11 +252,13 @@ class Connection:
                     self.responded = True
                     yield sent, body
                     continue
-                try:
-                    self._send_handshake_step(self._handshake.send(body), now)
-                except StopIteration as done:
-                    self.api_versions = done.value
-                    self.state = ConnectionState.READY
+                self._advance_handshake(body, now)
+
+    def login_step_done(self, now: float) -> None:
+        """The handshake goes on. Raises ``KafkaError``."""
+        self.login_step = None
+        self._login_deadline = math.inf
+        self._advance_handshake(None, now)
 
     def take_output(self) -> Sequence[Bytes]:
         """The bytes that connecting and receiving have made: steps of the handshakes, alerts, key updates.
@@ -274,9 +287,9 @@ class Connection:
         """When ``NetworkClient.expire`` must look at this connection (monotonic ms); ``inf`` for never."""
         if self.in_setup:
             return self.setup_deadline
-        if not self.in_flight and not self.unacknowledged:
+        if not self.awaits:
             return self.last_active + max_idle_ms
-        deadline = self.in_flight[0].deadline if self.in_flight else math.inf
+        deadline = min(self._login_deadline, self.in_flight[0].deadline if self.in_flight else math.inf)
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
     def closed_error(self, reason: str) -> NetworkError:
@@ -284,6 +297,8 @@ class Connection:
         subject = f"Connection to node {self.node.id} ({self.node.host}:{self.node.port})"
         if self.state is ConnectionState.CONNECTING:
             return NetworkError(f"{subject} could not be established: {reason}")
+        if self.login_step is not None:
+            return NetworkError(f"{subject} ended while this client was waiting for {self.login_step.what}: {reason}")
         if self.state is not ConnectionState.READY:
             return NetworkError(f"{subject} ended in its handshake: {reason}. {self._handshake_advice()}")
         if not self.responded and self.load:
@@ -294,7 +309,13 @@ class Connection:
         return NetworkError(f"{subject} was lost: {reason}")
 
     def timeout_error(self, now: float) -> KafkaTimeoutError:
-        """The error of the first request that is past its deadline."""
+        """The error of the login or the first request that is past its deadline."""
+        if self.login_step is not None and self._login_deadline <= now:
+            waited = now - self._login_deadline + self._config.request_timeout_ms
+            return KafkaTimeoutError(
+                f"The connection to {self.node} was waiting {waited:.0f} ms (request.timeout.ms) for "
+                f"{self.login_step.what}"
+            )
         late = next(sent for sent in (*self.in_flight, *self.unacknowledged) if sent.deadline <= now)
         verb = "respond to" if late.request is None or late.request.expects_response else "take"
         waited = now - late.sent_at
@@ -320,7 +341,23 @@ class Connection:
 
     def _begin_handshake(self, now: float) -> None:
         self.state = ConnectionState.HANDSHAKING
-        self._send_handshake_step(next(self._handshake), now)
+        self._advance_handshake(None, now)
+
+    def _advance_handshake(self, body: memoryview | None, now: float) -> None:
+        """``body``: a response; None at the beginning and after a login step."""
+        try:
+            step = next(self._handshake) if body is None else self._handshake.send(body)
+            while isinstance(step, LoginStep) and step.done:
+                step = next(self._handshake)
+        except StopIteration as done:
+            self.api_versions = done.value
+            self.state = ConnectionState.READY
+            return
+        if isinstance(step, LoginStep):
+            self.login_step = step
+            self._login_deadline = now + self._config.request_timeout_ms
+        else:
+            self._send_handshake_step(step, now)
 
     def _request_of(self, frame: bytearray) -> InFlight:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], "big", signed=True)

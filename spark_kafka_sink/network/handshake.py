@@ -1,7 +1,8 @@
 """The requests on a new connection before all others: generators that yield requests and get response bytes.
 
 ``Connection`` sends what the generator yields. It sends back the bytes after the response's correlation id. ApiVersions
-comes first, then SASL (Java: ``SaslClientAuthenticator``, KIP-43, KIP-152).
+comes first, then SASL (Java: ``SaslClientAuthenticator``, KIP-43, KIP-152). A ``LoginStep`` that is yielded is no
+request: the generator is resumed when the step is done.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     KafkaError,
+    LoginError,
     NetworkError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
@@ -24,11 +26,12 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
+from spark_kafka_sink.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
-    from spark_kafka_sink.security.sasl import SaslMechanism
+    from spark_kafka_sink.security.sasl import Exchange, SaslMechanism
 
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"
@@ -59,20 +62,28 @@ def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMe
 
 def sasl_steps(
     peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism
-) -> Generator[RequestPayload, memoryview, float]:
+) -> Generator[RequestPayload | LoginStep[Any], memoryview, float]:
     """SaslHandshake and SaslAuthenticate. Returns the session's lifetime in ms, 0 for no end (KIP-368).
 
+    The first message is there before SaslHandshake is sent: after it, the broker takes nothing but SASL.
     Raises ``AuthenticationError`` with the option to look at.
     """
     mechanism_name = config.sasl_mechanism
+    messages = _messages(peer, mechanism_name, mechanism.exchange(host))
+    message = next(messages, None)
+    while isinstance(message, LoginStep):
+        yield message
+        message = messages.send(b"")
     data = yield schema(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION).SaslHandshakeRequest(mechanism=mechanism_name)
     response: Any = decode_response(data, response_type(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION))
     if response.error_code:
         raise _mechanism_refused(peer, config, response)
     lifetime_ms = 0.0
-    messages = _messages(peer, mechanism_name, mechanism.exchange(host))
-    message = next(messages, None)
     while message is not None:
+        if isinstance(message, LoginStep):
+            yield message
+            message = messages.send(b"")
+            continue
         data = yield schema(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION).SaslAuthenticateRequest(auth_bytes=message)
         response = decode_response(data, response_type(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION))
         if response.error_code:
@@ -82,12 +93,12 @@ def sasl_steps(
     return lifetime_ms
 
 
-def _messages(
-    peer: str, mechanism: str, exchange: Generator[bytes, bytes, None]
-) -> Generator[bytes | None, bytes, None]:
+def _messages(peer: str, mechanism: str, exchange: Exchange) -> Generator[bytes | LoginStep[Any] | None, bytes, None]:
     """The client's messages, then None. Errors of the mechanism name broker and mechanism."""
     try:
         yield from exchange
+    except LoginError:
+        raise
     except SaslAuthenticationError as error:
         raise SaslAuthenticationError(f"{peer} failed to authenticate with {mechanism}: {error}") from error
     except Exception as error:

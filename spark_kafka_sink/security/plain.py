@@ -17,3 +17,6 @@ class Plain:
     def exchange(self, host: str) -> Generator[bytes, bytes, None]:
         username, password, _is_token = user_credentials(self._config)
         yield f"\0{username}\0{password}".encode()
+
+    def close(self) -> None:
+        """Nothing is open."""

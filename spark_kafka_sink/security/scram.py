@@ -36,6 +36,9 @@ class Scram:
     def exchange(self, host: str) -> Generator[bytes, bytes, None]:
         return scram_exchange(self.algorithm, user_credentials(self._config), secrets.token_urlsafe(_NONCE_BYTES))
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class ScramSha256(Scram):
     """SCRAM-SHA-256."""

@@ -1,0 +1,1 @@
+"""Logins: SASL mechanisms, and the threads that fetch their credentials."""

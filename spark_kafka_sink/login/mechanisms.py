@@ -1,0 +1,31 @@
+"""The SASL mechanism of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.sasl_rules import MECHANISMS_GROUP
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.security.plain import Plain
+from spark_kafka_sink.security.sasl import MakeMechanism, SaslMechanism
+from spark_kafka_sink.security.scram import ScramSha256, ScramSha512
+
+_BUILT_IN: Final[Mapping[str, MakeMechanism]] = MappingProxyType(
+    {"PLAIN": Plain, "SCRAM-SHA-256": ScramSha256, "SCRAM-SHA-512": ScramSha512}
+)
+
+
+def sasl_mechanism(config: ProducerConfig) -> SaslMechanism:
+    """The mechanism of ``sasl.mechanism``. Raises ``ConfigError``."""
+    name = config.sasl_mechanism
+    make = _BUILT_IN.get(name)
+    if make is None:
+        found = entry_points(group=MECHANISMS_GROUP, name=name)
+        if not found:
+            raise ConfigError([f"sasl.mechanism={name} has no entry point of the group {MECHANISMS_GROUP} here"])
+        make = next(iter(found)).load()
+    return make(config)

@@ -1,0 +1,58 @@
+"""``LoginStep``: work of a login's thread that the handshake of a connection waits for."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, Protocol, TypeVar
+
+from spark_kafka_sink.errors import LoginError
+
+T = TypeVar("T")
+
+
+class Wakeable(Protocol):
+    """Something that sleeps: ``Transport``."""
+
+    def wakeup(self) -> None:
+        """For any thread."""
+
+
+class LoginStep(Generic[T]):
+    """A token to fetch, or a step of Kerberos. A handshake yields it; when a login's thread has ended it, it goes on.
+
+    ``what``: follows "waiting for" in errors; names the option to look at.
+    """
+
+    __slots__ = ("_error", "_result", "_sleepers", "done", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what: Final = what
+        self.done = False
+        self._result: T | None = None
+        self._error: LoginError | None = None
+        self._sleepers: list[Wakeable] = []
+
+    def succeed(self, result: T) -> None:
+        self._result = result
+        self._end()
+
+    def fail(self, error: LoginError) -> None:
+        self._error = error
+        self._end()
+
+    def result(self) -> T:
+        """Of a done step. Raises ``LoginError``."""
+        if self._error is not None:
+            raise LoginError(str(self._error)) from self._error
+        assert self.done
+        return self._result  # type: ignore[return-value]  # None is one of T's values where a step has no result
+
+    def wake_when_done(self, sleeper: Wakeable) -> None:
+        # Waiting thread: add the sleeper, then read `done`. Login's thread: set `done`, then wake. One sees the other.
+        self._sleepers.append(sleeper)
+        if self.done:
+            sleeper.wakeup()
+
+    def _end(self) -> None:
+        self.done = True
+        for sleeper in tuple(self._sleepers):
+            sleeper.wakeup()
