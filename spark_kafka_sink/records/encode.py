@@ -40,7 +40,7 @@ from spark_kafka_sink.records.sizes import (
     varint_sizes,
     zigzag,
 )
-from spark_kafka_sink.records.views import VIEW, Views, join, slot_views
+from spark_kafka_sink.records.views import CAN_JOIN, VIEW, Views, join, slot_views
 
 NO_ATTRIBUTES = b"\0"
 NULL = encode_varint(-1)
@@ -282,7 +282,8 @@ class _RowJoin:
         if not self._rows:
             return EncodedRecords(memoryview(b""), np.zeros(1, np.int32).data)
         carried = self._carry_over()
-        joined = self._copied_once(carried) if self._size > _LARGE_ROW * self._rows else self._taken(carried)
+        large = CAN_JOIN and self._size > _LARGE_ROW * self._rows
+        joined = self._copied_once(carried) if large else self._taken(carried)
         _, offsets, data = joined.buffers()
         starts = np.frombuffer(offsets, np.int32, len(joined))[:: len(self._pieces)]
         # Row 0 begins with bytes carried from no row; the last row's carried bytes follow it.

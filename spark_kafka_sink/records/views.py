@@ -21,6 +21,9 @@ INLINE_BYTES = 12
 VIEW = np.dtype("V16")
 _LENGTH_BYTES = 4
 
+CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
+"""pyarrow 18 makes no array of views with data of their own."""
+
 
 def slot_views(array: pa.BinaryArray, order: Order, buffer: int) -> Views:
     """Slot ``order[i]`` of ``array``, without nulls. ``buffer``: the number under which ``join`` gets its data."""

@@ -127,7 +127,9 @@ def test_one_timestamp_delta_for_all_is_as_good_as_one_for_each(delta):
     assert list(for_all.starts) == list(for_each.starts)
 
 
-def test_rows_have_the_same_bytes_next_to_a_large_one():
+@pytest.mark.parametrize("by_views", [True, False])
+def test_rows_have_the_same_bytes_next_to_a_large_one(monkeypatch, by_views):
+    monkeypatch.setattr("spark_kafka_sink.records.encode.CAN_JOIN", by_views)
     golden = golden_columns()
     large = RecordColumns(*(pa.concat_arrays([each, each[:1]]) for each in (golden.key, golden.value, golden.headers)))
     values = [*golden.value.to_pylist(), bytes(1 << 20)]
