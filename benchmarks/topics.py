@@ -1,6 +1,6 @@
 """New topics for every run, their rows counted by offsets, and gone afterwards.
 
-The first appends to a partition cost a broker some 15 ms (the leader's epoch goes to the disk, the indexes get their
+The first appends to a partition cost a broker milliseconds (the leader's epoch goes to the disk, the indexes get their
 first pages), in a topic of 1,000 partitions more than a whole run. That is no sink's doing: a few KiB have been written
 to every partition before a run begins.
 """
@@ -11,23 +11,29 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
 
 TIMEOUT_S = 30.0
 READ_DEADLINE_S = 120.0
-OPEN_LOGS_S = 120.0
+ADMIN_S = 120.0
 FIRST_BATCHES = 3
 MOST_AT_ONCE = 1_000
 """Partitions that one request creates: a controller writes at most 10,000 records at once, and a log takes its time."""
 
-# Else the log of a deleted topic stays on the disk for a minute.
-BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0"}
+BROKER_PROPERTIES = {
+    # Else the log of a deleted topic stays on the disk for a minute.
+    "log.segment.delete.delay.ms": "0",
+    # A tenth of the default, enough for a segment of 16 KiB batches: the first page of an index of 10 MiB costs ext4
+    # 4 ms, one of 1 MiB 0.5 ms.
+    "log.index.size.max.bytes": "1048576",
+}
 
 _numbers = itertools.count(1)
 
@@ -43,26 +49,34 @@ def new_topics(
     """``prefix-0`` to ``prefix-<count - 1>``, deleted when the block ends."""
     prefix = f"bench-{next(_numbers)}"
     names = [f"{prefix}-{number}" for number in range(count)]
-    for name in names:
-        kafka.create_topic(name, min(partitions, MOST_AT_ONCE), configs or {})
-        if partitions > MOST_AT_ONCE:
-            _add_partitions(kafka, name, partitions)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    _create(admin, kafka, names, partitions, configs or {})
     _open_logs(
         kafka.bootstrap_servers, [TopicPartition(name, number) for name in names for number in range(partitions)]
     )
     try:
         yield names
     finally:
-        for name in names:
-            kafka.delete_topic(name)
+        _await_all(admin.delete_topics(names, request_timeout=ADMIN_S))
 
 
-def _add_partitions(kafka: LocalKafka, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for count in (*range(2 * MOST_AT_ONCE, partitions, MOST_AT_ONCE), partitions):
-        for added in admin.create_partitions([NewPartitions(topic, count)], request_timeout=OPEN_LOGS_S).values():
-            added.result(OPEN_LOGS_S)
-        kafka.await_in_sync(topic)
+def _create(
+    admin: AdminClient, kafka: LocalKafka, names: Sequence[str], partitions: int, configs: Mapping[str, str]
+) -> None:
+    at_first = min(partitions, MOST_AT_ONCE)
+    new = [NewTopic(name, at_first, 1, config=dict(configs)) for name in names]
+    _await_all(admin.create_topics(new, request_timeout=ADMIN_S))
+    for name in names:
+        kafka.await_in_sync(name)
+        for begun in range(at_first, partitions, MOST_AT_ONCE):
+            more = NewPartitions(name, min(begun + MOST_AT_ONCE, partitions))
+            _await_all(admin.create_partitions([more], request_timeout=ADMIN_S))
+            kafka.await_in_sync(name)
+
+
+def _await_all(done: Mapping[str, Future[None]]) -> None:
+    for each in done.values():
+        each.result(ADMIN_S)
 
 
 def _open_logs(bootstrap_servers: str, places: Sequence[TopicPartition]) -> None:
@@ -71,8 +85,8 @@ def _open_logs(bootstrap_servers: str, places: Sequence[TopicPartition]) -> None
     for _ in range(FIRST_BATCHES):
         for place in places:
             producer.produce(place.topic, bytes(8 << 10), partition=place.partition)
-        if producer.flush(OPEN_LOGS_S):
-            raise MissingRowsError(f"the broker has not opened {len(places)} logs within {OPEN_LOGS_S:.0f} s")
+        if producer.flush(ADMIN_S):
+            raise MissingRowsError(f"the broker has not opened {len(places)} logs within {ADMIN_S:.0f} s")
 
 
 def count_rows(bootstrap_servers: str, topics: Sequence[str]) -> int:
