@@ -28,7 +28,7 @@ STEPS: Final = (
     (r"/network/selector\.py", "syscall_us"),
     (r"/records/batch\.py", "crc_us"),
     (r"/records/compression\.py", "compress_us"),
-    (r"/(sender|transactions|network|security)/", "sender_us"),
+    (r"/(sender|transactions|network|security|login)/", "sender_us"),
     (r"/records/", "encode_us"),
     (r"/partitioning/", "partition_us"),
     (r"/(producer|append|accumulator|spark|exactly_once)/", "append_us"),
