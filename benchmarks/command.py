@@ -31,6 +31,7 @@ examples:
   python -m benchmarks --goals                   which figures are reached, by the published results
   python -m benchmarks all --rows 100000 --rounds 1   is everything in working order? (the figures mean nothing)
   python -m benchmarks all --publish             what docs/performance.md shows: with nothing else running
+  python -m benchmarks --pages                   the published pages and plots anew, from benchmarks/results.json
   python -m benchmarks lz4 --rounds 2 --more --publish   two more rounds of a part of the same commit
 
 Needs Java 17, 4 GB of memory and 3 GB of disk. The first run fetches Kafka (43 MB) and Spark's sink (10 MB).
@@ -45,6 +46,17 @@ class Places(NamedTuple):
     results: Path
     pages: tuple[Path, ...]
     plots: Path
+
+    def draw(self) -> None:
+        """Pages and plots anew, from the results."""
+        from benchmarks.page import fill
+        from benchmarks.plots import plot
+        from benchmarks.results import load
+
+        results = load(self.results)
+        for page in self.pages:
+            fill(page, results)
+        plot(self.plots, results)
 
 
 PUBLISHED = Places(
@@ -62,6 +74,9 @@ Runner = Callable[[Part, int, "Harness"], Iterator[Run]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 when every part ran and all rows were there, 1 when not, 2 for a wrong command line."""
     asked = _parser().parse_args(arguments)
+    if asked.pages:
+        PUBLISHED.draw()
+        return 0
     if asked.list or asked.goals:
         print("\n".join(_list()) if asked.list else _goals())
         return 0
@@ -116,8 +131,6 @@ class _Keeper:
 
     def keep(self, result: Result) -> Result:
         """What is kept of the part now."""
-        from benchmarks.page import fill
-        from benchmarks.plots import plot
         from benchmarks.results import load, save
 
         places = self._places
@@ -130,9 +143,7 @@ class _Keeper:
         results = {**results, result.part: result}
         results = {name: results[name] for name in BY_NAME if name in results}
         save(places.results, results)
-        for page in places.pages:
-            fill(page, results)
-        plot(places.plots, results)
+        places.draw()
         return result
 
 
@@ -206,6 +217,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"parts or groups of them, see --list (groups: {', '.join(GROUPS)}; default: all)",
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="show the parts: what, how many rows, whose, how long")
+    parser.add_argument(
+        "--pages", action="store_true", help="write the published pages and plots anew, from the results"
+    )
     parser.add_argument("--goals", action="store_true", help="show which figures are wanted, and which are reached")
     parser.add_argument("--rounds", type=_positive, default=3, help="rounds of all sides (default: %(default)s)")
     parser.add_argument(

@@ -66,13 +66,14 @@ def _rows(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> N
             ratios = [ours / theirs for ours, theirs in pairs]
             middle = statistics.median(ratios)
             spread = [[middle - min(ratios)], [max(ratios) - middle]]
-            axes.barh(row, middle, 0.7, color=_COLOURS[OURS], xerr=spread, ecolor="#7d8597", capsize=2)
+            axes.errorbar(middle, row, xerr=spread, fmt="o", color=_COLOURS[OURS], capsize=3)
             axes.text(max(ratios), row, f"  {middle:.1f} ×", va="center")
-        axes.axvline(1, color=_COLOURS[THEIRS], linewidth=2, label=f"{THEIRS} = 1")
+        axes.axvline(1, color=_COLOURS[THEIRS], linewidth=2)
         axes.set_xscale("log")
-        axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+        axes.set_xlim(left=0.8)
+        axes.set_xticks([1, 2, 5, 10, 20], ["JVM sink", "2 ×", "5 ×", "10 ×", "20 ×"])
         axes.minorticks_off()
-        _label_rows(axes, [part.name for part in parts], "rows per second, by the JVM sink's (median, all rounds)")
+        _label_rows(axes, [part.name for part in parts], "rows per second: median, lowest and highest of the rounds")
 
 
 def _cpu(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) -> None:
@@ -104,7 +105,6 @@ def _profiles(file: Path, parts: Sequence[Part], results: Mapping[str, Result]) 
                 left += share
             axes.text(left, row, f" {total:.2f} µs a row", va="center", fontsize=7)
         _label_rows(axes, [part.name for part, _ in bars], "% of its CPU")
-        axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7)
 
 
 def _producers(file: Path, result: Result) -> None:
@@ -173,7 +173,7 @@ def _label_rows(axes: Axes, names: Sequence[str], unit: str) -> None:
     axes.margins(x=0.12)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=7)
 
 
 class _Figure:
