@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.config.properties import parse_properties
 from spark_kafka_sink.config.rules import SERIALIZERS
 from spark_kafka_sink.errors import ConfigError
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-_COMMENT = ("#", "!")
-_ENTRY = re.compile(r"(?P<name>(?:\\.|[^\\\s:=])+)\s*[:=]?\s*(?P<value>.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def add_command(
@@ -107,25 +102,5 @@ def properties_of(flag: str, path: Path | None) -> dict[str, str]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Name → value by the rules of ``java.util.Properties.load``; of a repeated name the last value. Raises OSError."""
-    entries: dict[str, str] = {}
-    lines = iter(path.read_text("latin-1").splitlines())
-    for line in lines:
-        entry = line.lstrip()
-        if not entry or entry.startswith(_COMMENT):
-            continue
-        # An odd number of backslashes at the end continues the line.
-        while (len(entry) - len(entry.rstrip("\\"))) % 2:
-            entry = entry[:-1] + next(lines, "").lstrip()
-        if match := _ENTRY.fullmatch(entry):
-            entries[_unescaped(match["name"])] = _unescaped(match["value"])
-    return entries
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_plain, text)
-
-
-def _plain(escape: re.Match[str]) -> str:
-    letter = escape[1]
-    return chr(int(letter[1:], 16)) if len(letter) > 1 else _LETTERS.get(letter, letter)
+    """Name → value. Raises OSError."""
+    return parse_properties(path.read_bytes().decode("latin-1"))

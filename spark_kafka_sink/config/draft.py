@@ -10,7 +10,9 @@ from typing import Any
 class Draft:
     """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
 
-    ``names``: the old name of an option that is given under it.
+    ``names``: the old name of an option that is given under it. ``placeholders``: the options whose values come from
+    config providers, as given; no fault and no warning that concerns one of them shows a value. ``concerned``: the
+    options that the current rule reads.
     """
 
     prefix: str
@@ -20,10 +22,19 @@ class Draft:
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+    placeholders: dict[str, str] = field(default_factory=dict)
+    concerned: frozenset[str] = frozenset()
 
     def fault(self, name: str, sentence: str) -> None:
         self.faulty.add(name)
-        self.faults.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
+        self.faults.append(self._about(name, sentence, "is refused"))
 
     def warn(self, name: str, sentence: str) -> None:
-        self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
+        self.warnings.append(self._about(name, sentence, "is adjusted or has no effect"))
+
+    def _about(self, name: str, sentence: str, outcome: str) -> str:
+        named = f"{self.prefix}{self.names.get(name, name)}"
+        hidden = [self.placeholders[each] for each in sorted({name, *self.concerned} & self.placeholders.keys())]
+        if not hidden:
+            return f"{named} {sentence}"
+        return f"{named} {outcome}, with the value that stands for {' and '.join(hidden)} and is not shown here."

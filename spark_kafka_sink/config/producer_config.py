@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
+from spark_kafka_sink.config.config_providers import ConfigProviders, ProviderError, has_placeholder, take_providers
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.old_names import old_name, renamed
 from spark_kafka_sink.config.option import BadValueError, Kind, OneOf, Option, Password, Status, did_you_mean
@@ -27,7 +29,8 @@ class ProducerConfig:
 
     Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x but for
     ``batch_size``. ``acks`` is -1 for all; ``RULES`` adjust ``enable_idempotence``, ``delivery_timeout_ms``,
-    ``batch_size`` and backoffs. Hashable: equal configurations may share a producer.
+    ``batch_size`` and backoffs. Credentials (``Password``) keep their placeholders of config providers, see
+    ``with_credentials``. Hashable: equal configurations may share a producer.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -87,6 +90,7 @@ class ProducerConfig:
     key_serializer: str | None
     value_serializer: str | None
     interceptor_classes: tuple[str, ...]
+    config_providers: ConfigProviders
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
@@ -98,10 +102,10 @@ class ProducerConfig:
         """
         draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
         given = {name: value for name, value in mapping.items() if value is not None}
-        for name, value in (given if prefix else renamed(draft, given)).items():
+        for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():
             _take(draft, name, value)
-        for names, rule in RULES:
-            if not names & draft.faulty:
+        for draft.concerned, rule in RULES:
+            if not draft.concerned & draft.faulty:
                 rule(draft)
         if draft.faults:
             raise ConfigError(draft.faults)
@@ -121,6 +125,31 @@ class ProducerConfig:
             return self
         name = next(_client_numbers) if self.transactional_id is None else self.transactional_id
         return replace(self, client_id=f"producer-{name}")
+
+    def with_credentials(self, prefix: str) -> ProducerConfig:
+        """This configuration with values for the placeholders in its credentials whose field begins with ``prefix``.
+
+        For one login, in the process that logs in: do not keep it. Raises ``ConfigError``.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name.startswith(prefix)}
+        with_placeholder = {
+            name: value.value
+            for name, value in values.items()
+            if isinstance(value, Password) and has_placeholder(value.value)
+        }
+        if not with_placeholder:
+            return self
+        found = {name: self._credential(name.replace("_", "."), text) for name, text in with_placeholder.items()}
+        return replace(self, **found)  # type: ignore[arg-type]
+
+    def _credential(self, name: str, text: str) -> Password:
+        try:
+            resolved = self.config_providers.resolve(text)
+        except ProviderError as error:
+            raise ConfigError([f"{name} has {error}."]) from None
+        if resolved.missing:
+            raise ConfigError([f"{name} has {', '.join(resolved.missing)}, for which there is no value."])
+        return Password(resolved.text)
 
     @property
     def compression_level(self) -> int | None:
@@ -143,9 +172,31 @@ def _take(draft: Draft, name: str, value: object) -> None:
             draft.fault(name, f"is refused: {option.instead}.")
     else:
         try:
-            draft.values[name] = option.parse(value)
-        except BadValueError as error:
+            draft.values[name] = option.parse(value if option.kind is Kind.PASSWORD else _resolved(draft, name, value))
+        except (BadValueError, ProviderError) as error:
             draft.fault(name, str(error))
+        if option.kind is Kind.PASSWORD:
+            _check_placeholders(draft, name)
+
+
+def _resolved(draft: Draft, name: str, value: object) -> object:
+    """``value`` with those of its placeholders; placeholders without a value stay."""
+    if not isinstance(value, str) or not has_placeholder(value):
+        return value
+    try:
+        resolved = draft.values[CONFIG_PROVIDERS].resolve(value).text
+    except ProviderError as error:
+        raise ProviderError(f"has {error}.") from None
+    if resolved != value:
+        draft.placeholders[name] = value
+    return resolved
+
+
+def _check_placeholders(draft: Draft, name: str) -> None:
+    """The fault does not show them: a password may look like one."""
+    value, providers = draft.values[name], draft.values[CONFIG_PROVIDERS]
+    if isinstance(value, Password) and not providers.know_aliases_of(value.value):
+        draft.fault(name, f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {providers}.")
 
 
 def _is_of_java(option: Option, value: object) -> bool:

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
 from spark_kafka_sink.config.option import Status, did_you_mean
@@ -36,6 +37,7 @@ _MODULES_OF_MECHANISMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 _BUILT: Final = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
 _NOT_BUILT: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
+_EXAMPLE: Final = '{} required username="…" password="…";'
 _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 _UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
@@ -65,33 +67,43 @@ def sasl(draft: Draft) -> None:
 
 
 def _login_module(draft: Draft) -> LoginModule | None:
+    """None without a login module; also where placeholders stand for parts of it: then the login checks it."""
     config = draft.values["sasl.jaas.config"]
     try:
         return None if config is None else parse_jaas(config.value)
     except JaasError as error:
+        if has_placeholder(config.value):
+            return None
         draft.fault("sasl.jaas.config", f"{error}.")
         return None
 
 
 def _check_credentials(draft: Draft, mechanism: str, module: LoginModule | None) -> None:
     name = "sasl.jaas.config"
-    needed = _MODULES_OF_MECHANISMS[mechanism]
-    example = f'{needed[0]} required username="…" password="…";'
-    if module is None:
+    if module is not None:
+        if (fault := credentials_fault(mechanism, module, draft.prefix)) is not None:
+            draft.fault(name, fault)
+    elif draft.values[name] is None:
+        example = _EXAMPLE.format(_MODULES_OF_MECHANISMS[mechanism][0])
         tokens = " Delegation tokens that Spark fetches cannot be used: they do not reach Python workers."
         draft.fault(name, f"is required with {mechanism}: {example}{tokens if draft.prefix else ''}")
-        return
+
+
+def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> str | None:
+    """Why ``module`` has no credentials of ``mechanism``; the text follows the option's name."""
+    needed = _MODULES_OF_MECHANISMS.get(mechanism, (module.name,))
+    example = _EXAMPLE.format(needed[0])
     if module.name not in needed:
         shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
         suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ()))
-        other = f", or set {draft.prefix}sasl.mechanism={suited}" if suited in _BUILT and suited else ""
-        draft.fault(name, f"has {shown}, which does not log in with {mechanism}; write {example}{other}")
-        return
+        other = f", or set {prefix}sasl.mechanism={suited}" if suited in _BUILT and suited else ""
+        return f"has {shown}, which does not log in with {mechanism}; write {example}{other}"
     missing = [key for key in ("username", "password") if key not in module.options]
     if missing:
-        draft.fault(name, f"has no {' and no '.join(missing)}; write {example}")
-    elif any("\0" in module.options[key] for key in ("username", "password")):
-        draft.fault(name, "has a NUL character (\\0) in its username or password: is a backslash not doubled?")
+        return f"has no {' and no '.join(missing)}; write {example}"
+    if any("\0" in module.options[key] for key in ("username", "password")):
+        return "has a NUL character (\\0) in its username or password: is a backslash not doubled?"
+    return None
 
 
 def _refuse(draft: Draft, mechanism: str, module: LoginModule | None) -> None:

@@ -245,8 +245,11 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            status=JVM_ONLY, instead="leave it out; each commit logs counts, bytes and offsets"),
     Option("auto.include.jmx.reporter", BOOLEAN, True, "low", "Report metrics over JMX (removed in Kafka 4.0).",
            status=JVM_ONLY, instead="leave it out; there is no JMX without a JVM"),
-    Option("config.providers", LIST, "", "low", "Java classes that resolve option values.",
-           status=JVM_ONLY, instead="resolve the value in your own code"),
+    Option("config.providers", LIST, "", "low",
+           "Aliases of the config providers, in any case: ${alias:path:key} in another option is replaced by a value. "
+           "Each has config.providers.<alias>.class, one of Java's FileConfigProvider, DirectoryConfigProvider and "
+           "EnvVarConfigProvider, and may have .param.allowed.paths or .param.allowlist.pattern. Without this option, "
+           "the three have the aliases file, dir and env."),
     *TLS_OPTIONS,
     Option("sasl.mechanism", STRING, "GSSAPI", "medium",
            "Mechanism of SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; or the name of an entry "

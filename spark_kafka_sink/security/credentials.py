@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.jaas import LoginModule, parse_jaas
-from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
+from spark_kafka_sink.config.sasl_rules import credentials_fault
+from spark_kafka_sink.errors import ConfigError, SaslAuthenticationError
+
+_WITH_VALUES: Final = (
+    " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
+)
+"""The rules have accepted the text without the values."""
 
 
 class Credentials(NamedTuple):
@@ -24,14 +30,26 @@ class Credentials(NamedTuple):
 
 
 def login_module(config: ProducerConfig) -> LoginModule:
-    """The login module of ``sasl.jaas.config``, whose rule has checked it."""
-    if config.sasl_jaas_config is None:
+    """The login module of ``sasl.jaas.config``, with values for its placeholders.
+
+    Raises ``SaslAuthenticationError``, whose text shows no value.
+    """
+    try:
+        text = config.with_credentials("sasl_jaas_config").sasl_jaas_config
+    except ConfigError as error:
+        raise SaslAuthenticationError(str(error).rstrip(".")) from None
+    if text is None:
         raise SaslAuthenticationError("sasl.jaas.config is not set")
-    return parse_jaas(config.sasl_jaas_config.value)
+    try:
+        return parse_jaas(text.value)
+    except JaasError as error:
+        raise SaslAuthenticationError(f"sasl.jaas.config {error}{_WITH_VALUES}") from None
 
 
 def user_credentials(config: ProducerConfig) -> Credentials:
     """``username`` and ``password`` of the login module."""
-    options = login_module(config).options
-    is_token = options.get("tokenauth", "").lower() == "true"
-    return Credentials(options["username"], options["password"], is_token)
+    module = login_module(config)
+    if (fault := credentials_fault(config.sasl_mechanism, module)) is not None:
+        raise SaslAuthenticationError(f"sasl.jaas.config {fault}{_WITH_VALUES}")
+    is_token = module.options.get("tokenauth", "").lower() == "true"
+    return Credentials(module.options["username"], module.options["password"], is_token)

@@ -9,11 +9,13 @@ import re
 import secrets
 import ssl
 import tempfile
+from dataclasses import fields
 from typing import Final
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from spark_kafka_sink.config.cipher_suites import TLS_1_2, TLS_1_3
+from spark_kafka_sink.config.option import Password
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security.anchors import anchors
@@ -28,7 +30,7 @@ _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 
 
 class TlsContexts:
-    """The context of each new connection; a new one when the content of a store's file has changed.
+    """The context of each new connection; a new one when a store's file or the value of a placeholder has changed.
 
     Raises ``ConfigError`` for stores that cannot be used. After the first context, such stores keep the last one in
     use, with one warning: a renewal may be half written.
@@ -43,10 +45,11 @@ class TlsContexts:
 
     def context(self) -> ssl.SSLContext:
         try:
-            files = read_files(self._config)
-            digest = b"".join(hashlib.sha256(file).digest() for file in files if file is not None)
+            config = self._config.with_credentials("ssl_")
+            files = read_files(config)
+            digest = _digest(config, files)
             if self._context is None or digest != self._digest:
-                self._context = _context(self._config, *files)
+                self._context = _context(config, *files)
                 self._digest = digest
             self._warned = False
         except ConfigError as error:
@@ -56,6 +59,13 @@ class TlsContexts:
                 _log.warning("New connections use the certificates loaded before: %s", error)
             self._warned = True
         return self._context
+
+
+def _digest(config: ProducerConfig, files: tuple[bytes | None, bytes | None]) -> bytes:
+    """Of what may change: the stores' files and the credentials, which may have placeholders."""
+    values = (getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
+    passwords = [value.value.encode() for value in values if isinstance(value, Password)]
+    return b"".join(hashlib.sha256(b"" if each is None else each).digest() for each in [*files, *passwords])
 
 
 def _context(config: ProducerConfig, truststore: bytes | None, keystore: bytes | None) -> ssl.SSLContext:

@@ -145,7 +145,7 @@ def test_an_option_of_the_consumer_is_named_as_such():
     )
 
 
-@pytest.mark.parametrize("name", ["sasl.login.class", "metric.reporters", "config.providers"])
+@pytest.mark.parametrize("name", ["sasl.login.class", "metric.reporters"])
 def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
     (fault,) = faults({name: "org.example.X"})
     assert fault == f"{name} can only be honoured by a JVM: {OPTIONS_BY_NAME[name].instead}."

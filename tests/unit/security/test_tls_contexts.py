@@ -174,3 +174,20 @@ def test_renegotiation_compression_and_old_versions_are_off(truststore):
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.options & ssl.OP_NO_COMPRESSION
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
+def test_a_new_connection_has_the_keystore_that_the_config_provider_has_by_then(ca, server, truststore, tmp_path):
+    clients = [ca.issue_cert("first"), ca.issue_cert("second")]
+    write_pair(tmp_path, clients[0])
+    pair = {"ssl_keystore_key": "key", "ssl_keystore_certificate_chain": "chain"}
+    placeholders = {option: f"${{dir:{tmp_path}:{file}}}" for option, file in pair.items()}
+    contexts = TlsContexts(config(ssl_truststore_location=truststore, **placeholders))
+    assert contexts.context() is contexts.context()
+    assert shake_hands(contexts.context(), server).client_certificate == der(clients[0])
+    write_pair(tmp_path, clients[1])
+    assert shake_hands(contexts.context(), server).client_certificate == der(clients[1])
+
+
+def write_pair(folder, certificate: trustme.LeafCert) -> None:
+    (folder / "key").write_bytes(certificate.private_key_pem.bytes())
+    (folder / "chain").write_bytes(b"".join(pem.bytes() for pem in certificate.cert_chain_pems))

@@ -1,0 +1,127 @@
+"""Placeholders get the values that Kafka's own ``ProducerConfig`` gives them."""
+
+from pathlib import Path
+
+import py4j.java_gateway
+import pyspark
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JJavaError
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.testing import DEFAULT_VERSION
+from spark_kafka_sink.testing.java import find_java
+from spark_kafka_sink.testing.kafka_jars import kafka_jars
+
+pytestmark = pytest.mark.jvm
+
+PACKAGE = "org.apache.kafka.common.config.provider."
+SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer"
+PROPERTIES = "key=value\nodd\\:key : v\\u00e4lue\\\n  and more\nagain=${env:HOME}\nempty=\nüml=ö\x0c\x1c\x85|\n"
+SIGNS = ["${", "}", ":", "$", "{", " ", "x", "${file:FOLDER/p:", "${dir:FOLDER:", "${env:"]
+WORDS = [
+    "file",
+    "dir",
+    "env",
+    "nope",
+    "FOLDER",
+    "/p",
+    "key",
+    "odd",
+    "again",
+    "üml",
+    "empty",
+    "none",
+    "HOME",
+    "/..",
+    "/",
+]
+PIECES = st.sampled_from([*SIGNS, *WORDS])
+
+
+@pytest.fixture(scope="module")
+def jvm():
+    py4j_jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
+    jars = ":".join(str(jar) for jar in kafka_jars(DEFAULT_VERSION).glob("*.jar"))
+    port, process = py4j.java_gateway.launch_gateway(
+        jarpath=str(py4j_jar), classpath=jars, java_path=str(find_java()), die_on_exit=True, return_proc=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    yield gateway.jvm
+    gateway.shutdown()
+    process.stdin.close()  # it ends with its input
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("secrets")
+    (made / "p").write_text(PROPERTIES)
+    (made / "key").write_text("öne\ntwo")
+    (made / "sub").mkdir()
+    return made
+
+
+def options(**parameters):
+    classes = {"file": "FileConfigProvider", "dir": "DirectoryConfigProvider", "env": "EnvVarConfigProvider"}
+    return {
+        "bootstrap.servers": "localhost:9092",
+        "config.providers": ",".join(classes),
+        **{f"config.providers.{alias}.class": f"{PACKAGE}{name}" for alias, name in classes.items()},
+        **{
+            f"config.providers.{name.replace('_', '.param.', 1).replace('_', '.')}": v for name, v in parameters.items()
+        },
+    }
+
+
+def by_java(jvm, given_options):
+    """The client.id; None if Java refuses."""
+    config = jvm.java.util.HashMap()
+    for option, value in {**given_options, "key.serializer": SERIALIZER, "value.serializer": SERIALIZER}.items():
+        config.put(option, value)
+    try:
+        return jvm.org.apache.kafka.clients.producer.ProducerConfig(config).getString("client.id")
+    except Py4JJavaError:
+        return None
+
+
+def by_us(given_options):
+    try:
+        return ProducerConfig.parse(given_options).client_id
+    except ConfigError:
+        return None
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(PIECES, max_size=10))
+@example(pieces=["${file:FOLDER/p:key}"])
+@example(pieces=["${file:FOLDER/p:odd:key}${dir:FOLDER:key}"])
+@example(pieces=["${file:FOLDER/p:again}${file:FOLDER/p:üml}"])
+@example(pieces=["${dir:FOLDER/sub:../key}"])
+@example(pieces=["${env:HOME:x}"])
+@example(pieces=["a${env:HOME}b${env:none}c${nope:HOME}d"])
+@example(pieces=["${dir:FOLDER:sub}"])
+def test_every_text_gets_the_values_that_kafka_gives_it(jvm, folder, pieces):
+    text = f"x{''.join(pieces)}x".replace("FOLDER", str(folder))
+    given_options = {**options(), "client.id": text}
+    assert by_us(given_options) == by_java(jvm, given_options)
+
+
+@pytest.mark.parametrize("allowed", ["", "FOLDER", "FOLDER/sub", "FOLDER/sub/..", "/,FOLDER/sub"])
+@pytest.mark.parametrize("text", ["${file:FOLDER/p:key}", "${dir:FOLDER:key}", "${file:FOLDER/sub/../p:key}"])
+def test_allowed_paths_mean_what_they_mean_to_kafka(jvm, folder, allowed, text):
+    paths = allowed.replace("FOLDER", str(folder))
+    given_options = {
+        **options(file_allowed_paths=paths, dir_allowed_paths=paths),
+        "client.id": text.replace("FOLDER", str(folder)),
+    }
+    assert by_us(given_options) == by_java(jvm, given_options) is not None
+
+
+@pytest.mark.parametrize("pattern", ["HOME", "^HO", "OM", "X", "(", "H.*E$"])
+def test_an_allowlist_means_what_it_means_to_kafka(jvm, pattern):
+    given_options = {**options(env_allowlist_pattern=pattern), "client.id": "${env:HOME}"}
+    assert by_us(given_options) == by_java(jvm, given_options)
