@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+_AFTER_NAME = re.compile(r"[^\w.-]")
 
 def add_command(
     commands: Subparsers, run: Callable[[argparse.Namespace], int], name: str, summary: str, *texts: str
@@ -46,7 +48,8 @@ def add_pairs(
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
+        shown = _AFTER_NAME.split(text, maxsplit=1)[0]  # after the name may stand a password
+        raise argparse.ArgumentTypeError(f"{shown!r} is not of the form NAME=VALUE")
     return name, value
 
 

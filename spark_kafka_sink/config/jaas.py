@@ -83,10 +83,13 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """``text``: of a word or a quoted string, else None."""
+    """``text``: of a word or a quoted string, else None; ``repr`` hides it, as it may be a secret."""
 
     kind: Kind
     text: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Token({self.kind.name})"
 
 
 class _Tokens:

@@ -49,7 +49,9 @@ def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
         raise ValueError("has an empty entry")
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise ValueError(f"entry {text!r} is not host:port (an IPv6 address is written [::1]:9092)")
+        user, at, address = text.rpartition("@")  # before it may stand a password
+        shown = f"…@{address}" if user else at + address
+        raise ValueError(f"entry {shown!r} is not host:port (an IPv6 address is written [::1]:9092)")
     protocol = (match["protocol"] or security_protocol).upper()
     if protocol in PROTOCOLS and protocol != security_protocol:
         raise ValueError(f"entry {text!r} asks for {protocol}, but security.protocol is {security_protocol}")

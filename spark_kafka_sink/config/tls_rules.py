@@ -10,6 +10,7 @@ from spark_kafka_sink.config.draft import Draft
 
 NARROWS_TLS_1_3 = sys.version_info >= (3, 15)  # SSLContext.set_ciphersuites
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_PEM: Final = "-BEGIN "
 STORES: Final = (
     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
     "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
@@ -23,7 +24,9 @@ def tls_stores(draft: Draft) -> None:
         values[name] = values[name] or None
     for store, inline in (("truststore", "ssl.truststore.certificates"), ("keystore", "ssl.keystore.key")):
         location, password = f"ssl.{store}.location", f"ssl.{store}.password"
-        if values[location] is not None and values[inline] is not None:
+        if _PEM in (values[location] or ""):  # not shown: it may be a private key
+            draft.fault(location, f"must be the path of a file, but is PEM; give that as {draft.prefix}{inline}.")
+        elif values[location] is not None and values[inline] is not None:
             draft.fault(inline, f"and {draft.prefix}{location} are both given; leave one of them out.")
         elif values[location] is None and values[password] is not None:
             draft.fault(password, f"is given without {draft.prefix}{location}, whose password it is.")

@@ -23,6 +23,7 @@ _MOST_ITERATIONS: Final = 1_000_000
 """A second of hashing. A broker could ask for any number and stop the sender."""
 
 _NONCE_BYTES: Final = 24
+_LONGEST_ERROR: Final = 100
 
 
 class Scram:
@@ -105,7 +106,9 @@ def _read_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
 def _check_server_final(message: str, signature: bytes) -> None:
     first = message.split(",", maxsplit=1)[0]
     if first.startswith("e="):
-        raise SaslAuthenticationError(f"it ended SCRAM with the error {first[2:]!r}: see user and password")
+        raise SaslAuthenticationError(
+            f"it ended SCRAM with the error {first[2:][:_LONGEST_ERROR]!r}: see user and password"
+        )
     if not first.startswith("v="):
         raise _malformed()
     if not hmac.compare_digest(_decoded(first[2:]), signature):

@@ -26,7 +26,8 @@ def test_the_version_is_the_package_s(capsys):
         (["brocker"], "invalid choice: 'brocker'"),
         (["broker", "--port", "x"], "argument --port: invalid int value: 'x'"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
-        (["broker", "--set", "=1"], "'=1' is not of the form NAME=VALUE"),
+        (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
+        (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, says):

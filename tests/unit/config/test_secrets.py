@@ -1,0 +1,114 @@
+"""Objects and errors that touch secrets show none; pickles hold them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.jaas import Kind as TokenKind
+from spark_kafka_sink.config.jaas import Token, parse_jaas
+from spark_kafka_sink.config.option import Kind, Password, Status
+from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.exactly_once.session import CommitSettings
+from spark_kafka_sink.security.credentials import Credentials, user_credentials
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.source import KafkaDataSource
+
+SECRET = "zq7f3a91"
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+def secret_options() -> dict[str, str]:
+    options = {
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": LOGIN,
+        "kafka.ssl.key.password": SECRET,
+        "topic": "t",
+    }
+    stores = {f"kafka.ssl.{store}.password": SECRET for store in ("truststore", "keystore")}
+    paths = {f"kafka.ssl.{store}.location": "/f" for store in ("truststore", "keystore")}
+    return {**options, **stores, **paths, "deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": "1"}
+
+
+def holders() -> Iterator[object]:
+    """An object of each class that holds secrets."""
+    options = secret_options()
+    parsed = SinkOptions.parse(options)
+    config = parsed.producer
+    assert sum(isinstance(value, Password) for value in config.by_name().values()) == 4
+    yield from (parsed, config, config.by_name())
+    yield Draft("kafka.", values=config.by_name())
+    yield CommitSettings(config, "n", "p", "ledger")
+    yield KafkaDataSource(options).writer(SCHEMA, False)
+    yield user_credentials(config)
+    yield Credentials("u", SECRET)
+    yield parse_jaas(LOGIN)
+    yield Token(TokenKind.TEXT, SECRET)
+    yield Password(SECRET)
+
+
+@pytest.mark.parametrize("holder", list(holders()), ids=lambda holder: type(holder).__name__)
+def test_no_repr_and_no_str_of_an_object_shows_its_secrets(holder: object) -> None:
+    assert SECRET not in f"{holder!r} {holder!s} {holder}"
+
+
+def test_a_pickle_holds_the_secrets_as_tasks_need_them() -> None:
+    config = SinkOptions.parse(secret_options()).producer
+    pickled = pickle.dumps(config)
+    assert SECRET.encode() in pickled
+    assert pickle.loads(pickled) == config
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {option.name: f"{SECRET} "}
+        for option in PRODUCER_OPTIONS
+        if option.kind is Kind.PASSWORD and option.status is not Status.JVM_ONLY
+    ]
+    + [
+        {"sasl.jaas.config": f"{SECRET};"},
+        {"sasl.jaas.config": LOGIN.replace('"', "")},
+        {"sasl.jaas.config": LOGIN[:-1]},
+        {"sasl.jaas.config": f"{LOGIN} {SECRET} required;"},
+        {"sasl.jaas.config": LOGIN, "sasl.mechanism": "OAUTHBEARER"},
+        {"ssl.keystore.location": f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"},
+        {"ssl.truststore.location": f"-----BEGIN CERTIFICATE-----\n{SECRET}\n-----END CERTIFICATE-----"},
+        {"ssl.keystore.pasword": SECRET},
+        {"bootstrap.servers": f"SASL_SSL://user:{SECRET}@b:9092"},
+        {"bootstrap.servers": f"user:{SECRET}@b:9092"},
+    ],
+    ids=",".join,
+)
+def test_no_error_of_the_options_shows_a_secret(options: dict[str, str]) -> None:
+    given = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**given, "acks": "none", **options})
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("location", "inline"),
+    [("ssl.keystore.location", "ssl.keystore.key"), ("ssl.truststore.location", "ssl.truststore.certificates")],
+)
+def test_pem_instead_of_a_path_is_an_error_that_names_the_option_for_it(location: str, inline: str) -> None:
+    options = {"bootstrap.servers": "b:9092", "security.protocol": "SSL", location: "-----BEGIN X-----\n-----END X---"}
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse(options, prefix="")
+    assert str(raised.value) == f"{location} must be the path of a file, but is PEM; give that as {inline}."
+
+
+def test_an_address_that_is_none_is_still_shown() -> None:
+    with pytest.raises(ConfigError, match=r"entry 'b:x' is not host:port"):
+        ProducerConfig.parse({"bootstrap.servers": "b:x"})
+    with pytest.raises(ConfigError, match=r"entry '…@b:9092' is not host:port"):
+        ProducerConfig.parse({"bootstrap.servers": "u:p@b:9092"})
