@@ -12,7 +12,7 @@ SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark check format bench model chaos chaos-cluster lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark check format bench model chaos chaos-cluster audit lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,13 @@ chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 m
 
 chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
+
+audit: .cache/audit/bin/pip-audit ## known vulnerabilities of the locked packages, by PyPI's advisories
+	@$< --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)
+
+.cache/audit/bin/pip-audit:
+	@python3 -m venv .cache/audit
+	@.cache/audit/bin/pip install --quiet pip-audit
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt

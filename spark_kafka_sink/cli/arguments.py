@@ -20,6 +20,7 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
+
 def add_command(
     commands: Subparsers, run: Callable[[argparse.Namespace], int], name: str, summary: str, *texts: str
 ) -> argparse.ArgumentParser:

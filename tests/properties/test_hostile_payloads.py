@@ -18,7 +18,7 @@ PAYLOADS = {codec: compress(codec, None, [RECORDS]) for codec in CODECS}
 BOUND = 1 << 20
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.sampled_from(CODECS), st.sampled_from(CODECS), st.lists(BENDS, min_size=1, max_size=3))
 def test_a_bent_payload_is_corrupt_or_within_the_bound(codec: str, named: str, bends: list[Bend]) -> None:
     payload = PAYLOADS[codec]

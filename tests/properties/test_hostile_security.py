@@ -67,7 +67,7 @@ def test_unbent_records_bring_the_message(version: ssl.TLSVersion) -> None:
     assert pair.at_client == MESSAGE
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.sampled_from(list(VERSIONS)), st.lists(st.none() | BENDS, min_size=1, max_size=4))
 def test_bent_tls_records_are_an_error_or_waited_for(version: ssl.TLSVersion, bends: list[Bend | None]) -> None:
     pair = BentPair(version, bends)
@@ -129,7 +129,7 @@ def test_an_unbent_handshake_succeeds(mechanism: str) -> None:
     converse(mechanism, {})
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.sampled_from(["PLAIN", "SCRAM-SHA-256"]), st.dictionaries(st.integers(0, 4), BENDS, min_size=1, max_size=3))
 def test_bent_responses_of_the_handshake_end_it(mechanism: str, bends: dict[int, Bend | bytes]) -> None:
     with suppress(KafkaError):
@@ -243,7 +243,7 @@ def contexts(folder: Path, truststore: bytes, keystore: bytes | None, password: 
     TlsContexts(ProducerConfig.parse(options))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.sampled_from(list(STORES)), st.booleans(), st.booleans(), st.lists(BENDS, min_size=1, max_size=3))
 def test_bent_stores_are_config_errors_that_do_not_show_the_password(
     kind: str, of_key: bool, password: bool, bends: list[Bend]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
@@ -13,15 +15,17 @@ from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import Kind as TokenKind
 from spark_kafka_sink.config.jaas import Token, parse_jaas
 from spark_kafka_sink.config.option import Kind, Password, Status
-from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.security.credentials import Credentials, user_credentials
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.source import KafkaDataSource
 
+ROOT = Path(__file__).parents[3]
 SECRET = "zq7f3a91"
 LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+REDACTION = re.findall(r"^spark\.redaction\.regex +(\S+)$", (ROOT / "docs/security.md").read_text(), re.MULTILINE)
 SCHEMA = StructType([StructField("value", StringType())])
 
 
@@ -112,3 +116,12 @@ def test_an_address_that_is_none_is_still_shown() -> None:
         ProducerConfig.parse({"bootstrap.servers": "b:x"})
     with pytest.raises(ConfigError, match=r"entry '…@b:9092' is not host:port"):
         ProducerConfig.parse({"bootstrap.servers": "u:p@b:9092"})
+
+
+CERTIFICATES = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
+
+
+@pytest.mark.parametrize("name", [name for name, option in OPTIONS_BY_NAME.items() if option.kind is Kind.PASSWORD])
+def test_the_documented_redaction_covers_every_secret_option(name: str) -> None:
+    (regex,) = REDACTION
+    assert bool(re.search(regex, f"kafka.{name}")) is (name not in CERTIFICATES)
