@@ -12,14 +12,20 @@ from benchmarks.model import Part, Run, Shape, Side
 from benchmarks.rounds import rounds_of, rows_of
 from benchmarks.spark_sides import WRITERS, WRITES_IN_JVM, WRITES_NOTHING, Destination
 from benchmarks.throttle import slow_kafka
-from benchmarks.topics import check_rows, count_rows, new_topics
+from benchmarks.topics import BROKER_PROPERTIES, check_rows, count_rows, new_topics
+from spark_kafka_sink.testing.local_kafka import LocalKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from benchmarks.harness import Harness
     from benchmarks.processes import Usage
-    from spark_kafka_sink.testing.local_kafka import LocalKafka
+
+TLS = "TLS"
+"""The listener of sides over TLS."""
+
+ONE_CIPHER = {"ssl.enabled.protocols": "TLSv1.3", "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}
+"""Of the broker, so that both clients use it."""
 
 WARM_UP_ROWS = 1_000_000
 WARM_UPS = 10
@@ -44,7 +50,10 @@ def batch_bench(part: Part, harness: Harness) -> Iterator[BatchBench]:
     """All sides warmed up."""
     with contextlib.ExitStack() as stack:
         slow = part.broker_bytes_per_s
-        kafka = harness.kafka if slow is None else stack.enter_context(slow_kafka(slow))
+        if any(side.tls for side in part.sides):
+            kafka = stack.enter_context(LocalKafka(properties=BROKER_PROPERTIES | ONE_CIPHER, listeners={TLS: "SSL"}))
+        else:
+            kafka = harness.kafka if slow is None else stack.enter_context(slow_kafka(slow))
         bench = BatchBench(part, harness, kafka, stack)
         if not part.fresh_workers:
             for side in part.sides:
@@ -80,7 +89,7 @@ class BatchBench:
         rows = self._frame(shape, count)
         with self._topics(shape) as topics:
             before = count_rows(servers, topics) if part.keeps_topics else 0
-            destination = Destination(servers, topics, side.options, side.exactly_once)
+            destination = self._destination(side, topics)
             self._harness.settle(part.fresh_workers)
             if not part.fresh_workers:
                 WRITERS[side.writer](rows.filter(_NO_ROW), destination)
@@ -93,6 +102,12 @@ class BatchBench:
         if side.writer in WRITES_IN_JVM:
             usage.peak_rss_mib = None
         return _measures(count, seconds, usage)
+
+    def _destination(self, side: Side, topics: list[str]) -> Destination:
+        kafka = self._kafka
+        options = kafka.client_options(TLS) if side.tls else {"bootstrap.servers": kafka.bootstrap_servers}
+        servers = options.pop("bootstrap.servers")
+        return Destination(servers, topics, {**options, **side.options}, side.exactly_once)
 
     def _frame(self, shape: Shape, count: int) -> DataFrame:
         key = shape.frame, count, shape.tasks

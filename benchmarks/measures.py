@@ -60,8 +60,16 @@ def paired(runs: Sequence[Run], target: Target) -> list[tuple[float, float]]:
     for run in runs:
         if target.measure in run.measures:
             by_round.setdefault(run.round, {})[run.side] = run.measures[target.measure]
-    against = target.against or target.side
-    return [(each[target.side], each[against]) for each in by_round.values() if {target.side, against} <= each.keys()]
+    needed = {target.side, target.against or target.side, *target.ratio_of}
+    return [_pair(each, target) for each in by_round.values() if needed <= each.keys()]
+
+
+def _pair(figures: Mapping[str, float], target: Target) -> tuple[float, float]:
+    against = figures[target.against or target.side]
+    if target.ratio_of:
+        one, other = target.ratio_of
+        against *= figures[one] / figures[other]
+    return figures[target.side], against
 
 
 class Verdict(NamedTuple):

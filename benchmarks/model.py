@@ -28,7 +28,7 @@ class Side:
     ``writer``: key of ``spark_sides.WRITERS``; of ``clients.CLIENTS`` where there is no Spark; or as the part's runner
     knows it. ``options``: the producer's, by Kafka's names. ``share`` of the part's rows (streams: of its
     micro-batches), for those that would take all day; they are compared by rows per second. ``shape``: other than the
-    part's. ``exactly_once``: with deliveryGuarantee=exactly-once.
+    part's. ``exactly_once``: with deliveryGuarantee=exactly-once. ``tls``: over TLS.
     """
 
     name: str
@@ -37,17 +37,22 @@ class Side:
     share: float = 1.0
     shape: Shape | None = None
     exactly_once: bool = False
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A wanted figure: ``measure`` of ``side``, by itself or next to ``against``."""
+    """A wanted figure: ``measure`` of ``side``, by itself or next to ``against``.
+
+    ``ratio_of``: two sides; ``bound`` is relative to their ratio in the same round.
+    """
 
     side: str
     measure: str
     relation: Relation
     bound: float
     against: str | None = None
+    ratio_of: tuple[str, str] | tuple[()] = ()
 
 
 @dataclass(frozen=True, slots=True)

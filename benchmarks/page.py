@@ -83,6 +83,8 @@ def _cells(judged: Verdict) -> list[str]:
     figure = f"{MEASURES[target.measure].heading} of {target.side}"
     if target.against is not None:
         figure += f", {'over' if target.relation == 'at most +' else 'by'} that of {target.against}"
+    if target.ratio_of:
+        figure += f", relative to {' by '.join(target.ratio_of)}"
     span = f"{got.format(judged.low)} – {got.format(judged.high)}" if judged.low != judged.high else ""
     mark = "reached" if judged.reached else "**missed**"
     return [figure, wanted.format(target.bound), got.format(judged.figure), span, mark]
@@ -159,7 +161,7 @@ class _Figures:
 def _expectations(results: Results) -> str:
     """What a user of something else can expect; without the lines that are not measured yet."""
     lines = []
-    for line in (_defaults, _compression, _python_clients, _partitions, _micro_batches, _memory):
+    for line in (_defaults, _compression, _tls, _python_clients, _partitions, _micro_batches, _memory):
         figures = _Figures(results)
         said = line(figures)
         if not figures.missing:
@@ -181,6 +183,13 @@ def _compression(f: _Figures) -> str:
         f"**The same, compressed**: lz4 {f.times('lz4')} times, snappy {f.times('snappy')}, zstd {f.times('zstd')},"
         f" gzip {f.times('gzip')}. With `batch.size=262144` and `linger.ms=5` on both sides"
         f" {f.times('same-batches')} times (lz4 {f.times('same-batches-lz4')}, zstd {f.times('same-batches-zstd')})."
+    )
+
+
+def _tls(f: _Figures) -> str:
+    ours, theirs = f"{OURS}, TLS", f"{THEIRS}, TLS"
+    return (
+        f"**Over TLS**: {f.times('tls', ours, theirs)} times Spark's own sink over TLS ({f.times('tls')} without TLS)."
     )
 
 

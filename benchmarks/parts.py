@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.model import Part, Shape, Side, Target
 
 M = 1_000_000
@@ -24,6 +26,10 @@ def both(**options: str) -> tuple[Side, Side]:
 
 def faster(ratio: float, than: str = THEIRS, who: str = OURS) -> Target:
     return Target(who, "rows_per_s", "at least ×", ratio, than)
+
+
+def over_tls(side: Side) -> Side:
+    return replace(side, name=f"{side.name}, TLS", tls=True)
 
 
 def cheaper(ratio: float, who: str, than: str) -> Target:
@@ -128,6 +134,15 @@ _WRITES: tuple[Part, ...] = (
         targets=(faster(8.0),),
         shape=Shape(partitions=1000),
         keeps_topics=True,
+    ),
+    Part(
+        "tls",
+        "100-byte values with keys, default options, without TLS and over TLS 1.3 with one cipher suite "
+        "(TLS_AES_256_GCM_SHA384)",
+        "batch",
+        rows=4 * M,
+        sides=(*both(), *map(over_tls, both())),
+        targets=(Target(f"{OURS}, TLS", "rows_per_s", "at least ×", 1.0, f"{THEIRS}, TLS", ratio_of=(OURS, THEIRS)),),
     ),
     Part(
         "python-clients",

@@ -82,6 +82,15 @@ def test_a_goal_is_judged_by_the_median_of_ratios_of_one_round():
     assert (judged.figure, judged.low, judged.high, judged.reached) == (2.0, 1.0, 3.0, True)
 
 
+def test_a_ratio_is_judged_by_another_one_of_the_same_round():
+    over_tls = [{f"{OURS}, TLS": 12, f"{THEIRS}, TLS": 10, OURS: ours, THEIRS: 10} for ours in (12, 15, 10)]
+    (target,) = BY_NAME["tls"].targets
+    judged = verdict(result("tls", *over_tls).runs, target)
+    assert judged is not None
+    assert (judged.figure, judged.low, judged.high) == pytest.approx((1.0, 0.8, 1.2))
+    assert verdict(result("tls", {f"{OURS}, TLS": 12, f"{THEIRS}, TLS": 10}).runs, target) is None
+
+
 def test_goals_say_which_figures_are_missed():
     lines = goals({"default": result("default", {OURS: 13, THEIRS: 10}), "lz4": result("lz4", {OURS: 15, THEIRS: 10})})
     marks = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[-1] for line in lines.splitlines()}
