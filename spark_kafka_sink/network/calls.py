@@ -211,7 +211,8 @@ class Calls:
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when there may be one (monotonic ms)."""
         nodes = self._metadata.candidates(now)
-        if (refusal := self._client.refusal_of_any(nodes, now)) is not None:
+        refusal = self._client.refusal_of_any(nodes, now) or self._client.wrong_protocol_of_all(nodes)
+        if refusal is not None:
             self._refuse(
                 [call for call in self._calls if call.target is None or self._node(call.target) is None], refusal
             )
@@ -353,7 +354,7 @@ class Calls:
             return NEVER
         return now + min(self._client.ready_delay(each, now) for each in connections)
 
-    def _refuse(self, calls: Iterable[Call], error: AuthenticationError) -> None:
+    def _refuse(self, calls: Iterable[Call], error: KafkaError) -> None:
         for call in [call for call in calls if not call.in_flight]:
             self._end(call, CallEnd(Action.FAIL, error=error))
 

@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     NetworkError,
     ProducerClosedError,
+    WrongProtocolError,
     unexpected,
 )
 from spark_kafka_sink.model import Node
@@ -118,6 +119,7 @@ class NetworkClient:
         self._logging_in: list[Connection] = []  # their handshakes wait for a login step
         self._authenticates = config.security_protocol != "PLAINTEXT"
         self._refusals: dict[tuple[str, int], Refusal] = {}
+        self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
@@ -264,6 +266,11 @@ class NetworkClient:
             else:
                 untried = untried or state is None or state.last_error is None
         return None if first is None or (untried and now < first.at + OTHERS_MS) else first.error
+
+    def wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
+        """The error of the first node, if none of ``nodes`` speaks Kafka's protocol with this client."""
+        wrong = [self._wrong_peers.get(node.id) for node in nodes if not self._is_accepted(node)]
+        return wrong[0] if wrong and len(wrong) == len(nodes) and all(wrong) else None
 
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
         """Nodes whose connection failed since the last call, each with its last error."""
@@ -417,6 +424,9 @@ class NetworkClient:
         state.failed(error, self._reconnect_backoff, self._now)
         if isinstance(error, AuthenticationError):
             self._refusals[state.node.host, state.node.port] = Refusal(error, self._now)
+        self._wrong_peers.pop(state.node.id, None)
+        if isinstance(error, WrongProtocolError):
+            self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, error)
 

@@ -232,10 +232,14 @@ class Metadata:
         with self._lock:
             self._end_round(error)
 
-    def raise_refusal(self, begun: int) -> None:
-        """Raises the authentication error that has ended a round after ``begun``."""
-        if self._fatal is not None and self._fatal[0] > begun and isinstance(self._fatal[1], AuthenticationError):
-            raise self._fatal[1].with_traceback(None)
+    def raise_fatal(self, begun: int) -> None:
+        """Raises the error that has ended a round after ``begun`` and that waiting does not mend.
+
+        With a snapshot only an authentication error counts: another node may serve the request.
+        """
+        fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > begun else None
+        if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
+            raise fatal.with_traceback(None)
 
     def rebootstrap(self) -> None:
         """REBOOTSTRAP_REQUIRED: the next update comes from the bootstrap servers."""

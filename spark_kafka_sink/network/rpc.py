@@ -118,7 +118,7 @@ class Rpc:
     def await_brokers(self, deadline: float) -> None:
         """Returns when the snapshot has brokers.
 
-        Raises ``KafkaTimeoutError`` at the deadline, ``AuthenticationError`` at once.
+        Raises ``KafkaTimeoutError`` at the deadline, an error that waiting does not mend at once.
         """
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
@@ -128,7 +128,7 @@ class Rpc:
     def refresh(self, deadline: float = NEVER) -> None:
         """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms.
 
-        Raises ``AuthenticationError``.
+        Raises ``AuthenticationError``, and without a snapshot every error that waiting does not mend.
         """
         self._needs_metadata = True
         generation, begun = self.snapshot.generation, self._metadata.round
@@ -136,7 +136,7 @@ class Rpc:
         until = min(deadline, self._clock.now() + self._timeout_ms)
         while self.snapshot.generation == generation and (now := self._clock.now()) < until:
             self._poll(now, until)
-            self._metadata.raise_refusal(begun)
+            self._metadata.raise_fatal(begun)
 
     def pause(self, ms: float) -> None:
         """Waits; keeps serving the connections."""

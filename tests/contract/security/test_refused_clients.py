@@ -89,6 +89,23 @@ def test_every_call_ends_at_once_after_one_attempt_per_broker(broker, refused, c
     assert len(nodes) == len(set(nodes)) >= 1
 
 
+@pytest.mark.parametrize("call", [send, partitions_for, init_transactions, send_and_wait, plan, await_brokers])
+def test_incident_init_transactions_waited_a_minute_at_a_tls_port(call):
+    with TestBroker(nodes=2, listeners={"TLS": "SSL"}) as broker:
+        broker.create_topic("t", partitions=2)
+        began = time.monotonic()
+        with pytest.raises(KafkaError, match=r"responded like a TLS server: set security\.protocol=SSL or SASL_SSL"):
+            call({"bootstrap.servers": broker.client_options("TLS")["bootstrap.servers"]})
+        assert time.monotonic() - began < ENDS_WITHIN_S
+
+
+def test_a_port_with_tls_among_the_bootstrap_servers_ends_no_call(broker):
+    with TestBroker(listeners={"TLS": "SSL"}) as other:
+        servers = f"{other.client_options('TLS')['bootstrap.servers']},{broker.bootstrap_servers}"
+        for call in (send, init_transactions, plan):
+            call({"bootstrap.servers": servers})
+
+
 @pytest.mark.parametrize(
     ("command", "flag"),
     [
