@@ -1,0 +1,50 @@
+"""The blocks of options in docs/security.md are what the producer and the sink accept."""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.jaas import parse_jaas
+from spark_kafka_sink.config.properties import parse_properties
+from spark_kafka_sink.spark.options import SinkOptions
+
+PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+BLOCKS = [parse_properties(block) for block in re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)]
+CLUSTERS = [block for block in BLOCKS if "bootstrap.servers" in block]
+each_cluster = pytest.mark.parametrize("block", CLUSTERS, ids=lambda block: block["bootstrap.servers"])
+
+
+def test_the_page_has_the_blocks():
+    hosts = " ".join(block["bootstrap.servers"] for block in CLUSTERS)
+    vendors = ["confluent.cloud", "amazonaws.com", "servicebus.windows.net", "cloud.goog", "aivencloud.com", "svc"]
+    assert [vendor for vendor in vendors if vendor not in hosts] == []
+
+
+@each_cluster
+def test_a_block_is_accepted_without_a_warning(block):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = ProducerConfig.parse(block)
+        written = SinkOptions.parse({f"kafka.{name}".lower(): value for name, value in block.items()})
+    assert config == written.producer
+    assert config.security_protocol in ("SSL", "SASL_SSL")
+
+
+@each_cluster
+def test_the_login_module_of_a_block_has_a_user_and_no_secret(block):
+    jaas = block.get("sasl.jaas.config")
+    if jaas is None:
+        assert block["security.protocol"] == "SSL"
+    elif not jaas.startswith("${"):
+        options = parse_jaas(jaas).options
+        assert options["username"]
+        assert re.fullmatch(r"\$\{env:\w+\}", options["password"])
+
+
+def test_the_block_of_config_providers_is_accepted():
+    (block,) = [block for block in BLOCKS if "config.providers" in block]
+    config = ProducerConfig.parse({"bootstrap.servers": "broker:9093", "security.protocol": "SSL", **block})
+    assert str(config.config_providers) == "vault"
