@@ -218,12 +218,18 @@ class ProduceResponseHandler:
         for topic in self._limit_lookup.take_ended():
             for batch in self._awaiting_limit.pop(topic):
                 state = self._sequences.remove_in_flight(batch)
-                self._split(batch)
+                try:
+                    self._split(batch)
+                except Exception as error:
+                    _log.exception("A batch could not be split: its records fail")
+                    if not batch.parts:
+                        self._fail_unless_done(batch, unexpected(error))
                 self._resolve(batch.partition, state, now)
+        self.release_finished()
         return wake_at
 
     def split_unsent(self, batch: ProducerBatch) -> None:
-        """A drained, sealed batch is larger than its topic takes: its parts go back to the head of its queue."""
+        """Split a drained, sealed batch that its topic does not accept. Its parts become the head of its queue."""
         parts = self._split_into(batch)
         if batch.header is not None:
             self._sequences.replace(batch, parts)

@@ -71,9 +71,10 @@ class Sender:
         parts.client.expire(now)
         self._expire(now)
         wake_at = parts.pending.publish_due(now)
+        # Before the transactions: the parts of a split batch fail in this iteration if the transaction is aborted.
+        wake_at = min(wake_at, self.response_handler.look_up_limits(now))
         if transactions is not None:
             wake_at = min(wake_at, self._run_transactions(transactions, now))
-        wake_at = min(wake_at, self.response_handler.look_up_limits(now))
         snapshot = parts.metadata.snapshot
         ready = parts.accumulator.ready(snapshot, now)
         if ready.unknown_leaders:

@@ -100,6 +100,7 @@ class Engine:
         self.max_message_bytes = 1 << 20
         self.describe_configs: ErrorCode | None = ErrorCode.none
         """The error of DescribeConfigs; None: it has no response."""
+        self.hold_describe_configs = False
         self.described = self.refused = 0
         self.receipt = SendReceipt()
         self.wake_at = 0.0
@@ -222,7 +223,11 @@ class Engine:
             error_code=code, error_message=None, resource_type=2, resource_name=asked.resource_name,
             configs=(config,) if code is ErrorCode.none else (),
         )  # fmt: skip
-        return response.DescribeConfigsResponse(throttle_time=timedelta(0), results=(result,))
+        described = response.DescribeConfigsResponse(throttle_time=timedelta(0), results=(result,))
+        if self.hold_describe_configs:
+            self.held.append((request, described))
+            return None
+        return described
 
     def _produce(self, request: SentRequest) -> Any:
         step = self.steps.popleft() if self.steps else Step()

@@ -8,17 +8,27 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.transactions.states import Step as Call
 from tests.unit.scripted_engine import Engine, Step
+from tests.unit.sender.test_stray_exceptions import raises_once
+from tests.unit.transactions.transactional_engine import TransactionalEngine
 
 BATCH = 262_144
 LIMIT = 20_000
+both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 
 
 def engine(partitions: int = 1, **config: object) -> Engine:
     made = Engine(partitions, **{"batch_size": BATCH, **config})
     made.connect()
+    made.max_message_bytes = LIMIT
+    return made
+
+
+def transaction(v2: bool) -> TransactionalEngine:
+    made = TransactionalEngine(v2, partitions=1, nodes=1, **{"batch.size": BATCH}).begun()
     made.max_message_bytes = LIMIT
     return made
 
@@ -145,3 +155,59 @@ def test_a_limit_that_was_lowered_is_learned_by_halving():
     made.receipt.wait(0)
     assert made.values() == rows(0, 6_000)
     assert made.described == 1
+
+
+@both_protocols
+def test_a_transaction_whose_batches_are_split_is_committed_whole(v2):
+    made = transaction(v2)
+    made.append(rows(0, 6_000))
+    made.spin()
+    made.call(Call.COMMIT)
+    assert made.visible() == rows(0, 6_000)
+    assert (made.refused, made.described) == (1, 1)
+    made.begin()
+    made.append(rows(6_000, 3_000))
+    made.call(Call.COMMIT)
+    assert made.visible() == rows(0, 9_000)
+    assert made.refused == 1
+
+
+@both_protocols
+def test_an_abort_ends_as_soon_as_the_limit_is_known(v2):
+    made = transaction(v2)
+    made.hold_describe_configs = True
+    made.append(rows(0, 3_000))
+    made.spin()
+    aborted = made.submit(Call.ABORT)
+    made.spin(10)
+    assert not aborted.done
+    made.release_held()
+    made.turn()
+    assert "end_txn" in made.apis(), "no other event wakes the sender"
+    made.await_result(aborted, 1_000)
+    assert made.memory_is_free()
+    made.begin()
+    made.append(rows(0, 3_000), receipt=SendReceipt())
+    made.call(Call.COMMIT)
+    assert made.visible() == rows(0, 3_000)
+
+
+def test_a_batch_that_cannot_be_split_fails_and_the_others_are_sent(monkeypatch):
+    made = engine(partitions=2)
+    receipts = [SendReceipt(), SendReceipt()]
+    raises_once(monkeypatch, made.parts.accumulator, "split", MemoryError)
+    made.hold_describe_configs = True
+    for partition, receipt in enumerate(receipts):
+        made.append(rows(0, 2_000), partition, receipt)
+    made.spin()
+    made.release_held()
+    made.settle(10_000)
+    with pytest.raises(KafkaError, match="a bug"):
+        receipts[0].wait(0)
+    receipts[1].wait(0)
+    assert (made.values(0), made.values(1)) == ([], rows(0, 2_000))
+    later = SendReceipt()
+    made.append(rows(0, 100), 0, later)
+    made.settle(1_000)
+    later.wait(0)
+    assert made.memory_is_free()

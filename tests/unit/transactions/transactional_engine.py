@@ -26,7 +26,10 @@ from spark_kafka_sink.transactions.states import State, Step
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
 
-V1_RANGES = {0: (3, 11), 3: (0, 12), 10: (0, 6), 18: (0, 4), 22: (0, 5), 24: (0, 5), 25: (0, 4), 26: (0, 4), 28: (0, 4)}
+V1_RANGES = {
+    0: (3, 11), 3: (0, 12), 10: (0, 6), 18: (0, 4), 22: (0, 5), 24: (0, 5), 25: (0, 4), 26: (0, 4), 28: (0, 4),
+    32: (0, 4),
+}  # fmt: skip
 V2_RANGES = {**V1_RANGES, 0: (3, 13), 26: (0, 5), 28: (0, 5)}
 TRANSACTIONAL_ID = "tx"
 NO_THROTTLE = timedelta(0)
@@ -152,7 +155,7 @@ class TransactionalEngine(Engine):
     # Responses of the brokers.
 
     def _respond(self, request: SentRequest) -> Any:
-        if request.api == "metadata":
+        if request.api in ("metadata", "describe_configs"):
             return super()._respond(request)
         if request.api == "api_versions":
             return self._respond_api_versions(request)
