@@ -17,9 +17,11 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence, fence_all
+from tests.unit.exactly_once.runs import Query, new_process
 
 DEADLINE_S = 30.0
 DEADLINE_MS = DEADLINE_S * 1000
@@ -367,6 +369,42 @@ def a_refused_record_fails_its_transaction_and_not_the_next(cluster: Cluster) ->
     assert committed(cluster, topic) == {0: [b"next"]}
 
 
+def numbered(first: int, rows: int) -> list[bytes]:
+    return [b"%08d" % number + b"x" * 92 for number in range(first, first + rows)]
+
+
+def batches_larger_than_the_topic_takes_are_committed_whole(cluster: Cluster) -> None:
+    topic = new_topic(cluster, 2, max_message_bytes="20000")
+    with transactional(cluster) as producer:
+        for number in range(3):
+            producer.begin_transaction()
+            for partition in (0, 1):
+                send(producer, topic, *numbered(number * 3_000, 3_000), partition=partition)
+            if number == 1:
+                producer.abort_transaction()
+            elif number == 0:
+                producer.commit_transaction()
+            else:
+                left = producer.prepare_transaction()
+    (outcome,) = end_transactions(servers(cluster), [(left, True)], DEADLINE_MS)
+    assert outcome.verdict is EndVerdict.COMMITTED
+    expected = numbered(0, 3_000) + numbered(6_000, 3_000)
+    assert committed(cluster, topic, 2) == {0: expected, 1: expected}
+
+
+def exactly_once_tasks_write_each_row_once_to_a_topic_that_takes_small_batches(cluster: Cluster) -> None:
+    topic = new_topic(cluster, 2, max_message_bytes="20000")
+    query = Query(cluster.bootstrap_servers, new_id(), topic=topic)
+    for number in (0, 1):
+        rows = [numbered(first, 3_000) for first in (6_000 * number, 6_000 * number + 3_000)]
+        query.run(number, rows)
+        replayed = query.tasks(query.plan(number), number, rows)
+        assert [report.action for report in replayed] == [TaskAction.SKIP] * 2
+    new_process()
+    values = committed(cluster, topic, 2)
+    assert sorted(values[0] + values[1]) == numbered(0, 12_000)
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     commits_are_seen_and_aborts_are_not,
     a_transaction_over_many_partitions_and_batches_is_whole,
@@ -384,4 +422,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_fence_is_taken_again_only_while_it_stands,
     a_fence_taken_elsewhere_is_written_under_until_it_falls,
     a_refused_record_fails_its_transaction_and_not_the_next,
+    batches_larger_than_the_topic_takes_are_committed_whole,
+    exactly_once_tasks_write_each_row_once_to_a_topic_that_takes_small_batches,
 )
