@@ -15,6 +15,8 @@ from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_sto
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 BATCHES_IN_MEMORY: Final = 16
 """The default of batch.size leaves room for this many batches in buffer.memory."""
+UNACKNOWLEDGED_BATCH: Final = 16384
+"""The default of batch.size with acks=0, Kafka's own: without a response, a topic's smaller limit drops every batch."""
 _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
 # Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
@@ -158,12 +160,13 @@ def delivery_timeout(draft: Draft) -> None:
 
 def memory(draft: Draft) -> None:
     """A given buffer.memory holds a record, and a batch of a given batch.size. (Java accepts less and fails each
-    record; the default may be less.) The default of batch.size shrinks with buffer.memory and max.request.size.
+    record; the default may be less.) The default of batch.size shrinks with buffer.memory and max.request.size, and
+    with acks=0.
     """
     values, name = draft.values, "buffer.memory"
     if "batch.size" not in draft.given:
         most = min(values[name] // BATCHES_IN_MEMORY, values["max.request.size"])
-        values["batch.size"] = min(values["batch.size"], most)
+        values["batch.size"] = min(UNACKNOWLEDGED_BATCH if values["acks"] == 0 else values["batch.size"], most)
     elif name in draft.given and values[name] < values["batch.size"]:
         least = max(values["batch.size"], SMALLEST_RECORD)
         draft.fault(
@@ -211,7 +214,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
-    (frozenset({"buffer.memory", "batch.size", "max.request.size"}), memory),
+    (frozenset({"buffer.memory", "batch.size", "max.request.size", "acks"}), memory),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )
 """Each rule with the options it reads; it is skipped if one of them is already faulty."""

@@ -285,6 +285,15 @@ def test_the_default_of_batch_size_shrinks_with_buffer_memory_and_max_request_si
     assert parse(**given).batch_size == size
 
 
+def test_with_acks_0_the_default_of_batch_size_is_kafkas():
+    """A topic's max.message.bytes below batch.size would drop every batch, and no response would tell."""
+    unacknowledged = {"acks": 0, "enable_idempotence": False}
+    assert parse(**unacknowledged).batch_size == 16_384
+    assert parse(**unacknowledged, buffer_memory=32_768).batch_size == 2_048
+    assert parse(**unacknowledged, batch_size=100_000).batch_size == 100_000
+    assert parse(acks=1, enable_idempotence=False).batch_size == 262_144
+
+
 def test_an_explicit_batch_size_stays_with_a_small_memory_and_request_size():
     assert parse(batch_size=32_768, buffer_memory=32_768, max_request_size=16_000).batch_size == 32_768
 
