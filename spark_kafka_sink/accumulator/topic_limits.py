@@ -1,11 +1,11 @@
-"""``TopicLimits``: the largest batch that brokers take of each topic, as far as a refusal has made it known."""
+"""``TopicLimits``: the largest batch that brokers accept for each topic, known after the topic's first refusal."""
 
 from __future__ import annotations
 
 from typing import Final
 
 NEVER_REFUSED: Final = 2**31 - 1
-"""The limit of a topic of which no batch was refused, bytes."""
+"""Bytes; the limit of a topic without a refused batch."""
 
 
 class TopicLimits:
@@ -18,7 +18,7 @@ class TopicLimits:
         self.max_message_bytes: dict[str, int] = {}
 
     def refused(self, topic: str, size: int) -> int:
-        """A batch of ``size`` bytes was too large: the topic's limit, half the size if it seemed to allow that."""
+        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
         known = self.max_message_bytes.get(topic)
         if known is None or size <= known:
             known = self.max_message_bytes[topic] = size // 2

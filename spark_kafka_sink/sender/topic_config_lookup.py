@@ -18,10 +18,10 @@ _LIMIT = "max.message.bytes"
 
 
 class TopicConfigLookup:
-    """Owned by the sender thread. Each topic is asked for once; a refusal is an answer too.
+    """Owned by the sender thread. Each topic is asked for once, also after an error.
 
-    Call ``begin``, ``advance`` in each iteration, and ``take_ended``. Without an answer within ``timeout_ms`` a
-    lookup ends as if it was refused.
+    Call ``begin``, ``advance`` in each iteration, and ``take_ended``. Without a response within ``timeout_ms`` a
+    lookup ends, and the limit stays unknown.
     """
 
     def __init__(self, calls: Calls, limits: TopicLimits, timeout_ms: float) -> None:
@@ -43,7 +43,7 @@ class TopicConfigLookup:
     def advance(self, now: float) -> float:
         """Send what can be sent; returns when to call it again at the latest (monotonic ms)."""
         if self._deadlines and min(self._deadlines.values()) <= now:
-            _log.info("No broker has told %s of %s in time", _LIMIT, ", ".join(self._deadlines))
+            _log.info("No broker has responded in time with %s of %s", _LIMIT, ", ".join(self._deadlines))
             self._calls.stop()
             self._ended += self._deadlines
             self._deadlines.clear()
