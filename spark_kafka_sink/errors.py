@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+
+class ConnectionStep(Enum):
+    """The steps of a new connection, in their order."""
+
+    DNS = "DNS"
+    TCP = "TCP"
+    TLS = "TLS"
+    KAFKA = "ApiVersions"
+    SASL = "SASL"
+
+
+class FailedStep(NamedTuple):
+    """Where a connection attempt failed. ``server``: host:port, of bootstrap.servers or else of Metadata."""
+
+    step: ConnectionStep
+    server: str
+    bootstrap: bool
 
 
 class KafkaError(Exception):
-    """Base of all errors."""
+    """Base of all errors. ``failed_step``: of the connection attempt that failed with it."""
+
+    failed_step: FailedStep | None = None
 
 
 def unexpected(error: Exception) -> KafkaError:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.config.properties import parse_properties
 from spark_kafka_sink.config.rules import SERIALIZERS
@@ -54,6 +55,32 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
+    """The options of a Kafka client; the same for every command. ``config``, ``pairs``: earlier names of the flags."""
+    overrides = "overrides --command-config"
+    add_pairs(
+        command, *filter(None, (pairs, "--command-property")), dest="client_properties",
+        text=f"an option of Kafka's producer (docs/options.md), such as security.protocol=SSL; may be repeated, "
+        f"{overrides}. Other users of this machine can read a command line: write passwords to a file",
+    )  # fmt: skip
+    command.add_argument(
+        *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",
+        help="a .properties file of such options, as for Kafka's own tools: TLS, SASL, passwords",
+    )  # fmt: skip
+
+
+def client_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of file and properties, which override the file. Raises ``ConfigError`` for an unreadable file."""
+    return overridden(_properties_of(arguments.client_config), dict(arguments.client_properties))
+
+
+def client_config(arguments: argparse.Namespace) -> ProducerConfig:
+    """``client_options`` with ``--bootstrap-server``. Raises ``ConfigError``."""
+    return ProducerConfig.parse(
+        overridden(client_options(arguments), {"bootstrap.servers": arguments.bootstrap_server})
+    )
+
+
 def add_producer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
@@ -68,13 +95,7 @@ def add_producer_options(command: argparse.ArgumentParser) -> None:
         "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",
         help=f"{', '.join(_CODECS)} (default: none; without a value: gzip)",
     )  # fmt: skip
-    add_pairs(
-        command, "--producer-property", text="any option of Kafka's producer (docs/options.md); may be repeated"
-    )  # fmt: skip
-    command.add_argument(
-        "--producer.config", type=Path, metavar="FILE", dest="producer_config",
-        help="a .properties file of such options; --producer-property overrides it, the other flags override both",
-    )  # fmt: skip
+    add_client_options(command, "--producer.config", "--producer-property")
 
 
 def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
@@ -82,13 +103,12 @@ def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
 
     Drops Java serializers: these commands send bytes.
     """
-    in_file = properties_of("--producer.config", arguments.producer_config)
     flags = {"bootstrap.servers": arguments.bootstrap_server}
     if arguments.request_required_acks is not None:
         flags["acks"] = arguments.request_required_acks
     if arguments.compression_codec is not None:
         flags["compression.type"] = arguments.compression_codec
-    given = overridden(in_file, dict(arguments.producer_property))
+    given = client_options(arguments)
     sent_as_bytes = {
         name: value
         for name, value in given.items()
@@ -97,12 +117,11 @@ def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
     return overridden(sent_as_bytes, flags)
 
 
-def properties_of(flag: str, path: Path | None) -> dict[str, str]:
-    """The properties in the file that ``flag`` names, if it names one. Raises ``ConfigError`` if it is unreadable."""
+def _properties_of(path: Path | None) -> dict[str, str]:
     try:
         return {} if path is None else read_properties(path)
     except OSError as error:
-        raise ConfigError([f"{flag} {path} cannot be read: {error.strerror}."]) from error
+        raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
 
 
 def read_properties(path: Path) -> dict[str, str]:

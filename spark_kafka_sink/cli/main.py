@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import broker, console_producer, demo, perf, receipts, transactions
+from spark_kafka_sink.cli import broker, check, console_producer, demo, perf, receipts, transactions
 from spark_kafka_sink.errors import KafkaError
 
-COMMANDS = (demo, broker, console_producer, perf, transactions, receipts)
+COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts)
 
 INTERRUPTED = 130
 

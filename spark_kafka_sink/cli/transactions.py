@@ -7,13 +7,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.cli.arguments import add_command, add_pairs, properties_of
+from spark_kafka_sink.cli.arguments import add_client_options, add_command, client_config
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.old_names import overridden
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.operator_commands import (
@@ -58,20 +56,13 @@ def add_to(commands: Subparsers) -> None:
     command.add_argument("--force", action="store_true", help="for abort: also if a batch is decided")
     command.add_argument("--dry-run", action="store_true", help="show what commit or abort would do")
     command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")
-    add_pairs(
-        command, "--command-property",
-        text="an option of Kafka's producer, such as max.block.ms (how long to wait for brokers, default 60000); may "
-        "be repeated, overrides --command-config",
-    )  # fmt: skip
-    command.add_argument("--command-config", type=Path, metavar="FILE", help="a .properties file of such options")
+    add_client_options(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.action != "list" and arguments.prefix is None:
         raise ConfigError([f"{arguments.action} needs --prefix; `transactions list` shows the names."])
-    in_file = properties_of("--command-config", arguments.command_config)
-    options = overridden(in_file, dict(arguments.command_property))
-    config = ProducerConfig.parse(overridden(options, {"bootstrap.servers": arguments.bootstrap_server}))
+    config = client_config(arguments)
     found = _discover(config, arguments)
     if arguments.action == "list":
         print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))

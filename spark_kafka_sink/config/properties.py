@@ -29,7 +29,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_plain, text)
+    """A character above U+FFFF is two escapes, as in Java's strings."""
+    return _ESCAPE.sub(_plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _plain(escape: re.Match[str]) -> str:

@@ -223,7 +223,7 @@ class Calls:
         errors = [error for each in nodes if (error := self._client.last_error(each.id)) is not None]
         if errors:
             for call in self._calls:
-                call.last_error = call.last_error or NetworkError(errors[-1])
+                call.last_error = call.last_error or errors[-1]
         return now + min((self._client.ready_delay(each, now) for each in nodes), default=NEVER)
 
     # Coordinators and leaders
@@ -358,16 +358,16 @@ class Calls:
         for call in [call for call in calls if not call.in_flight]:
             self._end(call, CallEnd(Action.FAIL, error=error))
 
-    def _lost(self, calls: list[Call], error: str, now: float) -> float:
+    def _lost(self, calls: list[Call], error: KafkaError, now: float) -> float:
         """The coordinator or leader cannot be reached; by now another broker may have its role."""
         wake_at = NEVER
         for call in calls:
             if isinstance(call.target, int):
                 call.attempts += 1
-                self._retry(call, Action.RETRY, NetworkError(error), now)
+                self._retry(call, Action.RETRY, error, now)
                 wake_at = min(wake_at, call.retry_at)
             else:
-                call.last_error = NetworkError(error)
+                call.last_error = error
                 self._located.pop(call.target, None)
                 self._find_later(now)
                 wake_at = min(wake_at, self._find_at)

@@ -66,7 +66,7 @@ class NodeState:
     last_attempt_at: float = -math.inf
     next_attempt_at: float = -math.inf
     throttled_until: float = -math.inf
-    last_error: str | None = None
+    last_error: KafkaError | None = None
     warned: bool = False
 
     def moved_to(self, node: Node) -> None:
@@ -77,7 +77,7 @@ class NodeState:
         self.next_attempt_at = -math.inf
 
     def failed(self, error: KafkaError, reconnect_backoff: ExponentialBackoff, now: float) -> None:
-        self.last_error = str(error)
+        self.last_error = error
         self.next_attempt_at = now + reconnect_backoff.delay(self.failures)
         self.failures += 1
 
@@ -238,7 +238,7 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
-    def last_error(self, node_id: int) -> str | None:
+    def last_error(self, node_id: int) -> KafkaError | None:
         """The error of the last connection; None after a response."""
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
@@ -419,6 +419,8 @@ class NetworkClient:
             and state.connection.state is ConnectionState.READY
             and not state.connection.load
         )
+        if state.connection is not None and error.failed_step is None:
+            error.failed_step = state.connection.failed_step(error)
         _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
         state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ConnectionStep,
+    FailedStep,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     NetworkError,
+    SslAuthenticationError,
     UnsupportedVersionError,
     WrongProtocolError,
 )
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.codec import Request, api_name, encode_request
-from spark_kafka_sink.network.transport import Bytes
+from spark_kafka_sink.network.codec import API_KEYS, Request, api_name, encode_request
+from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
 from spark_kafka_sink.security.login_step import LoginStep
 
 if TYPE_CHECKING:
@@ -150,6 +155,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_authenticating",
         "_config",
         "_correlation_id",
         "_frames",
@@ -188,6 +194,7 @@ class Connection:
         self._login_deadline = math.inf
         self._config = config
         self._handshake = handshake
+        self._authenticating = False
         self._tls: TlsLayer | None = None
         self._to_send: list[bytes] = []
         self._unread = 0  # bytes of TLS that were added while the transport was stalled
@@ -308,6 +315,22 @@ class Connection:
             )
         return NetworkError(f"{subject} was lost: {reason}")
 
+    def failed_step(self, error: KafkaError) -> FailedStep | None:
+        """The step at which setting up the connection failed; None if it had worked."""
+        if self.state is ConnectionState.READY and (self.responded or not self.load):
+            return None
+        if self.state is ConnectionState.CONNECTING:
+            step = ConnectionStep.DNS if UNRESOLVED in str(error) else ConnectionStep.TCP
+        elif self.state is ConnectionState.TLS_HANDSHAKE or isinstance(error, SslAuthenticationError):
+            step = ConnectionStep.TLS
+        elif self._authenticating or isinstance(error, AuthenticationError):
+            step = ConnectionStep.SASL
+        else:
+            # A broker that refuses the client's certificate may hang up after the client's handshake is done.
+            hung_up = self._tls is not None and type(error) is NetworkError
+            step = ConnectionStep.TLS if hung_up else ConnectionStep.KAFKA
+        return FailedStep(step, f"{self.node.host}:{self.node.port}", self.node.id < 0)
+
     def timeout_error(self, now: float) -> KafkaTimeoutError:
         """The error of the login or the first request that is past its deadline."""
         if self.login_step is not None and self._login_deadline <= now:
@@ -322,7 +345,7 @@ class Connection:
         return KafkaTimeoutError(f"{self.node} did not {verb} {late} within {waited:.0f} ms (request.timeout.ms)")
 
     def _handshake_advice(self) -> str:
-        if self._correlation_id > 0 and self._config.security_protocol.startswith("SASL_"):
+        if self._authenticating:
             return "A broker that refuses the login may do that: see sasl.mechanism and sasl.jaas.config"
         if self._tls is None:
             return "Is it a listener that expects TLS? See security.protocol"
@@ -354,6 +377,7 @@ class Connection:
             self.state = ConnectionState.READY
             return
         if isinstance(step, LoginStep):
+            self._authenticating = True
             self.login_step = step
             self._login_deadline = now + self._config.request_timeout_ms
         else:
@@ -376,6 +400,7 @@ class Connection:
 
     def _send_handshake_step(self, request: RequestPayload, now: float) -> None:
         correlation_id = self._next_correlation_id()
+        self._authenticating = request.__api_key__ != API_KEYS["api_versions"]
         frame = encode_request(request, correlation_id, self._config.client_id)
         deadline = now + self._config.request_timeout_ms
         sent = InFlight(self.node, None, request.__api_key__, request.__version__, correlation_id, now, deadline)

@@ -113,7 +113,8 @@ class Metadata:
                 if not missing:
                     return self.snapshot
                 if now >= deadline:
-                    raise KafkaTimeoutError(self._timeout_text(missing[0], wanted[missing[0]], max_wait_ms))
+                    text = self._timeout_text(missing[0], wanted[missing[0]], max_wait_ms)
+                    raise KafkaTimeoutError(text) from self.last_connection_error()
                 for topic in missing:
                     self._want(topic)
             wake()
@@ -138,6 +139,11 @@ class Metadata:
     def updated_at(self) -> float:
         """Of the last update (monotonic ms); -inf before it."""
         return self._updated_at
+
+    def last_connection_error(self) -> KafkaError | None:
+        """Of the nodes that failed since the last update."""
+        with self._lock:
+            return list(self._errors.values())[-1] if self._errors else None
 
     def request_update(self) -> None:
         """The snapshot is stale: request all topics as soon as the backoff allows."""
@@ -404,6 +410,7 @@ class MetadataEntity:
 
     topics: Sequence[str]
     allow_auto_topic_creation: bool
+    include_authorized_operations: bool = False
 
     def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:
         topic_id = {"topic_id": None} if version >= _FIRST_WITH_TOPIC_IDS else {}
@@ -411,7 +418,7 @@ class MetadataEntity:
         entity: RequestPayload = module.MetadataRequest(
             topics=tuple(module.request.MetadataRequestTopic(name=name, **topic_id) for name in self.topics),
             allow_auto_topic_creation=self.allow_auto_topic_creation,
-            include_topic_authorized_operations=False,
+            include_topic_authorized_operations=self.include_authorized_operations,
             **cluster,
         )
         return entity

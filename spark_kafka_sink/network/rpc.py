@@ -122,7 +122,9 @@ class Rpc:
         """
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
-                raise KafkaTimeoutError("No broker of kafka.bootstrap.servers has responded")
+                reason = self._metadata.last_connection_error()
+                said = "" if reason is None else f": {reason}"
+                raise KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded{said}") from reason
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:
@@ -168,7 +170,7 @@ class Rpc:
             delay = self._client.ready_delay(node, now)
             reason = self._client.last_error(node.id)
             if attempted and delay < NEVER and reason is not None:
-                return NetworkError(reason)
+                return reason
             attempted = delay == NEVER
             self._poll(now, min(deadline, now + delay))
         return NetworkError(f"The connection to {node} was not ready in time")
@@ -193,4 +195,7 @@ class Rpc:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    return KafkaTimeoutError(f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}")
+    text = f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}"
+    error = KafkaTimeoutError(text)
+    error.__cause__ = call.last_error
+    return error

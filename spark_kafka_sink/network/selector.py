@@ -19,7 +19,7 @@ from typing import Any
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.metrics import NetworkCounters
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
-from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Written
+from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Event, Received, Written
 
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
@@ -201,7 +201,7 @@ class Selector:
                 del self._resolving[connection_id]
                 connection = self._connections[connection_id]
                 if lookup.error:
-                    self._end(connection, f"the host name cannot be resolved: {lookup.error}")
+                    self._end(connection, f"{UNRESOLVED}: {lookup.error}")
                 else:
                     self._try_addresses(connection, lookup.addresses)
         waited_for = set(self._resolving.values())

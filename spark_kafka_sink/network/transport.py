@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+UNRESOLVED: Final = "the host name cannot be resolved"
+"""Begins ``Closed.reason`` when there is no address to connect to."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """A memoryview must have single bytes as items, so that its length is its size."""

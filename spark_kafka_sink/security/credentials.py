@@ -46,6 +46,11 @@ def login_module(config: ProducerConfig) -> LoginModule:
         raise SaslAuthenticationError(f"sasl.jaas.config {error}{_WITH_VALUES}") from None
 
 
+def username(config: ProducerConfig) -> str | None:
+    """The user in ``sasl.jaas.config``, which is no secret; None if it names none."""
+    return None if config.sasl_jaas_config is None else login_module(config).options.get("username")
+
+
 def user_credentials(config: ProducerConfig) -> Credentials:
     """``username`` and ``password`` of the login module."""
     module = login_module(config)

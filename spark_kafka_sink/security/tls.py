@@ -80,6 +80,17 @@ class TlsLayer:
         with suppress(ssl.SSLError):  # waits for no response; in a handshake there is nothing to end
             self._tls.unwrap()
 
+    def version_and_cipher(self) -> tuple[str, str]:
+        """Of the established connection: ``TLSv1.3``, ``TLS_AES_256_GCM_SHA384``."""
+        cipher = self._tls.cipher()
+        return self._tls.version() or "no version", cipher[0] if cipher is not None else "no cipher"
+
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, also one that was refused; None before it came."""
+        # Python 3.13 has made this method of the inner object public.
+        chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
+        return ssl.PEM_cert_to_DER_cert(chain[0].public_bytes()) if chain else None
+
     def _shake_hands(self) -> None:
         try:
             self._tls.do_handshake()

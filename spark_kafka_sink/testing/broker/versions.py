@@ -74,6 +74,7 @@ _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
         "DescribeConfigs":      (32, (0, 4),  (0, 4),  (0, 4),  (1, 4)),
         "SaslAuthenticate":     (36, (0, 2),  (0, 2),  (0, 2),  (0, 2)),
         "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3),  (0, 3)),
+        "DescribeCluster":      (60, (0, 0),  (0, 0),  (0, 1),  (0, 2)),
         "DescribeTransactions": (65, None,    (0, 0),  (0, 0),  (0, 0)),
         "ListTransactions":     (66, None,    (0, 0),  (0, 1),  (0, 2)),
     }

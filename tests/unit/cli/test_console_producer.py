@@ -180,7 +180,7 @@ def test_a_codec_without_a_name_is_gzip(broker, console):
     [
         (("--producer-property", "linger=5"), "linger is not an option of Kafka's producer"),
         (("--property", "parse.kye=true"), "--property parse.kye is unknown; did you mean parse.key?"),
-        (("--producer.config", "none.properties"), "--producer.config none.properties cannot be read: No such file"),
+        (("--producer.config", "none.properties"), "--command-config none.properties cannot be read: No such file"),
     ],
 )
 def test_wrong_options_are_one_error_before_anything_is_read(console, capsys, arguments, said):

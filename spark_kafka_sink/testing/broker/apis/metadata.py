@@ -2,12 +2,14 @@
 
 Emulated: all topics, none, by name or by id; automatic creation; LEADER_NOT_AVAILABLE while a partition has no leader.
 A topic created here is in the same response; a real broker first responds UNKNOWN_TOPIC_OR_PARTITION and has it
-some milliseconds later (script that with ``faults.answer("Metadata", …)``). Not emulated: authorized operations.
+some milliseconds later (script that with ``faults.answer("Metadata", …)``). Authorized operations: all,
+as of a Kafka without an authorizer.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +19,9 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
+
+_ALL_OPERATIONS: Final = 0b110111111000
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 
 def handle(call: Call) -> Fields:
@@ -63,7 +68,13 @@ def _described(call: Call, name: str, topic: Topic | None) -> Fields:
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(call.cluster, partition) for partition in topic.partitions],
+        **_operations(call),
     }
+
+
+def _operations(call: Call) -> Fields:
+    asked = getattr(call.body, "include_topic_authorized_operations", False)
+    return {"topic_authorized_operations": _ALL_OPERATIONS} if asked else {}
 
 
 def _partition(cluster: Cluster, partition: Partition) -> Fields:

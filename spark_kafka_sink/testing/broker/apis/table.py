@@ -13,6 +13,7 @@ from spark_kafka_sink.testing.broker.apis import (
     create_partitions,
     create_topics,
     delete_topics,
+    describe_cluster,
     describe_configs,
     describe_groups,
     describe_transactions,
@@ -64,6 +65,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "DescribeConfigs": describe_configs.handle,
         "SaslAuthenticate": sasl_authenticate.handle,
         "CreatePartitions": create_partitions.handle,
+        "DescribeCluster": describe_cluster.handle,
         "DescribeTransactions": describe_transactions.handle,
         "ListTransactions": list_transactions.handle,
     }

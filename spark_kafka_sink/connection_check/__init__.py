@@ -1,0 +1,1 @@
+"""The connection check: which step to the brokers works, what the principal may do. It writes nothing."""

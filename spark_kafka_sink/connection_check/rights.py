@@ -1,0 +1,34 @@
+"""What a principal may do, from the bits of authorized operations (KIP-430)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import IntEnum
+
+_NOT_TOLD = -(1 << 31)
+
+
+class Operation(IntEnum):
+    """Operations of ACLs by their codes, which are the numbers of their bits (Java: ``AclOperation``)."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def operations(bits: int) -> frozenset[Operation] | None:
+    """None if the broker does not tell."""
+    if bits == _NOT_TOLD:
+        return None
+    return frozenset(each for each in Operation if bits >> each & 1)
+
+
+def names(some: Collection[Operation]) -> str:
+    return ", ".join(each.name for each in sorted(some)) or "nothing"
