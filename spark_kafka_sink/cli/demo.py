@@ -8,8 +8,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.cli.arguments import add_command
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.cli.arguments import add_client_options, add_command, client_options
+from spark_kafka_sink.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.cli.arguments import Subparsers
@@ -43,6 +43,7 @@ def add_to(commands: Subparsers) -> None:
     demo.add_argument(
         "--topics", metavar="PREFIX", help="prefix of the topics (default: flights, with --broker a time)"
     )
+    add_client_options(demo)
     demo.add_argument("--keep", action="store_true", help="keep the topics on your own Kafka")
 
 
@@ -54,4 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     prefix = arguments.topics or ("flights" if arguments.broker is None else time.strftime("flights-%Y%m%d-%H%M%S"))
-    return Demo(arguments.broker, prefix, arguments.keep).run()
+    options = client_options(arguments)
+    if options and arguments.broker is None:
+        raise ConfigError(["--command-config and --command-property need --broker: the demo's own Kafka takes none."])
+    return Demo(arguments.broker, prefix, arguments.keep, options).run()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.cli.arguments import add_command
+from spark_kafka_sink.cli.arguments import add_client_options, add_command, client_config
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 
@@ -27,12 +27,13 @@ def add_to(commands: Subparsers) -> None:
     source.add_argument("--path", type=Path, help="a receiptsPath on this machine")
     source.add_argument("--topic", help="a receiptsTopic (needs confluent-kafka)")
     command.add_argument("--bootstrap-server", metavar="HOST:PORT", help="brokers, for --topic")
+    add_client_options(command)
     command.add_argument("--query", help="only this query id or txnAppId")
     command.add_argument("--json", action="store_true", help="JSON lines instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    lines = _from_path(arguments.path) if arguments.path else _from_topic(arguments.bootstrap_server, arguments.topic)
+    lines = _from_path(arguments.path) if arguments.path else _from_topic(arguments)
     receipts = [each for each in map(_parsed, lines) if arguments.query in (None, each.query)]
     receipts.sort(key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
     print("\n".join(each.line() for each in receipts) if arguments.json else _table(receipts))
@@ -61,17 +62,18 @@ def _from_path(path: Path) -> Iterator[str]:
         yield from file.read_text().splitlines()
 
 
-def _from_topic(servers: str | None, topic: str) -> Iterator[str]:
+def _from_topic(arguments: argparse.Namespace) -> Iterator[str]:
     """The committed values up to the end of every partition, or to its first open transaction, named on stderr."""
-    if servers is None:
+    topic: str = arguments.topic
+    if arguments.bootstrap_server is None:
         raise ConfigError(["--topic needs --bootstrap-server."])
     try:
         from confluent_kafka import Consumer, KafkaException
         from confluent_kafka import KafkaError as ClientError
     except ImportError:
         raise KafkaError("--topic needs confluent-kafka: pip install 'spark-kafka-sink[demo]'") from None
-    settings = {"bootstrap.servers": servers, "group.id": "receipts", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    reading = {"group.id": "receipts", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer = Consumer({**_client(arguments), **reading, "isolation.level": "read_committed"})
     try:
         left = _assign(consumer, topic)
         while left:
@@ -90,6 +92,12 @@ def _from_topic(servers: str | None, topic: str) -> Iterator[str]:
         raise KafkaError(f"{topic} cannot be read: {error}") from error
     finally:
         consumer.close()
+
+
+def _client(arguments: argparse.Namespace) -> dict[str, str]:
+    from spark_kafka_sink.security.librdkafka import librdkafka_options
+
+    return librdkafka_options(client_config(arguments))
 
 
 def _assign(consumer: Consumer, topic: str) -> set[int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -76,12 +76,12 @@ class TopicCheck:
 
 
 class Topics:
-    """The demo's topics. ``servers``: host:port, separated by commas."""
+    """The demo's topics. ``client``: librdkafka's options of servers and security."""
 
-    def __init__(self, servers: str, partitions: int) -> None:
-        self._servers = servers
+    def __init__(self, client: Mapping[str, str], partitions: int) -> None:
+        self._client = client
         self._partitions = partitions
-        self._admin = AdminClient({"bootstrap.servers": servers, **_QUIET})
+        self._admin = AdminClient({**client, **_QUIET})
 
     @contextmanager
     def created(self, *names: str, keep: bool) -> Iterator[None]:
@@ -89,7 +89,9 @@ class Topics:
         try:
             self._admin.list_topics(timeout=DEADLINE_S / 3)
         except KafkaException as error:
-            raise CheckError(f"No Kafka responds at {self._servers}: {error.args[0].str()}") from None
+            raise CheckError(
+                f"No Kafka responds at {self._client['bootstrap.servers']}: {error.args[0].str()}"
+            ) from None
         with ExitStack() as stack:
             for name in names:
                 new = NewTopic(name, self._partitions, replication_factor=-1)
@@ -118,7 +120,7 @@ class Topics:
             if error is None and key is not None and partition is not None:
                 chosen[key] = partition
 
-        producer = Producer({"bootstrap.servers": self._servers, "partitioner": "murmur2_random", **_QUIET})
+        producer = Producer({**self._client, "partitioner": "murmur2_random", **_QUIET})
         expected = set(keys)
         for key in expected:
             producer.produce(topic, key=key, on_delivery=delivered)
@@ -149,7 +151,7 @@ class Topics:
 
     def _read(self, topic: str) -> Iterator[list[Message]]:
         consumer = Consumer({
-            "bootstrap.servers": self._servers, "group.id": topic, "enable.auto.commit": False,
+            **self._client, "group.id": topic, "enable.auto.commit": False,
             "enable.partition.eof": True, **_QUIET,
         })  # fmt: skip
         try:

@@ -6,33 +6,42 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import pyspark
 from confluent_kafka import KafkaException
 
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.demo import flights as demo_flights
 from spark_kafka_sink.demo import spark as demo_spark
 from spark_kafka_sink.demo.check import TopicCheck, Topics
 from spark_kafka_sink.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
 from spark_kafka_sink.demo.report import Report, repeated
+from spark_kafka_sink.security.librdkafka import librdkafka_options
 from spark_kafka_sink.testing.kafka_jars import cache_folder
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
 
 PARTITIONS = 4
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _WATCH_S = 0.2
 _SPEED = "rows/s: the whole job by the clock, reading CSV and starting Python included"
 
 
 class Demo:
-    """``broker`` None: starts a Kafka. ``keep``: keeps the topics ``<prefix>-…`` on the given broker."""
+    """``broker`` None: starts a Kafka. ``keep``: keeps the topics ``<prefix>-…`` on the given broker.
 
-    def __init__(self, broker: str | None, prefix: str, keep: bool) -> None:
+    ``options``: of the clients of the given broker, by Kafka's names.
+    """
+
+    def __init__(self, broker: str | None, prefix: str, keep: bool, options: Mapping[str, object] = _NOTHING) -> None:
         self._broker = broker
         self._batch, self._stream, self._keys = (f"{prefix}-{name}" for name in ("batch", "stream", "keys"))
         self._keep = keep
+        self._options = options
         self._report = Report()
         self._titles: dict[str, str] = {}
 
@@ -45,7 +54,8 @@ class Demo:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True)))
             servers = self._broker or stack.enter_context(self._kafka())
-            topics = Topics(servers, PARTITIONS)
+            config = ProducerConfig.parse({**self._options, "bootstrap.servers": servers})
+            topics = Topics(librdkafka_options(config), PARTITIONS)
             keep = self._keep or self._broker is None  # its own Kafka is removed with its topics
             stack.enter_context(topics.created(self._batch, self._stream, self._keys, keep=keep))
             with self._report.step("flights.csv.zip") as step:
@@ -70,14 +80,17 @@ class Demo:
             yield kafka.bootstrap_servers
 
     def _write(self, folder: Path, flights: Flights, servers: str, topics: Topics) -> None:
+        given = {**self._options, "bootstrap.servers": servers}
+        options = {f"kafka.{name}": str(value) for name, value in given.items()}
         with ExitStack() as stack:
             with self._report.step(f"Spark {pyspark.__version__}") as step:
                 spark = stack.enter_context(demo_spark.local_spark(folder))
                 step.detail(f"{spark.sparkContext.master}, {spark.sparkContext.defaultParallelism} cores")
             with self._writing("batch job", self._batch, topics):
-                demo_spark.write_batch(spark, flights.folder, servers, self._batch)
+                demo_spark.write_batch(spark, flights.folder, options, self._batch)
             with self._writing("streaming query", self._stream, topics):
-                batches = demo_spark.write_stream(spark, flights.folder, servers, self._stream, folder / "checkpoint")
+                checkpoint = folder / "checkpoint"
+                batches = demo_spark.write_stream(spark, flights.folder, options, self._stream, checkpoint)
         self._titles[self._stream] += f", {len(batches)} micro-batches"
 
     @contextmanager

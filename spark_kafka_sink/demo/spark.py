@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -59,26 +59,21 @@ def local_spark(folder: Path) -> Iterator[SparkSession]:
             raise SparkFailedError(f"{reason(error)}\nSpark's log ends with:\n{tail(log, 15)}") from None
 
 
-def write_batch(spark: SparkSession, flights: Path, servers: str, topic: str) -> None:
-    """One batch job; returns when every row is acknowledged."""
+def write_batch(spark: SparkSession, flights: Path, options: Mapping[str, str], topic: str) -> None:
+    """One batch job; returns when every row is acknowledged. ``options``: of the sink, without the topic."""
     frame = spark.read.schema(demo_flights.SCHEMA).options(header=True, nullValue=demo_flights.NULL).csv(str(flights))
-    (
-        records(frame)
-        .write.format("pykafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", topic)
-        .mode("append")
-        .save()
-    )
+    (records(frame).write.format("pykafka").options(**options).option("topic", topic).mode("append").save())
 
 
-def write_stream(spark: SparkSession, flights: Path, servers: str, topic: str, checkpoint: Path) -> list[int]:
+def write_stream(
+    spark: SparkSession, flights: Path, options: Mapping[str, str], topic: str, checkpoint: Path
+) -> list[int]:
     """One streaming query over all files; returns the number of rows of each micro-batch."""
     source = spark.readStream.schema(demo_flights.SCHEMA).options(header=True, nullValue=demo_flights.NULL)
     query = (
         records(source.option("maxFilesPerTrigger", MONTHS_PER_MICRO_BATCH).csv(str(flights)))
         .writeStream.format("pykafka")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**options)
         .option("topic", topic)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

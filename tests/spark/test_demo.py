@@ -115,7 +115,7 @@ ROWS = Counter({(b"a", b"1"): 1, (b"b", b"2"): 1, (None, b"3"): 2})
     ],
 )
 def test_the_check_tells_missing_doubled_and_foreign_records_apart(local_kafka, records, faults):
-    topics, name = Topics(local_kafka.bootstrap_servers, 2), f"checked-{uuid.uuid4().hex}"
+    topics, name = Topics({"bootstrap.servers": local_kafka.bootstrap_servers}, 2), f"checked-{uuid.uuid4().hex}"
     with topics.created(name, f"{name}-keys", keep=False):
         places = topics.partitions_of(f"{name}-keys", [b"a", b"b"])
         producer = Producer({"bootstrap.servers": local_kafka.bootstrap_servers, "partitioner": "murmur2_random"})
@@ -133,7 +133,7 @@ def test_the_check_tells_missing_doubled_and_foreign_records_apart(local_kafka, 
 def test_topics_that_exist_are_not_touched(local_kafka):
     name = f"existing-{uuid.uuid4().hex}"
     local_kafka.create_topic(name)
-    topics = Topics(local_kafka.bootstrap_servers, 2)
+    topics = Topics({"bootstrap.servers": local_kafka.bootstrap_servers}, 2)
     with pytest.raises(CheckError, match=f"Topic {name} could not be created: .*already exists"):  # noqa: SIM117
         with topics.created(f"{name}-not-yet", name, keep=False):
             pass
@@ -143,7 +143,10 @@ def test_topics_that_exist_are_not_touched(local_kafka):
 
 def test_a_kafka_that_does_not_answer_is_named(unused_port):
     servers = f"127.0.0.1:{unused_port}"
-    with pytest.raises(CheckError, match=f"No Kafka responds at {servers}: "), Topics(servers, 1).created(keep=True):
+    with (
+        pytest.raises(CheckError, match=f"No Kafka responds at {servers}: "),
+        Topics({"bootstrap.servers": servers}, 1).created(keep=True),
+    ):
         pass
 
 
