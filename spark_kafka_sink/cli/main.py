@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import spark_kafka_sink
 from spark_kafka_sink.cli import broker, check, console_producer, demo, perf, receipts, transactions
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.diagnosis import diagnosis
 
 COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts)
 
 INTERRUPTED = 130
+CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
     except KafkaError as error:
         print(f"error: {error}", file=sys.stderr)
+        if note := diagnosis(error, CHECK):
+            print(note, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

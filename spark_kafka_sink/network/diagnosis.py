@@ -18,27 +18,37 @@ def failed_step(error: BaseException | None) -> FailedStep | None:
 def advice(error: KafkaError) -> str:
     """The option to look at; empty if the error's text names it, as those of TLS, ApiVersions and SASL do."""
     failed = failed_step(error)
-    if failed is None or failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
+    return "" if failed is None else _look_at(failed)
+
+
+def diagnosis(error: BaseException, command: str) -> str:
+    """The step, what to look at and ``command``, which tries each step; empty if no connection attempt failed."""
+    failed = failed_step(error)
+    if failed is None:
+        return ""
+    look_at = _look_at(failed)
+    return (
+        f"The connection to {failed.server} failed at step {failed.step.value}{f'; {look_at}' if look_at else ''}. "
+        f"To try each step from this machine: {command}"
+    )
+
+
+def check_command(config: ProducerConfig, topic: str | None = None) -> str:
+    """The command that checks the connection of a write."""
+    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
+    command = f"spark-kafka-sink check --bootstrap-server {servers}"
+    if topic is not None:
+        command += f" --topic {topic}"
+    if config.security_protocol == "PLAINTEXT":
+        return command
+    return f"{command} --command-config client.properties (in it the kafka.* options, without kafka. before the names)"
+
+
+def _look_at(failed: FailedStep) -> str:
+    """The option; empty for the steps whose errors name it."""
+    if failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
         return ""
     name = "bootstrap.servers" if failed.bootstrap else "the broker's own advertised.listeners, which it tells clients"
     if failed.step is ConnectionStep.DNS:
         return f"see {name}: does this machine's name server know the name?"
     return f"see {name}: does the broker run, are host and port right, does a firewall stand between?"
-
-
-def diagnosis(error: BaseException, config: ProducerConfig) -> str:
-    """For an error that comes from a connection attempt: its step, the option and the command that tries each step.
-
-    Else empty.
-    """
-    failed = failed_step(error)
-    if failed is None:
-        return ""
-    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    look_at = f"; {said}" if isinstance(error, KafkaError) and (said := advice(error)) else ""
-    options = "" if config.security_protocol == "PLAINTEXT" else " --command-config client.properties"
-    explained = " (client.properties: the kafka.* options, without kafka. before their names)" if options else ""
-    return (
-        f"The connection to {failed.server} failed at step {failed.step.value}{look_at}. To try each step from this "
-        f"machine: spark-kafka-sink check --bootstrap-server {servers}{options}{explained}"
-    )

@@ -36,6 +36,7 @@ def librdkafka_options(config: ProducerConfig) -> dict[str, str]:
 
 
 def _tls(config: ProducerConfig) -> dict[str, str]:
+    config = config.with_credentials("ssl_")
     truststore, keystore = read_files(config)
     options = {"ssl.endpoint.identification.algorithm": config.ssl_endpoint_identification_algorithm or "none"}
     trusted = trusted_certificates(config, truststore)

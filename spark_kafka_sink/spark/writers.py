@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
+from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
@@ -39,13 +40,14 @@ class _Writer:
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
 
-            self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
+            with connection_explained(self.options):
+                self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
         freeze_imports()
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
-        with delegation_tokens_explained():
+        with delegation_tokens_explained(), connection_explained(self.options):
             message = self._write(iterator)
         freeze_imports()
         return message
@@ -63,7 +65,8 @@ class _Writer:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
-            announce(commit_exactly_once(messages, self.options))
+            with connection_explained(self.options):
+                announce(commit_exactly_once(messages, self.options))
         else:
             announce(micro_batch + committed(messages))
         keep_receipts(messages, self.options)
@@ -73,7 +76,8 @@ class _Writer:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
-            line = abort_exactly_once(messages, self.options, self.plan)
+            with connection_explained(self.options):
+                line = abort_exactly_once(messages, self.options, self.plan)
         else:
             line = LogLine(aborted(messages))
         announce(micro_batch + line.text, line.level)

@@ -33,6 +33,15 @@ last=ends\
     }  # fmt: skip
 
 
+def test_only_java_s_blanks_and_line_ends_count(tmp_path):
+    text = "a=\xe0\x85\u00a0\nb=\xc3\xa0 \rc=\x0b\r\nd=\x1c".encode("latin-1")
+    assert properties(tmp_path, text) == {"a": "\xe0\x85\xa0", "b": "\xc3\xa0 ", "c": "\x0b", "d": "\x1c"}
+
+
+def test_two_escapes_are_one_character_beyond_65535(tmp_path):
+    assert properties(tmp_path, rb"password=\ud83d\ude00x") == {"password": "😀x"}
+
+
 def test_the_last_of_two_counts(tmp_path):
     assert properties(tmp_path, b"acks=1\nacks=all") == {"acks": "all"}
 

@@ -1,0 +1,72 @@
+"""``spark-kafka-sink check``: what it prints, and its exit code."""
+
+import re
+
+import pytest
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.kafka_security import properties_text
+from spark_kafka_sink.testing.listener import login
+
+
+@pytest.fixture
+def broker():
+    with TestBroker(listeners={"SECURE": Listener("SASL_SSL")}) as broker:
+        yield broker
+
+
+def run(capsys, options, tmp_path, *arguments):
+    config = tmp_path / "client.properties"
+    config.write_text(properties_text({name: value for name, value in options.items() if name != "bootstrap.servers"}))
+    line = ["check", "--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config), *arguments]
+    code = main(line)
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_a_line_per_step_and_exit_code_0(broker, capsys, tmp_path):
+    broker.create_topic("t")
+    options = broker.client_options("SECURE")
+    code, out, err = run(capsys, options, tmp_path, "--topic", "t")
+    assert (code, err) == (0, "")
+    first, *lines, last = out.splitlines()
+    assert first == options["bootstrap.servers"]
+    assert [line.split()[1] for line in lines if line.startswith("  ok")] == [
+        "DNS", "TCP", "TLS", "ApiVersions", "SASL", "versions", "brokers", "metadata", "rights",
+    ]  # fmt: skip
+    assert re.search(r"ok +SASL +[0-9.]+ ms  SCRAM-SHA-512 as client", out)
+    assert last == "no step failed"
+    assert "client-secret" not in out
+
+
+def test_the_step_that_fails_and_exit_code_1(broker, capsys, tmp_path):
+    options = broker.client_options("SECURE") | {"sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
+    code, out, err = run(capsys, options, tmp_path)
+    assert code == 1
+    assert re.search(r"FAILED +SASL", out)
+    assert "sasl.jaas.config" in out
+    assert out.splitlines()[-1].startswith("1 of 5 steps failed, first SASL of 127.0.0.1:")
+    assert "wr0ng" not in out + err
+
+
+def test_an_option_on_the_command_line_overrides_the_file(broker, capsys, tmp_path):
+    options = broker.client_options("SECURE") | {"security.protocol": "SSL"}
+    code, out, _ = run(capsys, options, tmp_path, "--command-property", "security.protocol=SASL_SSL")
+    assert code == 0
+    assert "as client" in out
+
+
+def test_other_commands_name_the_step_and_the_check(capsys):
+    assert main(
+        ["transactions", "list", "--bootstrap-server", "name.invalid:1", "--command-property", "max.block.ms=300"]
+    )
+    said = capsys.readouterr().err
+    assert "The connection to name.invalid:1 failed at step DNS; see bootstrap.servers" in said
+    assert "To try each step from this machine: spark-kafka-sink check" in said
+
+
+def test_a_slip_on_the_command_line_is_not_shown(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "--bootstrap-server", "a:1", "--command-property", "secret"])
+    assert "secret" not in capsys.readouterr().err
