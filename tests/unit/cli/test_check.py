@@ -64,9 +64,3 @@ def test_other_commands_name_the_step_and_the_check(capsys):
     said = capsys.readouterr().err
     assert "The connection to name.invalid:1 failed at step DNS; see bootstrap.servers" in said
     assert "To try each step from this machine: spark-kafka-sink check" in said
-
-
-def test_a_slip_on_the_command_line_is_not_shown(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["check", "--bootstrap-server", "a:1", "--command-property", "secret"])
-    assert "secret" not in capsys.readouterr().err

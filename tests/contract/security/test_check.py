@@ -1,0 +1,65 @@
+"""The connection check on a real Kafka whose StandardAuthorizer has ACLs."""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import AdminClient
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.connection_check.check import CheckRequest, check
+from spark_kafka_sink.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.testing import LocalKafka
+from tests.contract.scenario import name
+from tests.contract.security.clusters import each_client
+
+
+def checked(options: dict[str, str], **more: str) -> list[Finding]:
+    return list(check(CheckRequest(ProducerConfig.parse(options), **more), SystemClock()))
+
+
+def failed(findings: list[Finding]) -> dict[str, str]:
+    return {each.subject: each.text for each in findings if each.outcome is Outcome.FAILED}
+
+
+@each_client
+def test_every_step_works_on_each_listener(secure_kafka: LocalKafka, listener: str, mechanism: str | None) -> None:
+    topic = name("checked")
+    secure_kafka.create_topic(topic)
+    options = secure_kafka.client_options(listener, mechanism=mechanism)
+    findings = checked(options, topic=topic, transactional_id_prefix=topic, ledger_topic=name("ledger"))
+    assert failed(findings) == {}
+    steps = [each.step for each in findings if each.subject == options["bootstrap.servers"]]
+    tls, sasl = ["TLS"] * ("TLS" in listener or listener == "MUTUAL"), ["SASL"] * (mechanism is not None)
+    assert steps == ["DNS", "TCP", *tls, "ApiVersions", *sasl, "versions"]
+
+
+def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:
+    topic, hidden, ledger, prefix = (name(each) for each in ("topic", "hidden", "ledger", "prefix"))
+    for each in (topic, hidden, ledger):
+        secure_kafka.create_topic(each)
+        secure_kafka.allow("other", "ALL", "TOPIC", each)
+    secure_kafka.allow("client", "DESCRIBE", "TOPIC", topic)
+    secure_kafka.allow("client", "WRITE", "TOPIC", ledger)
+    secure_kafka.allow("other", "WRITE", "TRANSACTIONAL_ID", prefix, prefixed=True)
+    options = secure_kafka.client_options("SASL_TLS")
+    before = topics(secure_kafka)
+    ids, exactly_once = f"transactional ids {prefix}-driver, {prefix}-0", {"ledger_topic": ledger}
+
+    found = failed(checked(options, topic=topic, transactional_id_prefix=prefix, **exactly_once))
+    assert found.keys() == {f"topic {topic}", f"commitLogTopic {ledger}", ids}
+    assert found[f"topic {topic}"].startswith("WRITE missing: add an ACL for the principal, which may DESCRIBE")
+    assert found[f"commitLogTopic {ledger}"].startswith("READ, DESCRIBE_CONFIGS missing")
+    assert f"DESCRIBE is missing on {prefix}-driver, {prefix}-0" in found[ids]
+    assert "may not even DESCRIBE" in failed(checked(options, topic=hidden))[f"topic {hidden}"]
+    assert topics(secure_kafka) == before, "the check has created a topic"
+
+    secure_kafka.allow("client", "WRITE", "TOPIC", topic)
+    for operation in ("READ", "DESCRIBE_CONFIGS"):
+        secure_kafka.allow("client", operation, "TOPIC", ledger)
+    secure_kafka.allow("client", "WRITE", "TRANSACTIONAL_ID", prefix, prefixed=True)
+    assert failed(checked(options, topic=topic, transactional_id_prefix=prefix, **exactly_once)) == {}
+
+
+def topics(kafka: LocalKafka) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    return set(admin.list_topics(timeout=15).topics)
