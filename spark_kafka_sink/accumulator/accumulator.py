@@ -366,9 +366,10 @@ class RecordAccumulator:
             self.pool.charge(part, part.size)
         self.pool.release([batch])
         with self._lock:
-            batch.parts = parts
-            self._incomplete.pop(batch, None)
-            self._incomplete.update(dict.fromkeys(parts))
+            incomplete = self._incomplete | dict.fromkeys(parts)
+            incomplete.pop(batch, None)
+            # In one statement: after an interrupt either the batch or its parts are incomplete.
+            batch.parts, self._incomplete = parts, incomplete
         return parts
 
     def undrain_parts(self, parts: Sequence[ProducerBatch]) -> None:
