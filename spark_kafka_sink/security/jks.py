@@ -75,4 +75,7 @@ class _Reader:
     def certificate(self, version: int) -> bytes:
         if version > 1:
             self.take(self.integer(2))  # X.509
-        return self.take(self.integer(4))
+        certificate = self.take(self.integer(4))
+        if not certificate:
+            raise ValueError("an empty certificate")
+        return certificate

@@ -27,7 +27,7 @@ def is_pem(content: bytes) -> bool:
 def certificates(name: str, content: bytes) -> list[bytes]:
     """The certificates, in DER. ``name`` begins the errors: option and file."""
     found = []
-    for label, body in _blocks(content):
+    for label, body in _blocks(name, content):
         if label.endswith(b"CERTIFICATE"):
             try:
                 # A certificate that openssl marked as trusted has more behind its DER.
@@ -41,7 +41,7 @@ def certificates(name: str, content: bytes) -> list[bytes]:
 
 def private_key(name: str, content: bytes, password: Password | None) -> PrivateKeyTypes:
     """The private key: PKCS8 or OpenSSL's old formats, plain or encrypted with ``ssl.key.password``."""
-    keys = [(label, body) for label, body in _blocks(content) if label.endswith(b"PRIVATE KEY")]
+    keys = [(label, body) for label, body in _blocks(name, content) if label.endswith(b"PRIVATE KEY")]
     if len(keys) != 1:
         count = f"{len(keys)} private keys" if keys else "no private key (a block -----BEGIN PRIVATE KEY-----)"
         raise ConfigError([f"{name} has {count}; it must have one."])
@@ -57,10 +57,15 @@ def private_key(name: str, content: bytes, password: Password | None) -> Private
         raise ConfigError([f"{name}: the private key cannot be read: {fault}."]) from None
 
 
-def _blocks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Label and body of each block."""
-    for match in _BLOCK.finditer(content.replace(b"\\r", b"").replace(b"\\n", b"\n")):
+def _blocks(name: str, content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Label and body of each block. A last block without its end is an error: the file may be half written."""
+    content = content.replace(b"\\r", b"").replace(b"\\n", b"\n")
+    end = 0
+    for match in _BLOCK.finditer(content):
+        end = match.end()
         yield match[1], match[2]
+    if end and is_pem(content[end:]):
+        raise ConfigError([f"{name} is cut off: its last -----BEGIN has no -----END."])
 
 
 def _laid_out(label: bytes, body: bytes) -> bytes:

@@ -122,6 +122,8 @@ def test_a_damaged_jks_truststore_is_an_error_wherever_it_is_cut(tmp_path):
     path, content = tmp_path / "truststore.jks", jks(CA_CERTIFICATE, keys=[CHAIN])
     for end in [*range(4, 60), len(content) - 1]:
         assert fault(trusted, path, content[:end]) == f"ssl.truststore.location {path} is cut off or damaged."
+    empty = bytes.fromhex("feedfeed00000001000000010000000200026361") + bytes(8 + 4 + 20)
+    assert fault(trusted, path, empty) == f"ssl.truststore.location {path} is cut off or damaged."
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,7 @@ def test_a_damaged_jks_truststore_is_an_error_wherever_it_is_cut(tmp_path):
     [
         (ONLY_CA, "ssl.truststore.password is wrong, or the file damaged."),
         (pem(CA_CERTIFICATE)[:-40], "has no certificate (a block -----BEGIN CERTIFICATE-----)."),
+        (PEM.encode()[:-40], "is cut off: its last -----BEGIN has no -----END."),
         (pem(CA_CERTIFICATE).replace(b"MII", b"M!I"), "certificate 1 is cut off or damaged."),
         (key_pem(CLIENT.key), "has no certificate (a block -----BEGIN CERTIFICATE-----)."),
         (b"", "is empty."),

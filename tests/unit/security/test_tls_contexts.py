@@ -116,7 +116,7 @@ def test_an_unchanged_file_keeps_its_context_and_a_renewed_one_is_used(ca, serve
     assert shake_hands(contexts.context(), server).client_certificate == der(renewed)
 
 
-@pytest.mark.parametrize("half", ["cut", "missing", "mixed"])
+@pytest.mark.parametrize("half", ["cut", "cut in its chain", "missing", "mixed"])
 def test_a_half_written_keystore_keeps_the_old_context_with_one_warning(half, ca, server, truststore, tmp_path, caplog):
     path = tmp_path / "client.pem"
     first, renewed = ca.issue_cert("client"), ca.issue_cert("client")
@@ -127,6 +127,8 @@ def test_a_half_written_keystore_keeps_the_old_context_with_one_warning(half, ca
         path.unlink()
     elif half == "cut":
         path.write_bytes(keystore(renewed)[:-200])
+    elif half == "cut in its chain":
+        path.write_bytes(keystore(renewed) + ca.cert_pem.bytes()[:-200])
     else:
         path.write_bytes(renewed.private_key_pem.bytes() + first.cert_chain_pems[0].bytes())
     with caplog.at_level(logging.WARNING):
