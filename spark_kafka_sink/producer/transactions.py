@@ -163,8 +163,11 @@ class TransactionalProducer:
         thread.wakeup()
         try:
             result = pending.wait(max(0.0, deadline - clock.now()), granted)
-        except KafkaTimeoutError:
-            raise
+        except KafkaTimeoutError as timeout:
+            error = self._parts.metadata.last_connection_error()
+            if error is None:
+                raise
+            raise KafkaTimeoutError(f"{timeout}. The last connection error: {error}") from error
         except Exception:
             self._forget(pending)
             raise

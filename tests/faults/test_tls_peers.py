@@ -13,7 +13,10 @@ import pytest
 import trustme
 
 from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
+from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
@@ -84,8 +87,26 @@ def silent_after_tls(connection: socket.socket) -> None:
         silent(tls)
 
 
-def error_of(servers: str, **options: object) -> KafkaError:
-    config = {
+def send(config: dict[str, object]) -> None:
+    with KafkaProducer(config) as producer:
+        producer.send(ProducerRecord("t", value=b"v")).result()
+
+
+def init_transactions(config: dict[str, object]) -> None:
+    with KafkaProducer(config | {"transactional.id": "x"}) as producer:
+        producer.init_transactions()
+
+
+def await_brokers(config: dict[str, object]) -> None:
+    rpc = Rpc(ProducerConfig.parse(config), SystemClock())
+    try:
+        rpc.await_brokers(rpc.now() + MAX_BLOCK_MS)
+    finally:
+        rpc.close()
+
+
+def error_of(servers: str, call: Callable[[dict[str, object]], None] = send, **options: object) -> KafkaError:
+    config: dict[str, object] = {
         "bootstrap.servers": servers,
         "security.protocol": "SSL",
         "ssl.truststore.certificates": CA.cert_pem.bytes().decode(),
@@ -98,8 +119,8 @@ def error_of(servers: str, **options: object) -> KafkaError:
         "retry.backoff.ms": 20,
     }
     began = time.monotonic()
-    with KafkaProducer(config | options) as producer, pytest.raises(KafkaError) as raised:
-        producer.send(ProducerRecord("t", value=b"v")).result()
+    with pytest.raises(KafkaError) as raised:
+        call(config | options)
     assert time.monotonic() - began < PATIENCE_S
     return raised.value
 
@@ -137,7 +158,8 @@ def test_a_listener_without_tls_names_the_protocol() -> None:
     assert "Is it a listener without TLS? See security.protocol" in str(error)
 
 
-def test_a_peer_that_closes_names_the_protocol() -> None:
+@pytest.mark.parametrize("call", [send, init_transactions, await_brokers])
+def test_a_peer_that_closes_names_the_protocol_in_every_call(call: Callable[[dict[str, object]], None]) -> None:
     with nothing_leaks(), peer(closing) as servers:
-        error = error_of(servers)
+        error = error_of(servers, call)
     assert "Is it a listener without TLS? See security.protocol" in str(error)
