@@ -47,8 +47,13 @@ def login_module(config: ProducerConfig) -> LoginModule:
 
 
 def username(config: ProducerConfig) -> str | None:
-    """The user in ``sasl.jaas.config``, which is no secret; None if it names none."""
-    return None if config.sasl_jaas_config is None else login_module(config).options.get("username")
+    """The user in ``sasl.jaas.config`` for messages: a placeholder stays. None if it names none."""
+    if config.sasl_jaas_config is None:
+        return None
+    try:
+        return parse_jaas(config.sasl_jaas_config.value).options.get("username")
+    except JaasError:  # placeholders stand for parts of it
+        return None
 
 
 def user_credentials(config: ProducerConfig) -> Credentials:
