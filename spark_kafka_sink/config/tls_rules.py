@@ -10,6 +10,9 @@ from spark_kafka_sink.config.draft import Draft
 
 NARROWS_TLS_1_3 = sys.version_info >= (3, 15)  # SSLContext.set_ciphersuites
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_OLDER: Final = ("TLSv1", "TLSv1.1")
+"""Java disables them since 2021 (``jdk.tls.disabledAlgorithms``), but configurations still name them."""
+
 _PEM: Final = "-BEGIN "
 STORES: Final = (
     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
@@ -47,12 +50,19 @@ def tls_without_effect(draft: Draft) -> None:
 
 
 def tls_versions(draft: Draft) -> None:
-    """``ssl.enabled.protocols`` in order, without those that ``ssl.protocol`` excludes. None given: all."""
+    """``ssl.enabled.protocols`` in order, without those that ``ssl.protocol`` excludes. None given: all.
+
+    Older versions are ignored in a list without gaps that has TLSv1.2.
+    """
     values, name = draft.values, "ssl.enabled.protocols"
-    for version in values[name]:
-        if version not in VERSIONS:
+    given = values[name]
+    ignored = _OLDER if "TLSv1.1" in given and "TLSv1.2" in given else ()
+    for version in given:
+        if version not in VERSIONS and version not in ignored:
             draft.fault(name, f"has {version!r}; TLSv1.2 and TLSv1.3 are the versions in use, leave the others out.")
-    enabled = [version for version in VERSIONS if version in values[name]] or list(VERSIONS)
+    if older := [version for version in ignored if version in given]:
+        draft.warn(name, f"has {', '.join(older)}, ignored: neither OpenSSL nor Java allows them by default.")
+    enabled = [version for version in VERSIONS if version in given] or list(VERSIONS)
     if values["ssl.protocol"] == "TLSv1.2":
         if enabled == ["TLSv1.3"]:
             draft.fault("ssl.protocol", f"is TLSv1.2, but {draft.prefix}{name} allows only TLSv1.3; leave one out.")

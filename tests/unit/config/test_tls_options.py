@@ -65,7 +65,11 @@ def test_passwords_and_keys_are_in_no_text_of_the_configuration():
          "kafka.ssl.truststore.type must be one of JKS, PKCS12, PEM, but is 'BCFKS'."),
         ({"ssl.endpoint.identification.algorithm": "none"},
          "kafka.ssl.endpoint.identification.algorithm must be https or empty, but is 'none'."),
-        ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "kafka.ssl.enabled.protocols has 'TLSv1.1'; TLSv1.2 and TLSv1.3 "
+        ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.3"}, "kafka.ssl.enabled.protocols has 'TLSv1.1'; TLSv1.2 and TLSv1.3 "
+         "are the versions in use, leave the others out."),
+        ({"ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "kafka.ssl.enabled.protocols has 'TLSv1'; TLSv1.2 and TLSv1.3 "
+         "are the versions in use, leave the others out."),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "kafka.ssl.enabled.protocols has 'TLSv1.1'; TLSv1.2 and TLSv1.3 "
          "are the versions in use, leave the others out."),
         ({"ssl.protocol": "TLSv1.1"},
          "kafka.ssl.protocol must be one of TLSv1.3, TLSv1.2, TLS, SSL, but is 'TLSv1.1'."),
@@ -116,6 +120,12 @@ def test_of_the_jvms_own_options_the_defaults_pass(name, javas, other):
 )
 def test_the_allowed_versions(given, enabled):
     assert parse(given).ssl_enabled_protocols == enabled
+
+
+def test_versions_that_java_has_disabled_are_ignored_with_a_warning():
+    given = {**SERVERS, "ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"}
+    with pytest.warns(ConfigWarning, match=r"^ssl.enabled.protocols has TLSv1, TLSv1.1, ignored"):
+        assert ProducerConfig.parse(given).ssl_enabled_protocols == ("TLSv1.2",)
 
 
 @pytest.mark.parametrize("protocol", [None, "SASL_PLAINTEXT"])
