@@ -95,6 +95,23 @@ class NetworkCounters:
     closed: int = 0
 
 
+@dataclass(slots=True)
+class AuthenticationCounters:
+    """TLS handshakes and SASL of connections, owned by the thread that runs the loop."""
+
+    authentications: int = 0
+    authentications_failed: int = 0
+    reauthentications: int = 0
+    reauthentications_failed: int = 0
+    reauthentication_ms: float = 0.0
+    longest_reauthentication_ms: float = 0.0
+
+    def reauthenticated(self, took_ms: float) -> None:
+        self.reauthentications += 1
+        self.reauthentication_ms += took_ms
+        self.longest_reauthentication_ms = max(self.longest_reauthentication_ms, took_ms)
+
+
 class BufferGauges(Protocol):
     """The buffer pool. Sizes in bytes; ``waiting``: number of callers that wait."""
 
@@ -132,7 +149,7 @@ class SentBatch(Protocol):
     def largest_record(self) -> int: ...
 
 
-Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters
+Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters | AuthenticationCounters
 
 
 class Metric(NamedTuple):
@@ -199,6 +216,25 @@ METRICS = tuple(Metric(*row) for row in (
     ("connection-creation-total", (PRODUCER,), Kind.TOTAL, "connected", "", "Connections established."),
     ("connection-close-rate", (PRODUCER,), Kind.RATE, "closed", "", "Connections closed or lost per second."),
     ("connection-close-total", (PRODUCER,), Kind.TOTAL, "closed", "", "Connections closed or lost."),
+    ("successful-authentication-rate", (PRODUCER,), Kind.RATE, "authentications", "",
+     "New connections per second that TLS or SASL let in."),
+    ("successful-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications", "",
+     "New connections that TLS or SASL let in."),
+    ("failed-authentication-rate", (PRODUCER,), Kind.RATE, "authentications_failed", "",
+     "New connections per second that TLS or SASL refused."),
+    ("failed-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications_failed", "",
+     "New connections that TLS or SASL refused."),
+    ("successful-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications", "",
+     "Re-authentications per second."),
+    ("successful-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications", "", "Re-authentications."),
+    ("failed-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications_failed", "",
+     "Re-authentications per second that were refused."),
+    ("failed-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications_failed", "",
+     "Re-authentications that were refused."),
+    ("reauthentication-latency-avg", (PRODUCER,), Kind.AVERAGE, "reauthentication_ms", "reauthentications",
+     "Ms of a re-authentication, with the wait for the requests in flight before it."),
+    ("reauthentication-latency-max", (PRODUCER,), Kind.LARGEST, "longest_reauthentication_ms", "reauthentications",
+     "Longest re-authentication in ms."),
     ("network-io-rate", (PRODUCER,), Kind.RATE, "operations", "", "Reads and writes per second."),
     ("network-io-total", (PRODUCER,), Kind.TOTAL, "operations", "", "Reads and writes."),
     ("outgoing-byte-rate", (PRODUCER,), Kind.RATE, "bytes_out", "", "Bytes written to sockets per second."),
@@ -255,6 +291,7 @@ class ProducerMetrics:
     pool: BufferGauges | None = None
     buffer: BufferCounters = field(default_factory=BufferCounters)
     network: NetworkCounters = field(default_factory=NetworkCounters)
+    authentication: AuthenticationCounters = field(default_factory=AuthenticationCounters)
     metadata: UpdatedMetadata | None = None
     _topics: dict[str, TopicCounters] = field(default_factory=dict)
     _nodes: dict[int, NodeCounters] = field(default_factory=dict)
@@ -389,6 +426,7 @@ class ProducerMetrics:
         yield from tuple(self._nodes.values())
         yield self.buffer
         yield self.network
+        yield self.authentication
 
 
 def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

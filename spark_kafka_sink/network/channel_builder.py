@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.connection import Handshake
-from spark_kafka_sink.network.handshake import authenticate, negotiate_api_versions
+from spark_kafka_sink.network.connection import ApiVersions, Handshake
+from spark_kafka_sink.network.handshake import authenticate, authenticate_again, negotiate_api_versions
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.sasl import SaslMechanism
@@ -43,6 +43,11 @@ class ChannelBuilder:
         if self._mechanism is None:
             return negotiate_api_versions(peer)
         return authenticate(peer, node.host, self._config, self._mechanism)
+
+    def reauthentication(self, node: Node, versions: ApiVersions) -> Handshake:
+        """SASL again; ``versions``: of the connection, whose session has an end."""
+        assert self._mechanism is not None
+        return authenticate_again(versions, node.host, self._config, self._mechanism)
 
     def close(self) -> None:
         """No connection follows."""

@@ -24,6 +24,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
+from spark_kafka_sink.metrics import AuthenticationCounters
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
@@ -35,6 +36,9 @@ _log = logging.getLogger("spark_kafka_sink.network")
 
 REFUSAL_MS = 30_000.0
 """No new connection this long after an authentication error: brokers log each attempt, and may lock the user out."""
+
+REAUTHENTICATE_AFTER = (0.85, 0.95)
+"""Part of a session's lifetime after which the connection authenticates again; random, as in Java."""
 
 OTHERS_MS = 3_000.0
 """After an authentication error, calls that any broker can serve wait this long for one that was not asked yet."""
@@ -120,16 +124,23 @@ class NetworkClient:
         self._authenticates = config.security_protocol != "PLAINTEXT"
         self._refusals: dict[tuple[str, int], Refusal] = {}
         self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
+        self.counters = AuthenticationCounters()
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._now = 0.0  # of the last call that had a time; `close` has none
 
     def ready(self, node: Node, now: float) -> bool:
-        """Whether ``send`` may be called. Starts a connection if there is none and the backoff allows one."""
+        """Whether ``send`` may be called.
+
+        Starts a connection if there is none and the backoff allows one; authenticates again where a session ends soon.
+        """
         self._now = now
         state = self._state(node)
-        if state.connection is None and now >= self._next_attempt_at(state) and not self._is_authenticating(node):
+        if state.connection is not None:
+            if state.connection.must_reauthenticate(now) and now >= state.throttled_until:
+                self._reauthenticate(state, state.connection)
+        elif now >= self._next_attempt_at(state) and not self._is_authenticating(node):
             self._connect(state)
         return state.can_send(self._max_in_flight, now)
 
@@ -308,7 +319,7 @@ class NetworkClient:
         """Whether the node has a connection from before a refusal: it stays usable."""
         state = self._states.get(node.id)
         connection = None if state is None else state.connection
-        return connection is not None and connection.state is ConnectionState.READY
+        return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:
         """Whether another connection to the same address is not accepted yet: if it is refused, so would be a second.
@@ -318,7 +329,7 @@ class NetworkClient:
         return self._authenticates and any(
             (state.node.host, state.node.port) == (node.host, node.port)
             for state in self._by_connection.values()
-            if state.connection is not None and state.connection.state is not ConnectionState.READY
+            if state.connection is not None and not state.connection.accepted
         )
 
     def _next_attempt_at(self, state: NodeState) -> float:
@@ -345,14 +356,42 @@ class NetworkClient:
         self._handshake_advanced(state, connection)
         self._transfer(connection, connection.take_output())
 
+    def _count_refusal(self, connection: Connection) -> None:
+        if connection.state is ConnectionState.REAUTHENTICATING:
+            self.counters.reauthentications_failed += 1
+        else:
+            self.counters.authentications_failed += 1
+
+    def _reauthenticate(self, state: NodeState, connection: Connection) -> None:
+        assert connection.api_versions is not None
+        handshake = self._channels.reauthentication(state.node, connection.api_versions)
+        try:
+            connection.reauthenticate(handshake, self._now)
+            output = connection.take_output()
+        except KafkaError as error:
+            self._failed(state, error.with_traceback(None))
+            return
+        self._handshake_advanced(state, connection)
+        self._transfer(connection, output)
+
     def _handshake_advanced(self, state: NodeState, connection: Connection) -> None:
         if not connection.in_setup:
             state.setup_failures = 0
-        if connection.api_versions is not None:
+        if connection.login_step is not None:
+            if connection not in self._logging_in:
+                self._logging_in.append(connection)
+                connection.login_step.wake_when_done(self._transport)
+        elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             state.throttle(self._now + connection.api_versions.throttle_ms)
-        elif connection.login_step is not None and connection not in self._logging_in:
-            self._logging_in.append(connection)
-            connection.login_step.wake_when_done(self._transport)
+            self._authenticated(connection, connection.api_versions.session_lifetime_ms)
+
+    def _authenticated(self, connection: Connection, lifetime_ms: float) -> None:
+        if connection.reauthentication_began < math.inf:
+            self.counters.reauthenticated(self._now - connection.reauthentication_began)
+        elif self._authenticates:
+            self.counters.authentications += 1
+        if lifetime_ms > 0:
+            connection.reauthenticate_at = self._now + lifetime_ms * self._random.uniform(*REAUTHENTICATE_AFTER)
 
     def _resume_logins(self) -> None:
         """The handshakes whose login step is done go on."""
@@ -378,7 +417,7 @@ class NetworkClient:
         self._complete_unacknowledged(connection)
 
     def _received(self, state: NodeState, connection: Connection, data: bytes) -> None:
-        shaking_hands = connection.api_versions is None
+        shaking_hands = connection.state is not ConnectionState.READY
         try:
             for sent, body in connection.receive(data, self._now):
                 self._responded(state, sent, body)
@@ -424,13 +463,18 @@ class NetworkClient:
         _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
         state.warned = state.warned or not unused
         state.failed(error, self._reconnect_backoff, self._now)
+        lost = error
         if isinstance(error, AuthenticationError):
             self._refusals[state.node.host, state.node.port] = Refusal(error, self._now)
+            if state.connection is not None:
+                self._count_refusal(state.connection)
+                # Requests in flight may have been carried out: they are lost, not refused.
+                lost = state.connection.closed_error(str(error))
         self._wrong_peers.pop(state.node.id, None)
         if isinstance(error, WrongProtocolError):
             self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
-        self._drop(state, error)
+        self._drop(state, lost)
 
     def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection

@@ -48,12 +48,13 @@ _FOREIGN_PROTOCOLS = (
 
 
 class ConnectionState(Enum):
-    """Only moves forward; a connection ends by being dropped."""
+    """Only moves forward, but for READY and REAUTHENTICATING; a connection ends by being dropped."""
 
     CONNECTING = "connecting"
     TLS_HANDSHAKE = "in the TLS handshake"
     HANDSHAKING = "handshaking"
     READY = "ready"
+    REAUTHENTICATING = "re-authenticating"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +146,16 @@ class InFlight:
 class Connection:
     """The requests of one connection. Must not be used after an exception or after its end, except for ``close``.
 
-    CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. Bytes for the transport: what ``send``
-    returns, and ``take_output`` after ``connected`` and ``receive``.
+    CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. From there to REAUTHENTICATING (SASL)
+    and back: no request is sent meanwhile, those in flight complete. Bytes for the transport: what ``send`` returns,
+    and ``take_output`` after ``connected``, ``receive`` and ``reauthenticate``.
 
     ``stalled``: the transport still holds bytes of the last frame, and no request is sent before they are written. So
     a slow broker fills batches in the accumulator instead of frames in the transport (Java: ``InFlightRequests``).
     ``unacknowledged``: requests without a response (acks=0) that are not written yet.
     ``login_step``: what the handshake waits for instead of a response; call ``login_step_done`` when it is done.
+    ``reauthenticate_at``: from then on the session is too old for another request. ``reauthentication_began``: of the
+    last one, ``inf`` without. Monotonic ms.
     """
 
     __slots__ = (
@@ -170,6 +174,8 @@ class Connection:
         "last_active",
         "login_step",
         "node",
+        "reauthenticate_at",
+        "reauthentication_began",
         "responded",
         "setup_deadline",
         "stalled",
@@ -191,6 +197,8 @@ class Connection:
         self.last_active = -math.inf
         self.api_versions: ApiVersions | None = None
         self.login_step: LoginStep[Any] | None = None
+        self.reauthenticate_at = math.inf
+        self.reauthentication_began = math.inf
         self._login_deadline = math.inf
         self._config = config
         self._handshake = handshake
@@ -219,6 +227,23 @@ class Connection:
         return self.state is ConnectionState.CONNECTING or self.state is ConnectionState.TLS_HANDSHAKE
 
     @property
+    def accepted(self) -> bool:
+        """Whether the broker has let this client in, once."""
+        return self.api_versions is not None
+
+    def must_reauthenticate(self, now: float) -> bool:
+        """Whether the next request has to wait for ``reauthenticate``."""
+        return now >= self.reauthenticate_at and self.state is ConnectionState.READY and not self.stalled
+
+    def reauthenticate(self, handshake: Handshake, now: float) -> None:
+        """Begins SASL again, behind the requests in flight (KIP-368). Raises ``KafkaError``."""
+        self.state = ConnectionState.REAUTHENTICATING
+        self.reauthenticate_at = math.inf
+        self.reauthentication_began = now
+        self._handshake = handshake
+        self._advance_handshake(None, now)
+
+    @property
     def awaits(self) -> bool:
         """Whether something has a deadline after the setup: requests, a login."""
         return bool(self.in_flight or self.unacknowledged or self.login_step)
@@ -226,7 +251,9 @@ class Connection:
     @property
     def load(self) -> int:
         """Requests that have not completed, without those of the handshake."""
-        return len(self.unacknowledged) + (len(self.in_flight) if self.state is ConnectionState.READY else 0)
+        if self.state is ConnectionState.READY:
+            return len(self.unacknowledged) + len(self.in_flight)
+        return len(self.unacknowledged) + sum(sent.request is not None for sent in self.in_flight)
 
     def send(self, request: Request, now: float) -> Sequence[Bytes]:
         """The frame to send. Raises ``UnsupportedVersionError``; then the request is not in flight."""
@@ -306,6 +333,8 @@ class Connection:
             return NetworkError(f"{subject} could not be established: {reason}")
         if self.login_step is not None:
             return NetworkError(f"{subject} ended while this client was waiting for {self.login_step.what}: {reason}")
+        if self.state is ConnectionState.REAUTHENTICATING:
+            return NetworkError(f"{subject} was lost while this client authenticated again: {reason}")
         if self.state is not ConnectionState.READY:
             return NetworkError(f"{subject} ended in its handshake: {reason}. {self._handshake_advice()}")
         if not self.responded and self.load:

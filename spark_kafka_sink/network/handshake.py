@@ -60,6 +60,12 @@ def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMe
     return replace(versions, session_lifetime_ms=lifetime_ms)
 
 
+def authenticate_again(versions: ApiVersions, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
+    """SASL on a connection that is in use, before its session ends (KIP-368)."""
+    lifetime_ms = yield from sasl_steps(versions.peer, host, config, mechanism)
+    return replace(versions, throttle_ms=0.0, session_lifetime_ms=lifetime_ms)
+
+
 def sasl_steps(
     peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism
 ) -> Generator[RequestPayload | LoginStep[Any], memoryview, float]:

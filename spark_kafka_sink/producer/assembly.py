@@ -44,6 +44,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     accumulator = RecordAccumulator(config, clock)
     metadata = accumulator.metrics.metadata = Metadata(config, random)
     client = NetworkClient(config, transport, random)
+    accumulator.metrics.authentication = client.counters
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
     calls = Calls(client, metadata, config, random)

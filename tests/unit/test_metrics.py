@@ -5,6 +5,7 @@ import pytest
 
 from spark_kafka_sink.metrics import (
     METRICS,
+    AuthenticationCounters,
     BufferCounters,
     Kind,
     NetworkCounters,
@@ -185,7 +186,7 @@ def test_a_producer_that_has_sent_nothing_has_all_its_metrics():
 
 
 def test_every_metric_counts_something_that_exists():
-    kinds = (TopicCounters, NodeCounters, BufferCounters, NetworkCounters)
+    kinds = (TopicCounters, NodeCounters, BufferCounters, NetworkCounters, AuthenticationCounters)
     counted = [name for kind in kinds for name in kind.__dataclass_fields__]
     assert len(set(counted)) == len(counted), "a metric of the producer adds up one kind of counters"
     for metric in METRICS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from spark_kafka_sink.testing.listener import Listener
 TLS: Final = "TLS"
 _BEFORE_LOGIN: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 _POLL_S: Final = 0.005
+_MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,20 @@ class AuthenticationLog(Sequence[Authentication]):
 
 @dataclass(frozen=True, slots=True)
 class AtListener:
-    """Where connections come in, and where their attempts are noted."""
+    """Where connections come in, and where their attempts are noted. ``max_reauth_ms``: 0 for sessions without end."""
 
     node: int
     name: str
     listener: Listener
     log: AuthenticationLog
+    max_reauth_ms: int = 0
 
     def note(self, connection: int, step: str, user: str | None = None, error: str | None = None) -> None:
         self.log.add(Authentication(self.node, self.name, connection, step, user, error))
 
 
 class Session:
-    """A connection's login, in the order SaslHandshake, SaslAuthenticate. Loop thread only."""
+    """A connection's login, in the order SaslHandshake, SaslAuthenticate; again before it ends. Loop thread only."""
 
     def __init__(self, at: AtListener, connection: int) -> None:
         self.listener = at.name
@@ -100,7 +103,10 @@ class Session:
         self._at = at
         self._connection = connection
         self._mechanism = ""
+        self._user: str | None = None
         self._server: SaslServer | None = None
+        self._expires_at = math.inf
+        self._reauthentication_began = -math.inf
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -113,17 +119,37 @@ class Session:
 
     def allows(self, api: str) -> bool:
         """Whether the client may send this request now. A refusal is noted: the connection is about to be closed."""
-        if self.is_authenticated or (api in _BEFORE_LOGIN and (api != "SaslAuthenticate" or self.expects_token)):
+        if self.is_authenticated:
+            if api == "SaslHandshake" or time.monotonic() < self._expires_at:
+                return True
+            self._at.note(self._connection, self._mechanism, self._user, f"{api} after the end of the session")
+            return False
+        if api in _BEFORE_LOGIN and (api != "SaslAuthenticate" or self.expects_token):
             return True
         self._at.note(self._connection, self._mechanism, None, f"{api} before the login")
         return False
 
+    def may_begin_again(self) -> bool:
+        """SaslHandshake after the login: begins a re-authentication, unless sessions have no end or it is the second
+        within a second (Kafka: ``KafkaChannel.maybeBeginServerReauthentication``).
+        """
+        now = time.monotonic()
+        if self._expires_at == math.inf or now - self._reauthentication_began < _MIN_REAUTHENTICATION_INTERVAL_S:
+            return False
+        self._reauthentication_began = now
+        self.is_authenticated = False
+        return True
+
     def begin(self, mechanism: str) -> bool:
-        """SaslHandshake: whether the listener has the mechanism; if not, the attempt has failed."""
-        self._mechanism = mechanism
-        if mechanism not in self.mechanisms:
+        """SaslHandshake: whether the listener has the mechanism; if not, the attempt has failed.
+
+        A re-authentication must name the mechanism of the login. Kafka tells that later, in SaslAuthenticate.
+        """
+        is_changed = self._user is not None and mechanism != self._mechanism
+        if is_changed or mechanism not in self.mechanisms:
             self._at.note(self._connection, mechanism, None, "unsupported mechanism")
             return False
+        self._mechanism = mechanism
         self._server = sasl_server(mechanism, self._at.listener.users)
         return True
 
@@ -137,10 +163,25 @@ class Session:
             self._at.note(self._connection, self._mechanism, refused.user, str(refused))
             raise
         if server.user is not None:
-            self.is_authenticated = True
-            self._server = None
-            self._at.note(self._connection, self._mechanism, server.user)
+            self._authenticated(server.user)
         return response
+
+    @property
+    def lifetime_ms(self) -> int:
+        """Of the session that has just begun; 0: it has no end."""
+        return self._at.max_reauth_ms if self.is_authenticated else 0
+
+    def _authenticated(self, user: str) -> None:
+        if self._user not in (None, user):
+            error = f"Cannot change principals during re-authentication from User.{self._user}: User.{user}"
+            self._at.note(self._connection, self._mechanism, user, error)
+            raise SaslRefusedError(error, user)
+        self.is_authenticated = True
+        self._user = user
+        self._server = None
+        if self._at.max_reauth_ms:
+            self._expires_at = time.monotonic() + self._at.max_reauth_ms / 1000
+        self._at.note(self._connection, self._mechanism, user)
 
     def refuse(self, error: str) -> None:
         """The script ends the attempt."""

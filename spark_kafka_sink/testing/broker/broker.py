@@ -106,7 +106,8 @@ class TestBroker:
     async def _start(self) -> Server:
         ports = [self._port + step if self._port else 0 for step in range(self._nodes)]
         contexts = server_contexts(self._listeners, self._authority)
-        listeners = Listeners(self._listeners, contexts, self.authentications)
+        max_reauth_ms = int(self._config["connections.max.reauth.ms"])
+        listeners = Listeners(self._listeners, contexts, self.authentications, max_reauth_ms)
         return Server(ports, self._config, self._release, self.faults, self.requests, listeners)
 
     @property

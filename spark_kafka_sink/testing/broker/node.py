@@ -18,11 +18,14 @@ PLAINTEXT: Final = "PLAINTEXT"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The listeners of every node besides the plaintext one, the TLS contexts of some, and the log of all logins."""
+    """The listeners of every node besides the plaintext one, the TLS contexts of some, the log of all logins, and how
+    long a SASL session lasts (0: without end).
+    """
 
     by_name: Mapping[str, Listener]
     tls: Mapping[str, ssl.SSLContext]
     log: AuthenticationLog
+    max_reauth_ms: int = 0
 
 
 class Node:
@@ -40,7 +43,7 @@ class Node:
         every = {PLAINTEXT: Listener(PLAINTEXT), **listeners.by_name}
         self._acceptors = {
             name: Acceptor(
-                AtListener(node, name, listener, listeners.log),
+                AtListener(node, name, listener, listeners.log, listeners.max_reauth_ms),
                 port if name == PLAINTEXT else 0,
                 pool,
                 numbers,

@@ -19,19 +19,32 @@ def days_from_now(days: float) -> datetime:
 ODD_USER, ODD_PASSWORD = 'sm ith"s', 'pä"ss,w\\ö=rd € 😀 ﬁ'
 USERS = {"client": "client-secret", ODD_USER: ODD_PASSWORD}
 
+SESSION_MS = 3_000
+ROTATED = "rotated"
+"""A user whose SCRAM password tests change."""
+SESSION_MECHANISMS = ("PLAIN", "SCRAM-SHA-512")
+
 LISTENERS: dict[str, Listener] = {
     "TLS": Listener("SSL"),
     "MUTUAL": Listener("SSL", client_auth="required"),
     "SASL": Listener("SASL_PLAINTEXT", users=USERS),
     "SASL_TLS": Listener("SASL_SSL", users=USERS),
     "ONLY_PLAIN": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",)),
+    "SESSIONS": Listener("SASL_SSL", users={**USERS, ROTATED: "password-0"}, mechanisms=SESSION_MECHANISMS),
     # Listeners that a client must refuse.
     "ELSEWHERE": Listener("SSL", host_names=("elsewhere.example",)),
     "EXPIRED": Listener("SSL", not_after=days_from_now(-1)),
     "NOT_YET": Listener("SSL", not_before=days_from_now(1)),
 }
-# A JVM with seven listeners: one network thread each is enough.
-PROPERTIES = {"num.network.threads": "1", "auto.create.topics.enable": "false"}
+# A JVM with many listeners: one network thread each is enough.
+PROPERTIES = {
+    "num.network.threads": "1",
+    "auto.create.topics.enable": "false",
+    **{
+        f"listener.name.sessions.{mechanism.lower()}.connections.max.reauth.ms": str(SESSION_MS)
+        for mechanism in SESSION_MECHANISMS
+    },
+}
 
 CLIENTS = [
     ("TLS", None),

@@ -1,7 +1,7 @@
 """SaslAuthenticate (36): the mechanism's tokens, back and forth.
 
 Emulated: SASL_AUTHENTICATION_FAILED with the broker's message, then the connection is closed; ILLEGAL_SASL_STATE after
-the login. Not emulated: session lifetimes (``connections.max.reauth.ms``), the delay before the close
+the login; session lifetimes (``connections.max.reauth.ms``), of the same user. Not emulated: the delay before the close
 (``connection.failed.authentication.delay.ms``).
 """
 
@@ -27,7 +27,8 @@ def handle(call: Call) -> Response:
         token = session.respond(call.body.auth_bytes)
     except SaslRefusedError as refused:
         return LastResponse(_refusal(ErrorCode.sasl_authentication_failed, str(refused)))
-    return {"error_code": ErrorCode.none, "error_message": "", "auth_bytes": token, "session_lifetime": 0}
+    lifetime = session.lifetime_ms
+    return {"error_code": ErrorCode.none, "error_message": "", "auth_bytes": token, "session_lifetime": lifetime}
 
 
 def _refusal(error: ErrorCode, message: str) -> Fields:

@@ -1,8 +1,8 @@
 """SaslHandshake (17): the client names its mechanism.
 
 Emulated: UNSUPPORTED_SASL_MECHANISM with the listener's mechanisms, then the connection is closed; ILLEGAL_SASL_STATE
-on a listener without SASL and after the login. Not emulated: version 0, after which tokens come without a header; the
-re-authentication of KIP-368.
+on a listener without SASL and after the login, unless it begins a re-authentication (KIP-368). Not emulated: version 0,
+after which tokens come without a header.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_kafka_sink.testing.broker.call import Call, HangupError, LastResponse
 
 def handle(call: Call) -> Response:
     session = call.session
-    if session.is_authenticated:
+    if session.is_authenticated and not session.may_begin_again():
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []}
     if call.version == 0:
         raise HangupError("SaslHandshake v0")

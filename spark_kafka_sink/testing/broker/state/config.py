@@ -15,6 +15,7 @@ Setting: TypeAlias = str | int | bool
 BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "auto.create.topics.enable": True,
+        "connections.max.reauth.ms": 0,
         "default.replication.factor": 1,
         "group.initial.rebalance.delay.ms": 0,
         "group.max.session.timeout.ms": 1_800_000,

@@ -1,0 +1,184 @@
+"""Sessions that end (``connections.max.reauth.ms``, KIP-368): connections in use authenticate again before."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import pytest
+from confluent_kafka import Producer
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.network import client as network_client
+from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
+from tests.contract.scenario import name
+from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
+from tests.contract.security.librdkafka import consume, librdkafka_options
+
+Cluster: TypeAlias = LocalKafka | TestBroker
+LISTENER = "SESSIONS"
+REAUTHENTICATIONS = "successful-reauthentication-total"
+DEADLINE_S = 60.0
+KAFKAS = ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)]
+on_kafka = pytest.mark.parametrize("secure_kafka", KAFKAS, indirect=True, scope="session")
+
+
+@pytest.fixture
+def users() -> dict[str, str]:
+    return {"client": "client-secret", "other": "other-secret"}
+
+
+@pytest.fixture
+def broker(users: dict[str, str]) -> Iterator[TestBroker]:
+    listener = Listener("SASL_SSL", users=users, mechanisms=SESSION_MECHANISMS)
+    config = {"connections.max.reauth.ms": SESSION_MS}
+    with TestBroker(config=config, listeners={LISTENER: listener}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For machines that stand still for a while: 5 % of so short a session are soon over."""
+    monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (0.5, 0.6))
+
+
+class Writer:
+    """A producer of numbers to one partition, of which each must arrive once."""
+
+    def __init__(self, cluster: Cluster, mechanism: str) -> None:
+        self.topic = name("sessions")
+        cluster.create_topic(self.topic)
+        self.options = cluster.client_options(LISTENER, mechanism=mechanism)
+        self.producer = KafkaProducer({**self.options, "linger.ms": "0"})
+        self.written: list[bytes] = []
+
+    def write(self) -> None:
+        value = str(len(self.written)).encode()
+        self.producer.send(ProducerRecord(self.topic, value, partition=0)).result(30)
+        self.written.append(value)
+
+    def metric(self, of: str) -> float:
+        return self.producer.metrics()["producer-metrics"][of]
+
+
+def write_until(writers: Sequence[Writer], metric: str, value: float) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while any(writer.metric(metric) < value for writer in writers):
+        assert time.monotonic() < deadline, f"{metric} < {value}"
+        for writer in writers:
+            writer.write()
+        time.sleep(0.02)
+
+
+def goes_on(cluster: Cluster) -> None:
+    """Steady writes over three sessions, then a gap of more than one: on the same connections, without a retry."""
+    writers = [Writer(cluster, mechanism) for mechanism in SESSION_MECHANISMS]
+    try:
+        write_until(writers, REAUTHENTICATIONS, 1)
+        connections = [writer.metric("connection-creation-total") for writer in writers]
+        write_until(writers, REAUTHENTICATIONS, 3)
+        before = [writer.metric(REAUTHENTICATIONS) for writer in writers]
+        time.sleep(1.2 * SESSION_MS / 1000)
+        for writer in writers:
+            writer.write()
+        for writer, count in zip(writers, before, strict=True):
+            assert writer.metric(REAUTHENTICATIONS) > count, "an idle connection, at its next use"
+        assert [writer.metric("connection-creation-total") for writer in writers] == connections
+        for writer in writers:
+            assert writer.metric("record-retry-total") == writer.metric("failed-reauthentication-total") == 0
+            writer.producer.close()
+            assert consume(writer.options, writer.topic, len(writer.written)) == writer.written
+    finally:
+        for writer in writers:
+            writer.producer.close(0)
+
+
+@on_kafka
+@pytest.mark.usefixtures("early")
+def test_a_producer_goes_on_over_sessions_of_kafka(secure_kafka: LocalKafka) -> None:
+    goes_on(secure_kafka)
+
+
+@pytest.mark.usefixtures("early")
+def test_a_producer_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> None:
+    goes_on(broker)
+    assert broker.authentications.failed() == []
+
+
+def closed_after(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not authenticate again loses its connection at the end of the session, and no row."""
+    monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (1_000, 1_000))
+    writer = Writer(cluster, SESSION_MECHANISMS[-1])
+    try:
+        writer.write()
+        before = writer.metric("connection-close-total")
+        time.sleep(1.2 * SESSION_MS / 1000)
+        writer.write()
+        assert writer.metric("connection-close-total") > before
+        assert writer.metric(REAUTHENTICATIONS) == 0
+        assert consume(writer.options, writer.topic, 2) == [b"0", b"1"]
+    finally:
+        writer.producer.close(0)
+
+
+@on_kafka
+def test_kafka_closes_a_connection_whose_session_has_ended(
+    secure_kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_after(secure_kafka, monkeypatch)
+
+
+def test_test_broker_closes_a_connection_whose_session_has_ended(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_after(broker, monkeypatch)
+    errors = {str(attempt.error) for attempt in broker.authentications.failed()}
+    assert {"Produce after the end of the session"} <= errors
+    assert {error.partition(" ")[2] for error in errors} <= {"after the end of the session", "client hung up"}
+
+
+def librdkafka_writes_for(options: Mapping[str, str], topic: str, seconds: float) -> list[str]:
+    """Errors of librdkafka meanwhile."""
+    errors: list[str] = []
+    producer = Producer(
+        {**librdkafka_options(options), "linger.ms": 0, "error_cb": lambda error: errors.append(str(error))}
+    )
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: error and errors.append(str(error)))
+        producer.flush(10)
+        time.sleep(0.02)
+    return errors
+
+
+def test_librdkafka_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> None:
+    broker.create_topic("t")
+    for mechanism in SESSION_MECHANISMS:
+        broker.authentications.clear()
+        options = broker.client_options(LISTENER, mechanism=mechanism)
+        assert librdkafka_writes_for(options, "t", 1.2 * SESSION_MS / 1000) == []
+        logins = Counter(attempt.connection for attempt in broker.authentications if attempt.step == mechanism)
+        assert max(logins.values()) >= 2
+        assert broker.authentications.failed() == []
+
+
+# -- credentials that have changed ------------------------------------------------------------------------------------
+
+
+def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login(
+    broker: TestBroker, users: dict[str, str]
+) -> None:
+    writer = Writer(broker, "SCRAM-SHA-512")
+    try:
+        writer.write()
+        users["client"] = "changed"
+        with pytest.raises(SaslAuthenticationError, match=r"refused the login .*sasl\.jaas\.config"):
+            write_until([writer], "failed-reauthentication-total", 1)
+        assert writer.metric("failed-reauthentication-total") >= 1
+        values = [record.value for record in broker.topic(writer.topic).records()]
+        assert values == writer.written
+    finally:
+        writer.producer.close(0)

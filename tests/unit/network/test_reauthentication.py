@@ -1,0 +1,272 @@
+"""Re-authentication (KIP-368): SASL again on a connection in use, before its session ends."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.login import mechanisms
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.security.login_step import LoginStep
+from spark_kafka_sink.testing.scripted_network import api_versions_response
+
+RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}
+SASL = ["sasl_handshake", "sasl_authenticate"]
+LIFETIME_MS = 10_000
+WHAT = "a token of sasl.oauthbearer.token.endpoint.url"
+
+
+class Password:
+    """A mechanism of one message, read at each authentication. ``step``: what the next one waits for."""
+
+    def __init__(self, _config):
+        self.password = b"old"
+        self.step = None
+
+    def exchange(self, host):
+        if self.step is not None:
+            yield self.step
+            self.step.result()
+        yield self.password
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def turns(make_turns, monkeypatch):
+    """A broker that knows the password ``turns.password``; it responds to SASL while ``turns.is_quiet`` is False."""
+    monkeypatch.setattr(mechanisms, "_BUILT_IN", {"PASSWORD": Password})
+    turns = make_turns(RANGES, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PASSWORD")
+    turns.mechanism = turns.client._channels._mechanism
+    turns.sent, turns.password, turns.is_quiet, turns.lifetime_ms = [], b"old", False, LIFETIME_MS
+
+    def answer(request):
+        turns.sent.append(request.api)
+        if request.api == "api_versions":
+            return api_versions_response(request, turns.ranges)
+        return None if turns.is_quiet or request.api not in SASL else sasl_response(turns, request)
+
+    turns.transport.answer = answer
+    return turns
+
+
+def sasl_response(turns, request):
+    if request.api == "sasl_handshake":
+        return request.module.response.SaslHandshakeResponse(error_code=ErrorCode.none, mechanisms=())
+    refused = request.entity().auth_bytes != turns.password
+    return schema("sasl_authenticate", 2).SaslAuthenticateResponse(
+        error_code=ErrorCode.sasl_authentication_failed if refused else ErrorCode.none,
+        error_message="changed" if refused else None,
+        auth_bytes=b"",
+        session_lifetime=timedelta(milliseconds=turns.lifetime_ms),
+    )
+
+
+def due(turns):
+    """A request at which re-authentication begins."""
+    turns.clock.advance(0.95 * LIFETIME_MS)
+    turns.sent.clear()
+    return turns
+
+
+def respond(turns, response):
+    """To the oldest request without a response."""
+    turns.transport.respond(turns.transport.requests.popleft(), response)
+    turns.turn()
+
+
+def test_a_send_past_85_to_95_percent_of_the_session_logs_in_again_without_apiversions(turns, node):
+    connection = turns.make_ready(node)
+    turns.turn(0.85 * LIFETIME_MS - 1)
+    assert turns.ready(node)
+    assert turns.sent == ["api_versions", *SASL]
+    turns.turn(0.1 * LIFETIME_MS + 1)
+    assert not turns.ready(node)
+    turns.turn()
+    assert turns.ready(node)
+    assert turns.sent == ["api_versions", *SASL, *SASL]
+    counters = turns.client.counters
+    assert (counters.authentications, counters.reauthentications, counters.reauthentication_ms) == (1, 1, 0)
+    assert turns.transport.last_connection() == connection
+    turns.send(node)
+    assert turns.sent[-1] == "end_txn"
+
+
+def test_the_moment_is_another_one_for_each_session(turns, node):
+    moments = set()
+    turns.make_ready(node)
+    for _ in range(5):
+        began = turns.now
+        while turns.ready(node):
+            turns.clock.advance(10)
+        moments.add(turns.now - began)
+        turns.turn()
+    assert len(moments) > 3
+    assert all(0.85 * LIFETIME_MS <= moment <= 0.95 * LIFETIME_MS + 10 for moment in moments)
+
+
+def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
+    turns.make_ready(node)
+    due(turns).turn(3 * LIFETIME_MS)
+    assert turns.sent == []
+    assert not turns.ready(node)
+    turns.turn()
+    assert turns.ready(node)
+    assert turns.sent == SASL
+
+
+def test_a_session_without_an_end_is_kept(turns, node):
+    turns.lifetime_ms = 0
+    turns.make_ready(node)
+    due(turns).turn(200_000)
+    assert turns.ready(node)
+    assert turns.sent == []
+
+
+def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    turns.send(node)
+    due(turns).is_quiet = True
+    assert not turns.ready(node)
+    assert turns.sent == ["sasl_handshake"]
+    assert turns.client.in_flight(1) == 2
+    respond(turns, answer_end_txn())
+    assert turns.client.in_flight(1) == 1
+    respond(turns, answer_end_txn())
+    assert [response.error for response in turns.responses] == [None, None]
+    turns.turn(70)
+    assert turns.client.in_flight(1) == 0
+    assert not turns.ready(node)
+    turns.is_quiet = False
+    respond(turns, sasl_response(turns, turns.transport.requests[0]))
+    assert turns.ready(node)
+    assert turns.sent == SASL
+    assert turns.client.counters.longest_reauthentication_ms == 70
+
+
+def test_a_request_without_response_is_written_before_it(turns, node):
+    connection = turns.make_ready(node)
+    turns.transport.stalled.add(connection)
+    turns.send(node, expects_response=False)
+    due(turns)
+    assert not turns.ready(node)
+    assert turns.sent == []
+    turns.transport.written(connection)
+    turns.turn()
+    assert len(turns.responses) == 1
+    assert not turns.ready(node)
+    assert turns.sent == ["sasl_handshake"]
+
+
+def test_a_throttled_connection_waits_for_the_end_of_the_throttling(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    due(turns)
+    respond(turns, answer_end_txn(throttle_ms=500))
+    assert not turns.ready(node)
+    assert turns.sent == []
+    assert turns.client.ready_delay(node, turns.now) == 500
+    turns.turn(500)
+    turns.ready(node)
+    turns.turn()
+    assert turns.ready(node)
+
+
+def test_no_other_connection_is_opened_or_kept_from_opening_meanwhile(turns, node):
+    turns.make_ready(node)
+    due(turns).is_quiet = True
+    assert not turns.ready(node)
+    assert len(turns.transport.addresses) == 1
+    assert not turns.ready(Node(7, "b", 9092))
+    assert len(turns.transport.addresses) == 2
+
+
+def test_credentials_are_read_anew(turns, node):
+    turns.make_ready(node)
+    turns.mechanism.password = turns.password = b"new"
+    due(turns).ready(node)
+    turns.turn()
+    assert turns.ready(node)
+
+
+def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):
+    turns.make_ready(node)
+    turns.password = b"new"
+    due(turns).ready(node)
+    turns.turn()
+    refusal = turns.client.refusal(node, turns.now)
+    assert type(refusal) is SaslAuthenticationError
+    assert "SASL_AUTHENTICATION_FAILED (changed)" in str(refusal)
+    assert not turns.transport.open
+    turns.turn(1_000)
+    assert not turns.ready(node)
+    assert turns.sent == SASL
+    counters = turns.client.counters
+    assert (counters.authentications_failed, counters.reauthentications_failed) == (0, 1)
+
+
+def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_txn):
+    turns.make_ready(node)
+    turns.send(node)
+    turns.mechanism.step = LoginStep(WHAT)
+    due(turns).ready(node)
+    assert turns.sent == []
+    respond(turns, answer_end_txn())
+    assert turns.responses[0].error is None
+    turns.mechanism.step.succeed(b"")
+    turns.client.handle([], turns.now)
+    turns.turn()
+    assert turns.sent == SASL
+    assert turns.ready(node)
+
+
+def test_a_token_that_fails_ends_the_connection_and_loses_no_request_for_good(turns, node):
+    turns.make_ready(node)
+    turns.send(node)
+    turns.mechanism.step = LoginStep(WHAT)
+    due(turns).ready(node)
+    turns.mechanism.step.fail(LoginError(f"{WHAT} did not respond"))
+    turns.client.handle([], turns.now)
+    assert type(turns.client.refusal(node, turns.now)) is LoginError
+    (response,) = turns.responses
+    assert response.disconnected
+    assert not isinstance(response.error, SaslAuthenticationError), "the broker may have written it: a retry tells"
+
+
+def test_a_broker_that_does_not_respond_to_it_is_a_timeout(turns, node):
+    turns.make_ready(node)
+    due(turns).is_quiet = True
+    turns.ready(node)
+    turns.turn(30_000)
+    ((_, error),) = turns.client.drain_disconnects()
+    assert type(error) is KafkaTimeoutError
+    assert "SaslHandshake" in str(error)
+
+
+def test_a_connection_lost_in_it_is_made_anew(turns, node):
+    connection = turns.make_ready(node)
+    due(turns).is_quiet = True
+    turns.ready(node)
+    turns.transport.drop(connection, "the broker closed the connection")
+    turns.turn()
+    assert str(turns.client.last_error(1)) == (
+        "Connection to node 1 (b:9092) was lost while this client authenticated again: the broker closed the connection"
+    )
+    turns.is_quiet = False
+    turns.turn(1_000)
+    assert turns.make_ready(node) == connection + 1
+
+
+def test_random_moments_of_two_clients_differ(make_turns, turns, node):
+    turns.client._random = Random(8)
+    turns.make_ready(node)
+    first = turns.client._states[1].connection.reauthenticate_at
+    turns.client._random = Random(9)
+    other = Node(2, "c", 9092)
+    turns.make_ready(other)
+    assert first != turns.client._states[2].connection.reauthenticate_at
