@@ -129,7 +129,7 @@ def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_l
     turns.turn()
     turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
     turns.turn()
-    assert turns.client.last_error(1) == (
+    assert str(turns.client.last_error(1)) == (
         f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
         "connection"
     )
