@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-_SHADED: Final = "kafkashaded."
+SHADED: Final = "kafkashaded."
 """Databricks renames the packages of its Kafka client."""
 
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
@@ -69,7 +69,7 @@ def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
                 "must stand in double quotes"
             )
         options["" if key.text is None else key.text] = value
-    return LoginModule(first.text.removeprefix(_SHADED), options)
+    return LoginModule(first.text.removeprefix(SHADED), options)
 
 
 class Kind(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,14 +60,14 @@ class BadValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Integers from ``low`` to ``high`` (None: the largest of the type), and the value ``besides``."""
+    """Numbers from ``low`` to ``high`` (None: the largest of the type), and the value ``besides``."""
 
-    low: int
-    high: int | None = None
+    low: float
+    high: float | None = None
     besides: int | None = None
 
-    def allows(self, value: int, kind: Kind) -> bool:
-        high = _LARGEST[kind.value] if self.high is None else self.high
+    def allows(self, value: float, kind: Kind) -> bool:
+        high = _LARGEST.get(kind.value, math.inf) if self.high is None else self.high
         return self.low <= value <= high or value == self.besides
 
     def __str__(self) -> str:
@@ -130,6 +131,8 @@ class Option:
         """The valid values in words that can follow "must be"."""
         if self.kind.is_integer:
             return f"a whole number {self.valid}" if self.valid is not None else "a whole number"
+        if self.kind is Kind.DOUBLE and self.valid is not None:
+            return f"a number {self.valid}"
         return str(self.valid) if self.valid is not None else _IN_WORDS[self.kind]
 
     def parse(self, value: object) -> Value:
@@ -140,6 +143,8 @@ class Option:
         trimmed = value.strip() if isinstance(value, str) else value
         if self.kind.is_integer:
             parsed: Value = self._integer(trimmed)
+        elif self.kind is Kind.DOUBLE:
+            parsed = self._double(trimmed)
         elif self.kind is Kind.BOOLEAN:
             parsed = _boolean(trimmed)
         elif self.kind is Kind.LIST:
@@ -166,6 +171,15 @@ class Option:
         if not isinstance(value, int) or isinstance(value, bool):
             return None
         return value if not isinstance(self.valid, Range) or self.valid.allows(value, self.kind) else None
+
+    def _double(self, value: object) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        return number if not isinstance(self.valid, Range) or self.valid.allows(number, self.kind) else None
 
     def _string(self, value: object) -> str | None:
         # acks=1 and client.id=7 may be numbers; a bool is refused as a slip.

@@ -85,6 +85,32 @@ class ProducerConfig:
     ssl_endpoint_identification_algorithm: str
     sasl_mechanism: str
     sasl_jaas_config: Password | None
+    sasl_login_callback_handler_class: str | None
+    sasl_login_connect_timeout_ms: int
+    sasl_login_read_timeout_ms: int
+    sasl_login_refresh_buffer_seconds: int
+    sasl_login_refresh_min_period_seconds: int
+    sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_retry_backoff_ms: int
+    sasl_login_retry_backoff_max_ms: int
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_jwt_retriever_class: str
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: Password | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_header_urlencode: bool
+    sasl_oauthbearer_assertion_file: str | None
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    sasl_oauthbearer_assertion_private_key_passphrase: Password | None
+    sasl_oauthbearer_assertion_algorithm: str
+    sasl_oauthbearer_assertion_template_file: str | None
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    sasl_oauthbearer_assertion_claim_jti_include: bool
     transactional_id: str | None
     transaction_timeout_ms: int
     key_serializer: str | None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
 from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl, unbuilt_sasl
 from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
@@ -203,7 +204,7 @@ BACKOFFS: Mapping[str, str] = {
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers", "security.protocol"}), servers),
     (frozenset(), unbuilt_sasl),
-    (frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config"}), sasl),
+    (frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config", *LOGIN_OPTION_NAMES}), sasl),
     (frozenset({"security.protocol"}), tls_without_effect),
     (frozenset(STORES), tls_stores),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),

@@ -11,6 +11,7 @@ from typing import Final
 from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
+from spark_kafka_sink.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER, oauthbearer
 from spark_kafka_sink.config.option import Status, did_you_mean
 from spark_kafka_sink.config.table import SECURITY_OPTIONS
 
@@ -25,7 +26,7 @@ _MECHANISMS_OF_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         _PLAIN: ("PLAIN",),
         _SCRAM: ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
+        OAUTH_MODULE: (OAUTHBEARER,),
         "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
         "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
         "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
@@ -33,11 +34,15 @@ _MECHANISMS_OF_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 # As in Java, PLAIN takes user and password of either module; SCRAM needs its own.
 _MODULES_OF_MECHANISMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"PLAIN": (_PLAIN, _SCRAM), "SCRAM-SHA-256": (_SCRAM,), "SCRAM-SHA-512": (_SCRAM,)}
+    {
+        "PLAIN": (_PLAIN, _SCRAM),
+        "SCRAM-SHA-256": (_SCRAM,),
+        "SCRAM-SHA-512": (_SCRAM,),
+        OAUTHBEARER: (OAUTH_MODULE,),
+    }
 )
-_BUILT: Final = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
-_NOT_BUILT: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
-_EXAMPLE: Final = '{} required username="…" password="…";'
+_BUILT: Final = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+_NOT_BUILT: Final = ("GSSAPI", "AWS_MSK_IAM")
 _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 _UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
@@ -46,7 +51,7 @@ _UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.st
 def unbuilt_sasl(draft: Draft) -> None:
     """One sentence for all options that are refused for the same reason."""
     if refused := [draft.prefix + name for name in _UNBUILT_OPTIONS if name in draft.given]:
-        draft.faults.append(f"{', '.join(refused)}: OAUTHBEARER and GSSAPI are not built yet; use {_BUILT}.")
+        draft.faults.append(f"{', '.join(refused)}: GSSAPI (Kerberos) is not built yet; use {_BUILT}.")
 
 
 def sasl(draft: Draft) -> None:
@@ -79,20 +84,30 @@ def _login_module(draft: Draft) -> LoginModule | None:
 
 
 def _check_credentials(draft: Draft, mechanism: str, module: LoginModule | None) -> None:
+    """OAUTHBEARER needs no login module: its credentials have options of their own."""
     name = "sasl.jaas.config"
     if module is not None:
         if (fault := credentials_fault(mechanism, module, draft.prefix)) is not None:
             draft.fault(name, fault)
-    elif draft.values[name] is None:
-        example = _EXAMPLE.format(_MODULES_OF_MECHANISMS[mechanism][0])
+            return
+    elif draft.values[name] is None and mechanism != OAUTHBEARER:
         tokens = " Delegation tokens that Spark fetches cannot be used: they do not reach Python workers."
-        draft.fault(name, f"is required with {mechanism}: {example}{tokens if draft.prefix else ''}")
+        draft.fault(name, f"is required with {mechanism}: {_example(mechanism)}{tokens if draft.prefix else ''}")
+    if mechanism == OAUTHBEARER:
+        oauthbearer(draft, module)
+
+
+def _example(mechanism: str) -> str:
+    credentials = 'clientId="…" clientSecret="…"' if mechanism == OAUTHBEARER else 'username="…" password="…"'
+    return f"{_MODULES_OF_MECHANISMS[mechanism][0]} required {credentials};"
 
 
 def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> str | None:
     """Why ``module`` has no credentials of ``mechanism``; the text follows the option's name."""
-    needed = _MODULES_OF_MECHANISMS.get(mechanism, (module.name,))
-    example = _EXAMPLE.format(needed[0])
+    needed = _MODULES_OF_MECHANISMS.get(mechanism)
+    if needed is None or (mechanism == OAUTHBEARER and module.name in needed):
+        return None
+    example = _example(mechanism)
     if module.name not in needed:
         shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
         suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ()))

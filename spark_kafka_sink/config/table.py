@@ -5,6 +5,7 @@ The code looks options up here, and the documentation is generated from here. De
 
 from __future__ import annotations
 
+from spark_kafka_sink.config.login_options import LOGIN_OPTIONS, LOGIN_OPTIONS_WITHOUT_EFFECT
 from spark_kafka_sink.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -25,7 +26,6 @@ SMALLEST_RECORD = 85
 """Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
 
 _STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"), ignore_case=True)
-_OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
 # Listed so that the error says that they are not built, instead of "unknown option".
 _SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, str], ...] = (
@@ -34,47 +34,11 @@ _SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, 
     ("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "Shortest time between two logins."),
     ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low", "Random part of the renewal time."),
     ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low", "Share of a ticket's life before renewal."),
-    ("sasl.login.connect.timeout.ms", INT, None, "low", "Time to connect to the identity provider."),
-    ("sasl.login.read.timeout.ms", INT, None, "low", "Time to wait for the identity provider's response."),
-    ("sasl.login.refresh.buffer.seconds", SHORT, 300, "low", "A refresh starts this long before expiry."),
-    ("sasl.login.refresh.min.period.seconds", SHORT, 60, "low", "Shortest time between two refreshes."),
-    ("sasl.login.refresh.window.factor", DOUBLE, 0.8, "low", "Share of a credential's life before refresh."),
-    ("sasl.login.refresh.window.jitter", DOUBLE, 0.05, "low", "Random part of the refresh time."),
-    ("sasl.login.retry.backoff.ms", LONG, 100, "low", "Wait before the next login attempt."),
-    ("sasl.login.retry.backoff.max.ms", LONG, 10000, "low", "Longest wait before the next login attempt."),
-    ("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", "medium", "Signature of the assertion."),
-    ("sasl.oauthbearer.assertion.claim.aud", STRING, None, "medium", "Audience claim of the assertion."),
-    ("sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, "low", "Seconds the assertion is valid."),
-    ("sasl.oauthbearer.assertion.claim.iss", STRING, None, "medium", "Issuer claim of the assertion."),
-    ("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False, "medium", "Give each assertion a unique id."),
-    ("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60, "low", "Seconds the assertion is valid before now."),
-    ("sasl.oauthbearer.assertion.claim.sub", STRING, None, "medium", "Subject claim of the assertion."),
-    ("sasl.oauthbearer.assertion.file", STRING, None, "medium", "File with a finished assertion."),
-    ("sasl.oauthbearer.assertion.private.key.file", STRING, None, "medium", "Key that signs the assertion."),
-    ("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, "medium", "Password of that key."),
-    ("sasl.oauthbearer.assertion.template.file", STRING, None, "medium", "File with fixed headers and claims."),
-    ("sasl.oauthbearer.client.credentials.client.id", STRING, None, "medium", "Client id at the identity provider."),
-    ("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "medium", "Secret of that client id."),
-    ("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low", "Allowed difference of two clocks."),
-    ("sasl.oauthbearer.expected.audience", LIST, "", "high", "Required audience of a token."),
-    ("sasl.oauthbearer.expected.issuer", STRING, None, "high", "Required issuer of a token."),
-    ("sasl.oauthbearer.header.urlencode", BOOLEAN, False, "low", "URL-encode the credentials in the header."),
-    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3600000, "low", "Time between two fetches of the keys."),
-    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "low", "Wait before fetching it again."),
-    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10000, "low", "Longest wait before fetching again."),
-    ("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "medium", "URL of the identity provider's keys."),
-    ("sasl.oauthbearer.scope", STRING, None, "medium", "Requested scope."),
-    ("sasl.oauthbearer.scope.claim.name", STRING, "scope", "low", "Claim that holds the scope."),
-    ("sasl.oauthbearer.sub.claim.name", STRING, "sub", "low", "Claim that holds the subject."),
-    ("sasl.oauthbearer.token.endpoint.url", STRING, None, "medium", "URL that issues tokens."),
 )  # fmt: skip
 
 _SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
     ("sasl.client.callback.handler.class", CLASS, None, "medium", "Java class that handles SASL callbacks."),
-    ("sasl.login.callback.handler.class", CLASS, None, "medium", "Java class that handles login callbacks."),
     ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
-    ("sasl.oauthbearer.jwt.retriever.class", CLASS, _OAUTH + "DefaultJwtRetriever", "medium", "Fetches tokens."),
-    ("sasl.oauthbearer.jwt.validator.class", CLASS, _OAUTH + "DefaultJwtValidator", "medium", "Checks tokens."),
     ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
 )  # fmt: skip
 
@@ -124,6 +88,8 @@ TLS_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 SECURITY_OPTIONS: tuple[Option, ...] = (
+    *LOGIN_OPTIONS,
+    *LOGIN_OPTIONS_WITHOUT_EFFECT,
     *(Option(*row, status=NOT_YET) for row in _SECURITY_NOT_YET),
     *(
         Option(*row, status=JVM_ONLY, instead="leave it out; TLS and SASL run without a JVM here")
@@ -252,11 +218,13 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "the three have the aliases file, dir and env."),
     *TLS_OPTIONS,
     Option("sasl.mechanism", STRING, "GSSAPI", "medium",
-           "Mechanism of SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; or the name of an entry "
-           "point of the group spark_kafka_sink.sasl. Must be set: GSSAPI is not built yet."),
+           "Mechanism of SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; or the name "
+           "of an entry point of the group spark_kafka_sink.sasl. Must be set: GSSAPI is not built yet."),
     Option("sasl.jaas.config", PASSWORD, None, "medium",
            "User and password as Java's login module of the mechanism: org.apache.kafka.common.security.plain."
-           "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\";"),
+           "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\"; or, with OAUTHBEARER, "
+           "…oauthbearer.OAuthBearerLoginModule required clientId=\"…\" clientSecret=\"…\"; with scope, "
+           "extension_<name>, and ssl.* options of the token endpoint if there are any."),
     *SECURITY_OPTIONS,
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.sasl_rules import MECHANISMS_GROUP
 from spark_kafka_sink.errors import ConfigError
@@ -14,8 +15,16 @@ from spark_kafka_sink.security.plain import Plain
 from spark_kafka_sink.security.sasl import MakeMechanism, SaslMechanism
 from spark_kafka_sink.security.scram import ScramSha256, ScramSha512
 
+
+def _oauthbearer(config: ProducerConfig, /) -> SaslMechanism:
+    from spark_kafka_sink.login.oauthbearer import OAuthBearer
+    from spark_kafka_sink.login.token_sources import token_source
+
+    return OAuthBearer(config, token_source(config, SystemClock()))
+
+
 _BUILT_IN: Final[Mapping[str, MakeMechanism]] = MappingProxyType(
-    {"PLAIN": Plain, "SCRAM-SHA-256": ScramSha256, "SCRAM-SHA-512": ScramSha512}
+    {"PLAIN": Plain, "SCRAM-SHA-256": ScramSha256, "SCRAM-SHA-512": ScramSha512, "OAUTHBEARER": _oauthbearer}
 )
 
 

@@ -44,6 +44,11 @@ _SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATE: Final = "sasl_authenticate"
 _SASL_AUTHENTICATE_VERSION: Final = 2
 
+# Where to look when a broker has refused the credentials of a mechanism.
+_ADVICE: Final = {
+    "OAUTHBEARER": "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect",
+}
+
 
 def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
     """ApiVersions, then SASL."""
@@ -132,7 +137,8 @@ def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError
     code, said = response.error_code, response.error_message
     text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({said})' if said else ''}"
     if code is ErrorCode.sasl_authentication_failed:
-        return SaslAuthenticationError(f"{text}: see username and password in sasl.jaas.config")
+        advice = _ADVICE.get(mechanism, "username and password in sasl.jaas.config")
+        return SaslAuthenticationError(f"{text}: see {advice}")
     if code is ErrorCode.illegal_sasl_state:
         return IllegalSaslStateError(text)
     return NetworkError(text)

@@ -56,6 +56,11 @@ def username(config: ProducerConfig) -> str | None:
         return None
 
 
+def jaas_options(config: ProducerConfig) -> dict[str, str]:
+    """The login module's options; none where ``sasl.jaas.config`` is not given."""
+    return {} if config.sasl_jaas_config is None else dict(login_module(config).options)
+
+
 def user_credentials(config: ProducerConfig) -> Credentials:
     """``username`` and ``password`` of the login module."""
     module = login_module(config)

@@ -56,19 +56,18 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
     ("mechanism", "jaas", "reason"),
     [
         (None, None, "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set it to PLAIN, "
-         "SCRAM-SHA-256 or SCRAM-SHA-512."),
+         "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
         (None, f"{PLAIN} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
          "it to PLAIN."),
         (None, f"{SCRAM} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
          "it to SCRAM-SHA-256 or SCRAM-SHA-512."),
-        (None, f"{OAUTH} required;", "sasl.mechanism is not set; the login module is that of OAUTHBEARER, which is not "
-         "built yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
-        ("OAUTHBEARER", f"{OAUTH} required;", "sasl.mechanism is OAUTHBEARER, which is not built yet; use PLAIN, "
-         "SCRAM-SHA-256 or SCRAM-SHA-512."),
+        (None, f"{OAUTH} required;", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; "
+         "set it to OAUTHBEARER."),
         ("GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", "sasl.mechanism is GSSAPI, "
-         "which is not built yet; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
-        ("SCRAM-SHA-1", f"{SCRAM} {USER}", "sasl.mechanism must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or the name "
-         "of an entry point of the group spark_kafka_sink.sasl, but is 'SCRAM-SHA-1'; did you mean SCRAM-SHA-512?"),
+         "which is not built yet; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
+        ("SCRAM-SHA-1", f"{SCRAM} {USER}", "sasl.mechanism must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, "
+         "or the name of an entry point of the group spark_kafka_sink.sasl, but is 'SCRAM-SHA-1'; did you "
+         "mean SCRAM-SHA-512?"),
         ("PLAIN", None, f'sasl.jaas.config is required with PLAIN: {PLAIN} required username="…" password="…";'),
         ("PLAIN", f"{PLAIN} {USER[:-1]}", "sasl.jaas.config must end with ';'."),
         ("PLAIN", f'{PLAIN} required user="a";', f"sasl.jaas.config has no username and no password; write {PLAIN} "
@@ -80,7 +79,7 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
         ("PLAIN", f"hunter2 {USER}", "sasl.jaas.config has a class that is no known login module, which does not log "
          f'in with PLAIN; write {PLAIN} required username="…" password="…";'),
         ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write "
-         f'{PLAIN} required username="…" password="…";'),
+         f'{PLAIN} required username="…" password="…";, or set sasl.mechanism=OAUTHBEARER'),
     ],
 )  # fmt: skip
 def test_options_that_cannot_log_in_are_refused_with_what_to_write(mechanism, jaas, reason):
@@ -104,11 +103,11 @@ def test_a_brokers_name_of_the_option_is_refused_with_the_clients():
     )
 
 
-def test_options_of_oauthbearer_and_kerberos_are_refused_in_one_sentence():
-    given = {"sasl.kerberos.service.name": "kafka", "sasl.oauthbearer.scope": "s"}
+def test_options_of_kerberos_are_refused_in_one_sentence():
+    given = {"sasl.kerberos.service.name": "kafka", "sasl.kerberos.kinit.cmd": "k"}
     assert fault({**sasl("PLAIN", f"{PLAIN} {USER}"), **given}) == (
-        "sasl.kerberos.service.name, sasl.oauthbearer.scope: OAUTHBEARER and GSSAPI are not built yet; use PLAIN, "
-        "SCRAM-SHA-256 or SCRAM-SHA-512."
+        "sasl.kerberos.service.name, sasl.kerberos.kinit.cmd: GSSAPI (Kerberos) is not built yet; use PLAIN, "
+        "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."
     )
 
 

@@ -1,0 +1,128 @@
+"""Where OAUTHBEARER's tokens come from: a file, client credentials, a JWT bearer (Java: ``JwtRetriever``, KIP-1139)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.login_options import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
+from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.login.token_login import Token, TokenSource
+from spark_kafka_sink.security.credentials import jaas_options
+
+_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_HEADERS: Final = {
+    "Accept": "application/json",
+    "Cache-Control": "no-cache",
+    "Content-Type": "application/x-www-form-urlencoded",
+}
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
+    """The source of ``sasl.oauthbearer.jwt.retriever.class``."""
+    retriever = config.sasl_oauthbearer_jwt_retriever_class
+    if retriever == FILE_RETRIEVER:
+        return TokenFile(config)
+    if retriever == CLIENT_CREDENTIALS_RETRIEVER:
+        return ClientCredentials(config)
+    return JwtBearer(config, clock)
+
+
+class TokenFile:
+    """A file with a token, which something else renews; it is read at each fetch."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        assert config.sasl_oauthbearer_token_endpoint_url is not None
+        self._path = unquote(urlsplit(config.sasl_oauthbearer_token_endpoint_url).path)
+        self.what = f"a token of {_URL} file:{self._path}"
+
+    def fetch(self) -> Token:
+        name = f"{_URL} file:{self._path}"
+        return jwt(name, read_text(name, self._path))
+
+
+class ClientCredentials:
+    """Client id and secret in a Basic header (Java: ``ClientCredentialsJwtRetriever``)."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        from spark_kafka_sink.login.token_endpoint import TokenEndpoint
+
+        self._config = config
+        self._endpoint = TokenEndpoint(config)
+        self.what = f"a token of {self._endpoint.name}"
+
+    def fetch(self) -> Token:
+        config = self._config.with_credentials("sasl_oauthbearer_client")
+        options = jaas_options(self._config)
+        secret = config.sasl_oauthbearer_client_credentials_client_secret
+        client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", "")
+        client_secret = secret.value if secret is not None else options.get("clientSecret", "")
+        pair = [client_id.strip(), client_secret.strip()]
+        if config.sasl_oauthbearer_header_urlencode:
+            pair = [quote_plus(each) for each in pair]
+        basic = base64.b64encode(":".join(pair).encode()).decode()
+        fields = {"grant_type": "client_credentials", **_scope(config, options)}
+        return jwt(
+            self._endpoint.name, self._endpoint.post({**_HEADERS, "Authorization": f"Basic {basic}"}, urlencode(fields))
+        )
+
+
+class JwtBearer:
+    """A signed assertion instead of a secret (RFC 7523; Java: ``JwtBearerJwtRetriever``)."""
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        from spark_kafka_sink.login.token_endpoint import TokenEndpoint
+
+        self._config = config
+        self._clock = clock
+        self._endpoint = TokenEndpoint(config)
+        self.what = f"a token of {self._endpoint.name}"
+
+    def fetch(self) -> Token:
+        from spark_kafka_sink.login.assertion import assertion
+
+        fields = {
+            "grant_type": _JWT_BEARER,
+            "assertion": assertion(self._config.with_credentials("sasl_oauthbearer_assertion"), self._clock.epoch_ms()),
+            **_scope(self._config, jaas_options(self._config)),
+        }
+        return jwt(self._endpoint.name, self._endpoint.post(_HEADERS, urlencode(fields)))
+
+
+def jwt(name: str, text: str) -> Token:
+    """A JWT and its times; its signature is for brokers. ``name`` begins the error."""
+    parts = text.split(".")
+    claims: Any = None
+    if len(parts) == 3:
+        with suppress(ValueError):
+            claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    if not isinstance(claims, dict):
+        raise LoginError(f"{name} gave a token that is no JWT (three parts with dots between them)")
+    expires, issued = claims.get("exp"), claims.get("iat")
+    if isinstance(expires, bool) or not isinstance(expires, (int, float)):
+        raise LoginError(f"{name} gave a token without the claim exp, its end")
+    return Token(text, expires * 1000.0, issued * 1000.0 if isinstance(issued, (int, float)) else None)
+
+
+def read_text(name: str, path: str) -> str:
+    """A file's text, trimmed. Raises ``LoginError``."""
+    try:
+        text = Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise LoginError(f"{name} cannot be read: {reason}") from None
+    if not text:
+        raise LoginError(f"{name} is empty")
+    return text
+
+
+def _scope(config: ProducerConfig, options: dict[str, str]) -> dict[str, str]:
+    scope = (config.sasl_oauthbearer_scope or options.get("scope", "")).strip()
+    return {"scope": scope} if scope else {}

@@ -1,0 +1,169 @@
+"""OAUTHBEARER on a real Kafka that checks tokens by the keys of a real OIDC server; librdkafka is the referee."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.testing import Listener, LocalKafka
+from tests.contract.scenario import name
+from tests.contract.security.librdkafka import consume
+from tests.oidc_server import Client, OidcServer
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer."
+URL = "sasl.oauthbearer.token.endpoint.url"
+SECRET = "hunter2"
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def oidc() -> Iterator[OidcServer]:
+    with OidcServer({"me": Client("me", SECRET)}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
+def kafka(request: pytest.FixtureRequest, oidc: OidcServer) -> Iterator[LocalKafka]:
+    listener = "listener.name.oauth."
+    checks = {
+        "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
+        "sasl.oauthbearer.expected.audience": oidc.audience,
+        "sasl.oauthbearer.expected.issuer": oidc.address,
+    }
+    properties = {
+        **checks,
+        f"{listener}sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{listener}oauthbearer.sasl.jaas.config": f"{OAUTH}OAuthBearerLoginModule required;",
+        f"{listener}oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}OAuthBearerValidatorCallbackHandler",
+        **{f"{listener}oauthbearer.{option}": value for option, value in checks.items()},
+    }
+    with LocalKafka(
+        version=request.param,
+        properties=properties,
+        listeners={"OAUTH": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",))},
+        jvm_flags=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={oidc.jwks_url}"],
+    ) as cluster:
+        yield cluster
+
+
+def options(kafka: LocalKafka, url: str, jaas: str = f'clientId="me" clientSecret="{SECRET}" scope="kafka"', **others):
+    return {
+        "bootstrap.servers": kafka.servers("OAUTH"), "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER", URL: url,
+        "sasl.jaas.config": f"{OAUTH}OAuthBearerLoginModule required {jaas};",
+        "sasl.login.callback.handler.class": f"{OAUTH}OAuthBearerLoginCallbackHandler", **others,
+    }  # fmt: skip
+
+
+def write(given: dict[str, object], topic: str, values: list[bytes]) -> None:
+    with KafkaProducer(given) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0)
+        producer.flush()
+
+
+def error_of(given: dict[str, object], topic: str) -> str:
+    with KafkaProducer({**given, "max.block.ms": 20_000}) as producer, pytest.raises(KafkaError) as raised:
+        producer.send(topic, b"1", partition=0).result(30)
+    assert SECRET not in str(raised.value)
+    return str(raised.value)
+
+
+def written(kafka: LocalKafka, topic: str, count: int) -> list[bytes]:
+    return consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, count)
+
+
+def test_client_credentials_log_in_with_extensions_and_one_token_for_all_connections(
+    kafka: LocalKafka, oidc: OidcServer
+) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    before = len(oidc.forms)
+    jaas = f'clientId="me" clientSecret="{SECRET}" scope="kafka" extension_logicalCluster="lkc-1"'
+    write(options(kafka, oidc.token_url, jaas), topic, [b"1", b"2"])
+    assert len(oidc.forms) == before + 1
+    assert written(kafka, topic, 2) == [b"1", b"2"]
+
+
+def test_a_transaction_is_written_with_a_token(kafka: LocalKafka, oidc: OidcServer) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    with KafkaProducer({**options(kafka, oidc.token_url), "transactional.id": topic}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"1", partition=0)
+        producer.commit_transaction()
+    assert written(kafka, topic, 1) == [b"1"]
+
+
+def test_librdkafka_logs_in_with_the_same_endpoint_and_client(kafka: LocalKafka, oidc: OidcServer) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    outcomes: list[object] = []
+    producer = Producer({
+        "bootstrap.servers": kafka.servers("OAUTH"), "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.scope": "kafka", URL: oidc.token_url,
+    })  # fmt: skip
+    producer.produce(topic, b"1", partition=0, on_delivery=lambda error, _: outcomes.append(error))
+    producer.flush(20)
+    assert outcomes == [None]
+
+
+def test_a_token_file_logs_in_and_one_that_the_broker_refuses_is_one_clear_error(
+    kafka: LocalKafka, oidc: OidcServer, tmp_path: Path
+) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    file = tmp_path / "token"
+    file.write_text(oidc.issue("me"))
+    write(options(kafka, f"file:{file}", "", **{"client.id": "file"}), topic, [b"1"])
+    assert written(kafka, topic, 1) == [b"1"]
+    with OidcServer({"me": Client("me", SECRET)}) as stranger:
+        refused = error_of(options(kafka, stranger.token_url), topic)
+    assert "refused the login with OAUTHBEARER: SASL_AUTHENTICATION_FAILED" in refused
+    assert "invalid_token" in refused
+    assert refused.endswith(
+        "see sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect"
+    )
+
+
+def test_a_wrong_secret_is_one_clear_error_after_one_request(kafka: LocalKafka, oidc: OidcServer) -> None:
+    before = len(oidc.forms)
+    began = time.monotonic()
+    error = error_of(options(kafka, oidc.token_url, 'clientId="me" clientSecret="wrong"'), name("oauth"))
+    assert time.monotonic() - began < 10
+    assert f"{URL} {oidc.token_url} responded with HTTP status 401 (invalid_client" in error
+    assert len(oidc.forms) == before + 1
+
+
+def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_login_fails_in_time(
+    kafka: LocalKafka, oidc: OidcServer
+) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    limits = {"sasl.login.read.timeout.ms": 2_000, "sasl.login.retry.backoff.max.ms": 1_000}
+    with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
+        ready.send(topic, b"0", partition=0).result(20)
+        oidc.hang.set()
+        began = time.monotonic()
+        failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
+        count = 1
+        try:
+            while not failing.done():
+                ready.send(topic, b"%d" % count, partition=0).result(1)
+                count += 1
+            assert 2 <= time.monotonic() - began < 10
+        finally:
+            oidc.let_go()
+    assert f"{URL} {oidc.token_url} did not respond within 2000 ms" in failing.result()
+    assert written(kafka, topic, count) == [b"%d" % number for number in range(count)]
