@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.testing import Listener, LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
@@ -66,13 +66,13 @@ def options(kafka: LocalKafka, url: str, jaas: str = f'clientId="me" clientSecre
 def write(given: dict[str, object], topic: str, values: list[bytes]) -> None:
     with KafkaProducer(given) as producer:
         for value in values:
-            producer.send(topic, value, partition=0)
+            producer.send(ProducerRecord(topic, value, partition=0))
         producer.flush()
 
 
 def error_of(given: dict[str, object], topic: str) -> str:
     with KafkaProducer({**given, "max.block.ms": 20_000}) as producer, pytest.raises(KafkaError) as raised:
-        producer.send(topic, b"1", partition=0).result(30)
+        producer.send(ProducerRecord(topic, b"1", partition=0)).result(30)
     assert SECRET not in str(raised.value)
     return str(raised.value)
 
@@ -99,7 +99,7 @@ def test_a_transaction_is_written_with_a_token(kafka: LocalKafka, oidc: OidcServ
     with KafkaProducer({**options(kafka, oidc.token_url), "transactional.id": topic}) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic, b"1", partition=0)
+        producer.send(ProducerRecord(topic, b"1", partition=0))
         producer.commit_transaction()
     assert written(kafka, topic, 1) == [b"1"]
 
@@ -153,14 +153,14 @@ def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_log
     kafka.create_topic(topic)
     limits = {"sasl.login.read.timeout.ms": 2_000, "sasl.login.retry.backoff.max.ms": 1_000}
     with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
-        ready.send(topic, b"0", partition=0).result(20)
+        ready.send(ProducerRecord(topic, b"0", partition=0)).result(20)
         oidc.hang.set()
         began = time.monotonic()
         failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
         count = 1
         try:
             while not failing.done():
-                ready.send(topic, b"%d" % count, partition=0).result(1)
+                ready.send(ProducerRecord(topic, b"%d" % count, partition=0)).result(1)
                 count += 1
             assert 2 <= time.monotonic() - began < 10
         finally:

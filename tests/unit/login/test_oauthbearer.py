@@ -1,0 +1,112 @@
+"""OAUTHBEARER's messages byte for byte, and one login for all clients of a process with the same credentials."""
+
+import threading
+
+import pytest
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
+from spark_kafka_sink.login.oauthbearer import OAuthBearer, initial_response
+from spark_kafka_sink.login.token_login import Token
+from spark_kafka_sink.security.login_step import LoginStep
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer."
+
+
+def configured(secret, more=""):
+    return ProducerConfig.parse({
+        "bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{OAUTH}OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1",
+        "sasl.jaas.config": f'{OAUTH}OAuthBearerLoginModule required clientId="a" clientSecret="{secret}" {more};',
+    })  # fmt: skip
+
+
+class Source:
+    what = "a token of the test"
+
+    def __init__(self, error=None):
+        self.fetches = 0
+        self.error = error
+
+    def fetch(self):
+        self.fetches += 1
+        if self.error is not None:
+            raise self.error
+        return Token(f"token{self.fetches}", 1e15)
+
+
+class Woken:
+    def __init__(self):
+        self.event = threading.Event()
+
+    def wakeup(self):
+        self.event.set()
+
+
+def first_message(mechanism):
+    """The exchange, and its first message, after the wait for the login's thread."""
+    exchange = mechanism.exchange("b")
+    step = next(exchange)
+    assert isinstance(step, LoginStep)
+    woken = Woken()
+    step.wake_when_done(woken)
+    assert woken.event.wait(20)
+    return exchange, exchange.send(b"")
+
+
+def test_the_first_message_is_that_of_rfc_7628():
+    assert initial_response("t.o.k", {}) == b"n,,\x01auth=Bearer t.o.k\x01\x01"
+    assert initial_response("t", {"a": "1", "B": "x y"}) == b"n,,\x01auth=Bearer t\x01a=1\x01B=x y\x01\x01"
+
+
+def test_an_accepted_token_ends_the_exchange_and_extensions_go_with_it():
+    mechanism = OAuthBearer(configured("one", 'extension_cluster="c 1" scope="s"'), Source())
+    exchange, message = first_message(mechanism)
+    assert message == b"n,,\x01auth=Bearer token1\x01cluster=c 1\x01\x01"
+    with pytest.raises(StopIteration):
+        exchange.send(b"")
+    mechanism.close()
+
+
+def test_a_refused_token_is_answered_with_one_byte_and_then_an_error_with_the_brokers_reason():
+    mechanism = OAuthBearer(configured("two"), Source())
+    exchange, _ = first_message(mechanism)
+    assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(SaslAuthenticationError, match="invalid_token"):
+        exchange.send(b"")
+    mechanism.close()
+
+
+def test_a_failed_login_is_the_error_of_the_exchange():
+    mechanism = OAuthBearer(configured("three"), Source(LoginError("no token")))
+    with pytest.raises(LoginError, match=r"^no token$"):
+        first_message(mechanism)
+    mechanism.close()
+
+
+def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_ends():
+    sources = [Source(), Source(), Source()]
+    first, second = (OAuthBearer(configured("four"), source) for source in sources[:2])
+    assert first_message(first)[1] == first_message(second)[1]
+    first.close()
+    first.close()
+    assert first_message(second)[1] == b"n,,\x01auth=Bearer token1\x01\x01"
+    assert [source.fetches for source in sources] == [1, 0, 0]
+    thread = second._login._thread._thread
+    second.close()
+    thread.join(20)
+    assert not thread.is_alive()
+    third = OAuthBearer(configured("four"), sources[2])
+    first_message(third)
+    third.close()
+    assert sources[2].fetches == 1
+
+
+def test_other_credentials_have_a_login_of_their_own():
+    sources = [Source(), Source()]
+    mechanisms = [OAuthBearer(configured(secret), source) for secret, source in zip("56", sources, strict=True)]
+    for mechanism in mechanisms:
+        first_message(mechanism)
+        mechanism.close()
+    assert [source.fetches for source in sources] == [1, 1]
