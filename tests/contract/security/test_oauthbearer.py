@@ -37,6 +37,8 @@ def kafka(request: pytest.FixtureRequest, oidc: OidcServer) -> Iterator[LocalKaf
         "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
         "sasl.oauthbearer.expected.audience": oidc.audience,
         "sasl.oauthbearer.expected.issuer": oidc.address,
+        # The default of Kafka 4.1.1 accepts every token, whatever its signature.
+        "sasl.oauthbearer.jwt.validator.class": f"{OAUTH}BrokerJwtValidator",
     }
     properties = {
         **checks,
@@ -65,9 +67,8 @@ def options(kafka: LocalKafka, url: str, jaas: str = f'clientId="me" clientSecre
 
 def write(given: dict[str, object], topic: str, values: list[bytes]) -> None:
     with KafkaProducer(given) as producer:
-        for value in values:
-            producer.send(ProducerRecord(topic, value, partition=0))
-        producer.flush()
+        for future in [producer.send(ProducerRecord(topic, value, partition=0)) for value in values]:
+            future.result(30)
 
 
 def error_of(given: dict[str, object], topic: str) -> str:
