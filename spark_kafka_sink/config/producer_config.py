@@ -13,7 +13,7 @@ from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.old_names import old_name, renamed
 from spark_kafka_sink.config.option import BadValueError, Kind, OneOf, Option, Password, Status, did_you_mean
 from spark_kafka_sink.config.rules import RULES
-from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 
 _client_numbers = itertools.count(1)
@@ -85,6 +85,7 @@ class ProducerConfig:
     ssl_endpoint_identification_algorithm: str
     sasl_mechanism: str
     sasl_jaas_config: Password | None
+    sasl_token_provider: str | None
     sasl_login_callback_handler_class: str | None
     sasl_login_connect_timeout_ms: int
     sasl_login_read_timeout_ms: int
@@ -127,7 +128,7 @@ class ProducerConfig:
         process and text.
         """
         draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
-        given = {name: value for name, value in mapping.items() if value is not None}
+        given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():
             _take(draft, name, value)
         for draft.concerned, rule in RULES:

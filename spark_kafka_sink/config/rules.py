@@ -204,7 +204,12 @@ BACKOFFS: Mapping[str, str] = {
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers", "security.protocol"}), servers),
     (frozenset(), unbuilt_sasl),
-    (frozenset({"security.protocol", "sasl.mechanism", "sasl.jaas.config", *LOGIN_OPTION_NAMES}), sasl),
+    (
+        frozenset(
+            {"security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.token.provider", *LOGIN_OPTION_NAMES}
+        ),
+        sasl,
+    ),
     (frozenset({"security.protocol"}), tls_without_effect),
     (frozenset(STORES), tls_stores),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),

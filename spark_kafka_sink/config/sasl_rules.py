@@ -14,6 +14,8 @@ from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
 from spark_kafka_sink.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER, oauthbearer
 from spark_kafka_sink.config.option import Status, did_you_mean
 from spark_kafka_sink.config.table import SECURITY_OPTIONS
+from spark_kafka_sink.config.token_providers import AWS_MECHANISM, AWS_MODULE, token_provider
+from spark_kafka_sink.config.token_providers import OPTION as PROVIDER
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS_GROUP: Final = "spark_kafka_sink.sasl"
@@ -29,7 +31,7 @@ _MECHANISMS_OF_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         OAUTH_MODULE: (OAUTHBEARER,),
         "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
         "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
-        "software.amazon.msk.auth.iam.IAMLoginModule": ("AWS_MSK_IAM",),
+        AWS_MODULE: (AWS_MECHANISM,),
     }
 )
 # As in Java, PLAIN takes user and password of either module; SCRAM needs its own.
@@ -42,7 +44,7 @@ _MODULES_OF_MECHANISMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 _BUILT: Final = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-_NOT_BUILT: Final = ("GSSAPI", "AWS_MSK_IAM")
+_NOT_BUILT: Final = ("GSSAPI",)
 _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 _UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
@@ -58,12 +60,14 @@ def sasl(draft: Draft) -> None:
     """With SASL_PLAINTEXT or SASL_SSL: a mechanism that is built, and credentials for it."""
     protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
     if not protocol.startswith("SASL_"):
-        if given := [name for name in ("sasl.mechanism", "sasl.jaas.config") if name in draft.given]:
+        if given := [name for name in ("sasl.mechanism", "sasl.jaas.config", PROVIDER) if name in draft.given]:
             draft.warn(
                 given[0], f"has no effect, as {draft.prefix}security.protocol is {protocol}; SASL needs SASL_SSL."
             )
         return
     module = _login_module(draft)
+    if token_provider(draft, module):
+        return
     if mechanism in _MODULES_OF_MECHANISMS:
         if "sasl.jaas.config" not in draft.faulty:
             _check_credentials(draft, mechanism, module)

@@ -5,6 +5,8 @@ The code looks options up here, and the documentation is generated from here. De
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from spark_kafka_sink.config.login_options import LOGIN_OPTIONS, LOGIN_OPTIONS_WITHOUT_EFFECT
 from spark_kafka_sink.config.option import (
     AT_LEAST_0,
@@ -37,10 +39,12 @@ _SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, 
 )  # fmt: skip
 
 _SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
-    ("sasl.client.callback.handler.class", CLASS, None, "medium", "Java class that handles SASL callbacks."),
     ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
     ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
 )  # fmt: skip
+
+_NO_JVM = "leave it out; TLS and SASL run without a JVM here"
+_IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 _OPENSSL = "leave it out; TLS is Python's ssl here, not the JVM's"
 
@@ -88,13 +92,20 @@ TLS_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 SECURITY_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "sasl.client.callback.handler.class",
+        CLASS,
+        None,
+        "medium",
+        "Java class that handles SASL callbacks; IAMClientCallbackHandler of Amazon MSK may stay.",
+        OneOf((_IAM_HANDLER, f"shadedmskiam.{_IAM_HANDLER}")),
+        JVM_ONLY,
+        _NO_JVM,
+    ),
     *LOGIN_OPTIONS,
     *LOGIN_OPTIONS_WITHOUT_EFFECT,
     *(Option(*row, status=NOT_YET) for row in _SECURITY_NOT_YET),
-    *(
-        Option(*row, status=JVM_ONLY, instead="leave it out; TLS and SASL run without a JVM here")
-        for row in _SECURITY_JVM_ONLY
-    ),
+    *(Option(*row, status=JVM_ONLY, instead=_NO_JVM) for row in _SECURITY_JVM_ONLY),
 )
 
 PRODUCER_OPTIONS: tuple[Option, ...] = (
@@ -225,8 +236,14 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\"; or, with OAUTHBEARER, "
            "…oauthbearer.OAuthBearerLoginModule required clientId=\"…\" clientSecret=\"…\"; with scope, "
            "extension_<name>, and ssl.* options of the token endpoint if there are any."),
+    Option("sasl.token.provider", STRING, None, "medium",
+           "Whose tokens OAUTHBEARER logs in with: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry "
+           "point of the group spark_kafka_sink.sasl; also written saslTokenProvider. Not an option of Java's client."),
     *SECURITY_OPTIONS,
 )  # fmt: skip
+
+OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
+"""How options that Java's client does not have are written beside the sink's own."""
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 

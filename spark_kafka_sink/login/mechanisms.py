@@ -18,6 +18,11 @@ from spark_kafka_sink.security.scram import ScramSha256, ScramSha512
 
 def _oauthbearer(config: ProducerConfig, /) -> SaslMechanism:
     from spark_kafka_sink.login.oauthbearer import OAuthBearer
+
+    if config.sasl_token_provider is not None:
+        from spark_kafka_sink.login.token_providers import provided_tokens
+
+        return OAuthBearer(config, provided_tokens(config, SystemClock()))
     from spark_kafka_sink.login.token_sources import token_source
 
     return OAuthBearer(config, token_source(config, SystemClock()))

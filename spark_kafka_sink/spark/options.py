@@ -14,7 +14,7 @@ from typing import Any
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
-from spark_kafka_sink.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
 
 KAFKA_PREFIX = "kafka."
@@ -47,6 +47,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("txnVersion", Kind.LONG, None, "medium",
            "Number of this write for its txnAppId. Repeating the last committed one writes nothing; a smaller one is "
            "refused.", Range(0)),
+    Option("saslTokenProvider", Kind.STRING, None, "medium",
+           "Whose tokens kafka.sasl.mechanism=OAUTHBEARER logs in with: aws (Amazon MSK with IAM), gcp, azure, or the "
+           "name of an entry point of the group spark_kafka_sink.sasl."),
     Option("receiptsTopic", Kind.STRING, None, "low",
            "Topic for receipts, a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times; with exactly-once in the same transaction as the rows."),
@@ -152,7 +155,7 @@ class SinkOptions:
             elif name not in ADDED_BY_SPARK:
                 faults.append(_unknown(name))
         exactly_once = _exactly_once(own, options, faults)
-        kafka = _transactional(kafka, exactly_once)
+        kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         try:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
         except ConfigError as error:
@@ -201,6 +204,11 @@ def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -
         return kafka
     transactional = {"transactional.id": exactly_once.prefix or "unnamed"}
     return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
+
+
+def _with_token_provider(kafka: dict[str, object], own: Mapping[str, Any]) -> dict[str, object]:
+    provider = own.get("sasltokenprovider")
+    return kafka if provider is None else {**kafka, OWN_NAMES["saslTokenProvider"]: provider}
 
 
 def _derived_name(options: Mapping[str, str]) -> str | None:

@@ -23,12 +23,16 @@ def test_the_page_has_the_blocks():
     assert [vendor for vendor in vendors if vendor not in hosts] == []
 
 
+def for_spark(name):
+    return name.lower() if name == "saslTokenProvider" else f"kafka.{name}"
+
+
 @each_cluster
 def test_a_block_is_accepted_without_a_warning(block):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         config = ProducerConfig.parse(block)
-        written = SinkOptions.parse({f"kafka.{name}".lower(): value for name, value in block.items()})
+        written = SinkOptions.parse({for_spark(name): value for name, value in block.items()})
     assert config == written.producer
     assert config.security_protocol in ("SSL", "SASL_SSL")
 
@@ -37,7 +41,9 @@ def test_a_block_is_accepted_without_a_warning(block):
 def test_the_login_module_of_a_block_has_a_user_and_no_secret(block):
     jaas = block.get("sasl.jaas.config")
     if jaas is None:
-        assert block["security.protocol"] == "SSL"
+        assert block["security.protocol"] == "SSL" or "saslTokenProvider" in block
+    elif block["sasl.mechanism"] == "AWS_MSK_IAM":
+        assert set(parse_jaas(jaas).options) == {"awsRoleArn"}
     elif not jaas.startswith("${"):
         options = parse_jaas(jaas).options
         assert options["username"]
