@@ -1,0 +1,73 @@
+"""librdkafka, with options made from the producer's, reads through TLS and SASL; so does ``receipts --topic``."""
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.security.librdkafka import librdkafka_options
+from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.kafka_security import properties_text
+
+RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)
+LISTENERS = {
+    "MUTUAL": Listener("SSL", client_auth="required"),
+    "SASL": Listener("SASL_PLAINTEXT"),
+    "SASL_TLS": Listener("SASL_SSL"),
+    "ELSEWHERE": Listener("SSL", host_names=("elsewhere.example",)),
+}
+
+
+@pytest.fixture
+def broker():
+    with TestBroker(listeners=LISTENERS) as broker:
+        broker.create_topic("receipts")
+        yield broker
+
+
+def written(options):
+    producer = Producer({**librdkafka_options(ProducerConfig.parse(options)), "message.timeout.ms": 10_000})
+    producer.produce("receipts", RECEIPT.line().encode())
+    return producer.flush(15) == 0
+
+
+def pkcs12_keystore(options, tmp_path):
+    """The client's key as a PKCS12 file, which librdkafka gets as PEM."""
+    chain = x509.load_pem_x509_certificates(options.pop("ssl.keystore.certificate.chain").encode())
+    key = load_pem_private_key(options.pop("ssl.keystore.key").encode(), None)
+    file = tmp_path / "keystore.p12"
+    file.write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, chain[0], None, BestAvailableEncryption(b"pw")))
+    return options | {"ssl.keystore.location": str(file), "ssl.keystore.password": "pw", "ssl.keystore.type": "PKCS12"}
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_receipts_are_read_through_each_listener(broker, listener, tmp_path, capsys):
+    options = broker.client_options(listener)
+    if listener == "MUTUAL":
+        options = pkcs12_keystore(options, tmp_path)
+    if listener == "ELSEWHERE":
+        options["ssl.endpoint.identification.algorithm"] = ""
+    assert written(options)
+    config = tmp_path / "client.properties"
+    config.write_text(properties_text(options))
+    line = ["receipts", "--topic", "receipts", "--bootstrap-server", options["bootstrap.servers"], "--json"]
+    assert main([*line, "--command-config", str(config)]) == 0
+    assert WriteReceipt.parse(capsys.readouterr().out) == RECEIPT
+    assert broker.authentications.failed() == []
+
+
+def test_a_mechanism_that_librdkafka_is_not_given_is_refused(broker):
+    config = replace(ProducerConfig.parse(broker.client_options("SASL")), sasl_mechanism="OTHER")
+    with pytest.raises(ConfigError, match="sasl.mechanism=OTHER: this command reads with librdkafka"):
+        librdkafka_options(config)
+
+
+def test_the_demo_s_own_kafka_takes_no_options(capsys):
+    assert main(["demo", "--command-property", "security.protocol=SSL"]) == 1
+    assert "need --broker" in capsys.readouterr().err
