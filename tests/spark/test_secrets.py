@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spark_kafka_sink.testing import Listener, TestBroker
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 540
