@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 import pytest
@@ -14,6 +16,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
+from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
 from tests.contract.security.librdkafka import consume, librdkafka_options
@@ -48,10 +51,10 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
 class Writer:
     """A producer of numbers to one partition, of which each must arrive once."""
 
-    def __init__(self, cluster: Cluster, mechanism: str) -> None:
+    def __init__(self, cluster: Cluster, mechanism: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
         self.topic = name("sessions")
         cluster.create_topic(self.topic)
-        self.options = cluster.client_options(LISTENER, mechanism=mechanism)
+        self.options = {**cluster.client_options(LISTENER, mechanism=mechanism), **more}
         self.producer = KafkaProducer({**self.options, "linger.ms": "0"})
         self.written: list[bytes] = []
 
@@ -180,5 +183,25 @@ def test_a_password_that_has_changed_at_the_broker_is_an_error_at_the_next_login
         assert writer.metric("failed-reauthentication-total") >= 1
         values = [record.value for record in broker.topic(writer.topic).records()]
         assert values == writer.written
+    finally:
+        writer.producer.close(0)
+
+
+@pytest.mark.usefixtures("early")
+def test_a_password_changed_at_the_broker_and_in_its_file_is_used_at_the_next_login(
+    broker: TestBroker, users: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kafka.properties"
+    writer = Writer(
+        broker, "SCRAM-SHA-512", {"sasl.jaas.config": login("SCRAM-SHA-512", "client", f"${{file:{file}:p}}")}
+    )
+    try:
+        file.write_text("p=client-secret\n")
+        writer.write()
+        users["client"] = "changed"
+        file.write_text("p=changed\n")
+        write_until([writer], REAUTHENTICATIONS, 2)
+        assert writer.metric("record-retry-total") == writer.metric("failed-reauthentication-total") == 0
+        assert [record.value for record in broker.topic(writer.topic).records()] == writer.written
     finally:
         writer.producer.close(0)
