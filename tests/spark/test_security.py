@@ -80,6 +80,7 @@ def no_right_on_the_transactional_id(kafka, topic):
     return options_of(kafka, "MUTUAL", topic, "exactly-once")
 
 
+CONNECTION_OPTIONS = ("sasl.jaas.config", "ssl.truststore.location")
 # How many attempts a broker may see: Spark runs a task twice here.
 TASK_ATTEMPTS = 2
 
@@ -103,6 +104,7 @@ def test_a_failure_is_one_error_that_names_what_to_look_at(spark, secure_kafka, 
     text = fails(save, rows, options)
     assert said in text
     assert "secret" not in text
+    assert ("To try each step from this machine: spark-kafka-sink check" in text) is (said in CONNECTION_OPTIONS)
     time.sleep(0.3)
     assert refusals(secure_kafka, listener) - before <= TASK_ATTEMPTS
 
