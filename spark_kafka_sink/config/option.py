@@ -112,7 +112,7 @@ MINUS_1_OR_MORE = Range(-1)
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option; for Kafka's, name, type, default, importance and valid values as in ``ProducerConfig`` 4.x,
-    but for the default of batch.size.
+    but for the defaults of batch.size and of the timeouts of sasl.login.
 
     ``doc`` is one line. ``instead`` says what to do when the option is refused.
     """

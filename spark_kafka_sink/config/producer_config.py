@@ -28,7 +28,8 @@ class ProducerConfig:
     """A producer's options: each field is the option of that name, with underscores for dots.
 
     Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x but for
-    ``batch_size``. ``acks`` is -1 for all; ``RULES`` adjust ``enable_idempotence``, ``delivery_timeout_ms``,
+    ``batch_size`` and the timeouts of ``sasl_login``. ``acks`` is -1 for all; ``RULES`` adjust
+    ``enable_idempotence``, ``delivery_timeout_ms``,
     ``batch_size`` and backoffs. Credentials (``Password``) keep their placeholders of config providers, see
     ``with_credentials``. Hashable: equal configurations may share a producer.
     """
