@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.login.token_sources import read_text
+from spark_kafka_sink.login.text_file import read_text
 
 _OPTION: Final = "sasl.oauthbearer.assertion."
 _P256_BYTES: Final = 32

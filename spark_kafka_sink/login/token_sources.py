@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
@@ -13,6 +12,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.login_options import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.login.text_file import read_text
 from spark_kafka_sink.login.token_login import Token, TokenSource
 from spark_kafka_sink.security.credentials import jaas_options
 
@@ -109,18 +109,6 @@ def jwt(name: str, text: str) -> Token:
     if isinstance(expires, bool) or not isinstance(expires, (int, float)):
         raise LoginError(f"{name} gave a token without the claim exp, its end")
     return Token(text, expires * 1000.0, issued * 1000.0 if isinstance(issued, (int, float)) else None)
-
-
-def read_text(name: str, path: str) -> str:
-    """A file's text, trimmed. Raises ``LoginError``."""
-    try:
-        text = Path(path).read_text().strip()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise LoginError(f"{name} cannot be read: {reason}") from None
-    if not text:
-        raise LoginError(f"{name} is empty")
-    return text
 
 
 def _scope(config: ProducerConfig, options: dict[str, str]) -> dict[str, str]:
