@@ -312,6 +312,7 @@ def columns_inline(interrupted: InterruptedInline) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_an_interrupt_at_each_line_of_a_callers_turn_of_the_loop():
     where = at_each_line(columns_inline, InterruptedInline)
     assert any("ProduceResponseHandler" in line for line in where)
