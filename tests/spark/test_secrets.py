@@ -122,7 +122,7 @@ def documented_settings() -> list[str]:
 
 
 @pytest.mark.timeout(_DEADLINE_S + 60)
-@pytest.mark.parametrize("master", ["local[2,1]"])
+@pytest.mark.parametrize("master", ["local[2,1]", "connect"])
 def test_no_secret_is_in_anything_that_writes_leave_behind(master: str, tmp_path: Path) -> None:
     stores, left = tmp_path / "stores", tmp_path / "left"
     hidden = Secrets(stores)
