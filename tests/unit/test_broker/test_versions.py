@@ -73,6 +73,7 @@ def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
         "TxnOffsetCommit": {**IDENTITY, "group_id": "g", "topics": [offset]},
         "DescribeConfigs": {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]},
         "CreatePartitions": {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout": 1000},
+        "DescribeCluster": {"include_cluster_authorized_operations": True},
         "DescribeTransactions": {"transactional_ids": ["tx"]},
         "ListTransactions": {"state_filters": ["Ongoing", "nope"]},
     }
