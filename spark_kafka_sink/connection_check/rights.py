@@ -11,6 +11,7 @@ _NOT_TOLD = -(1 << 31)
 class Operation(IntEnum):
     """Operations of ACLs by their codes, which are the numbers of their bits (Java: ``AclOperation``)."""
 
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5

@@ -12,6 +12,7 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.connection_check.rights import Operation
 from spark_kafka_sink.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -37,22 +38,6 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
 
 
-class AclOperation(IntEnum):
-    """Kafka: ``org.apache.kafka.common.acl.AclOperation``."""
-
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
 @dataclass(frozen=True, slots=True)
 class Acl:
     """A right: ``operation`` and ``resource`` by Kafka's names."""
@@ -69,7 +54,7 @@ class Acl:
 
     @property
     def operation_code(self) -> int:
-        return AclOperation[self.operation].value
+        return Operation[self.operation].value
 
     @property
     def pattern_type(self) -> int:

@@ -1,20 +1,12 @@
 """Placeholders get the values that Kafka's own ``ProducerConfig`` gives them."""
 
-from pathlib import Path
-
-import py4j.java_gateway
-import pyspark
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.testing import DEFAULT_VERSION
-from spark_kafka_sink.testing.java import find_java
-from spark_kafka_sink.testing.kafka_jars import kafka_jars
 
 pytestmark = pytest.mark.jvm
 
@@ -40,20 +32,6 @@ WORDS = [
     "/",
 ]
 PIECES = st.sampled_from([*SIGNS, *WORDS])
-
-
-@pytest.fixture(scope="module")
-def jvm():
-    py4j_jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
-    jars = ":".join(str(jar) for jar in kafka_jars(DEFAULT_VERSION).glob("*.jar"))
-    port, process = py4j.java_gateway.launch_gateway(
-        jarpath=str(py4j_jar), classpath=jars, java_path=str(find_java()), die_on_exit=True, return_proc=True
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield gateway.jvm
-    gateway.shutdown()
-    process.stdin.close()  # it ends with its input
-    process.wait(30)
 
 
 @pytest.fixture(scope="module")
@@ -104,24 +82,24 @@ def by_us(given_options):
 @example(pieces=["${env:HOME:x}"])
 @example(pieces=["a${env:HOME}b${env:none}c${nope:HOME}d"])
 @example(pieces=["${dir:FOLDER:sub}"])
-def test_every_text_gets_the_values_that_kafka_gives_it(jvm, folder, pieces):
+def test_every_text_gets_the_values_that_kafka_gives_it(kafka_jvm, folder, pieces):
     text = f"x{''.join(pieces)}x".replace("FOLDER", str(folder))
     given_options = {**options(), "client.id": text}
-    assert by_us(given_options) == by_java(jvm, given_options)
+    assert by_us(given_options) == by_java(kafka_jvm, given_options)
 
 
 @pytest.mark.parametrize("allowed", ["", "FOLDER", "FOLDER/sub", "FOLDER/sub/..", "/,FOLDER/sub"])
 @pytest.mark.parametrize("text", ["${file:FOLDER/p:key}", "${dir:FOLDER:key}", "${file:FOLDER/sub/../p:key}"])
-def test_allowed_paths_mean_what_they_mean_to_kafka(jvm, folder, allowed, text):
+def test_allowed_paths_mean_what_they_mean_to_kafka(kafka_jvm, folder, allowed, text):
     paths = allowed.replace("FOLDER", str(folder))
     given_options = {
         **options(file_allowed_paths=paths, dir_allowed_paths=paths),
         "client.id": text.replace("FOLDER", str(folder)),
     }
-    assert by_us(given_options) == by_java(jvm, given_options) is not None
+    assert by_us(given_options) == by_java(kafka_jvm, given_options) is not None
 
 
 @pytest.mark.parametrize("pattern", ["HOME", "^HO", "OM", "X", "(", "H.*E$"])
-def test_an_allowlist_means_what_it_means_to_kafka(jvm, pattern):
+def test_an_allowlist_means_what_it_means_to_kafka(kafka_jvm, pattern):
     given_options = {**options(env_allowlist_pattern=pattern), "client.id": "${env:HOME}"}
-    assert by_us(given_options) == by_java(jvm, given_options)
+    assert by_us(given_options) == by_java(kafka_jvm, given_options)

@@ -1,0 +1,27 @@
+"""Fixtures of the contract tests."""
+
+from pathlib import Path
+
+import py4j.java_gateway
+import pyspark
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+
+from spark_kafka_sink.testing import DEFAULT_VERSION
+from spark_kafka_sink.testing.java import find_java
+from spark_kafka_sink.testing.kafka_jars import kafka_jars
+
+
+@pytest.fixture(scope="module")
+def kafka_jvm():
+    """Kafka's classes, in a JVM of their own."""
+    py4j_jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
+    jars = ":".join(str(jar) for jar in kafka_jars(DEFAULT_VERSION).glob("*.jar"))
+    port, process = py4j.java_gateway.launch_gateway(
+        jarpath=str(py4j_jar), classpath=jars, java_path=str(find_java()), die_on_exit=True, return_proc=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    yield gateway.jvm
+    gateway.shutdown()
+    process.stdin.close()  # it ends with its input
+    process.wait(30)
