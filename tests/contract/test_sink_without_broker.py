@@ -3,10 +3,8 @@
 import contextlib
 import socket
 import socketserver
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,7 +16,6 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.java import find_java
 from tests.faults.leaks import nothing_leaks
 
 SLACK_S = 3.0
@@ -33,21 +30,9 @@ ROWS = pa.record_batch({"value": ["a", "b", "c"]})
 
 
 @pytest.fixture(scope="module")
-def tls_settings(tmp_path_factory):
-    """Broker properties with a self-signed certificate."""
-    store = tmp_path_factory.mktemp("tls") / "keys.p12"
-    tool = Path(find_java()).with_name("keytool")
-    kind = ("-keyalg", "EC", "-dname", "CN=localhost", "-storetype", "PKCS12")
-    command = [tool, "-genkeypair", *kind, "-keystore", store, "-storepass", "secret"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(store), "ssl.keystore.password": "secret"}
-
-
-@pytest.fixture(scope="module")
-def kafka(tls_settings):
+def kafka():
     """Creates no topics by itself, and has a listener for TLS."""
-    properties = {**tls_settings, "auto.create.topics.enable": "false"}
-    with LocalKafka(listeners={"SECURE": "SSL"}, properties=properties) as kafka:
+    with LocalKafka(listeners={"SECURE": "SSL"}, properties={"auto.create.topics.enable": "false"}) as kafka:
         kafka.create_topic("known", 2)
         yield kafka
 
