@@ -78,7 +78,7 @@ def encode_records(
     if order is not None:
         lengths = lengths.take(order)
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    join = _RowJoin(len(offsets), int(bodies.sum()))
+    join = RowJoin(len(offsets), int(bodies.sum()))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
         join.varints(bodies + len(timestamp))
@@ -125,13 +125,13 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     if names:
         data, starts = _sections(names, values)
         return binary_array(np.ascontiguousarray(starts), data)
-    join = _RowJoin(len(keys))
+    join = RowJoin(len(keys))
     for column in (keys, values):
         join.varints(slot_lengths(column))
         join.column(column)
     data, starts = join.finish()
     ends = np.concatenate(([0], np.cumsum(counts)))
-    sections = _RowJoin(len(counts))
+    sections = RowJoin(len(counts))
     sections.varints(counts)
     sections.column(binary_array(np.asarray(starts)[ends], data))
     data, starts = sections.finish()
@@ -160,7 +160,7 @@ def _shared_names(counts: Int64Array, keys: pa.BinaryArray) -> list[bytes]:
 def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
     """The header sections of rows with the same names: one join, with three pieces a header."""
     width = len(names)
-    join = _RowJoin(len(values) // width)
+    join = RowJoin(len(values) // width)
     join.fixed(encode_varint(width))
     lengths = slot_lengths(values)
     for place, name in enumerate(names):
@@ -231,7 +231,7 @@ class _Piece(NamedTuple):
         return views
 
 
-class _RowJoin:
+class RowJoin:
     """Joins pieces row by row into one buffer (ADR 2). ``size``: about the bytes of all rows.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:

@@ -1,0 +1,51 @@
+"""What an encoder of a column does, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import InvalidRecordError
+
+
+class Encoder(Protocol):
+    """A plan from an Arrow type to a schema, made once on the driver. Picklable; of no thread."""
+
+    def encode(self, array: pa.Array, prefix: bytes = b"") -> pa.BinaryArray:
+        """``prefix`` and the encoded value per row; null where the row is null. At most 2 GiB.
+
+        Raises ``UnencodableRowsError`` before anything is encoded.
+        """
+
+
+class Fault(NamedTuple):
+    """A row that its schema does not allow. ``path``: as ``address.lines[]``. ``problem``: with the value."""
+
+    row: int
+    path: str
+    problem: str
+
+
+class UnencodableRowsError(InvalidRecordError):
+    """Rows that cannot be encoded: ``faults``, one a row, by row. ``row``: the first."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        first = self.faults[0]
+        super().__init__(f"{first.path}: {first.problem}", first.row)
+
+    def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
+        return type(self), (self.faults,)
+
+
+class SchemaMismatchError(InvalidRecordError):
+    """A column's type and its schema do not fit. ``mismatches``: a sentence per path, with both types."""
+
+    def __init__(self, mismatches: Sequence[str]) -> None:
+        self.mismatches = tuple(mismatches)
+        super().__init__(mismatches[0] if len(mismatches) == 1 else "\n".join(f"- {each}" for each in mismatches))
+
+    def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
+        return type(self), (self.mismatches,)

@@ -1,0 +1,1 @@
+"""``keyFormat`` and ``valueFormat``: columns of rows → the registry's wire format."""
