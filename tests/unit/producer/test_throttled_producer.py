@@ -19,10 +19,13 @@ THROTTLE_MS = 100
 def test_a_response_that_throttles_is_waited_out(api):
     with TestBroker(like="3.9") as broker:
         broker.create_topic("t")
+        broker.create_topic("other")
         fault = broker.faults.throttle(api, THROTTLE_MS, times=KEPT)
         config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 0}
         began = time.monotonic()
         with KafkaProducer(config) as producer:
+            # Now all requests go to node 1: a FindCoordinator on the bootstrap connection would throttle only that one.
+            producer.partitions_for("other")
             producer.init_transactions()
             for value in (b"1", b"2"):
                 producer.begin_transaction()
