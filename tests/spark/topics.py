@@ -36,8 +36,12 @@ class Topic:
 
     def count(self) -> int:
         """How many records there are, without reading them."""
+        return sum(self.ends())
+
+    def ends(self) -> list[int]:
+        """The offset of each partition's end."""
         with self._consumer() as consumer:
-            return sum(end for _, end in self._ends(consumer))
+            return [end for _, end in self._ends(consumer)]
 
     def values(self) -> Counter[bytes | None]:
         """How often each value is there."""

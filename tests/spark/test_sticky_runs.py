@@ -1,0 +1,37 @@
+"""Rows without keys of many small micro-batches: no partition gets far more of them than another."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+MICRO_BATCHES = 400
+ROWS = 1_000
+TASKS = 10
+DEADLINE_S = 240
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
+
+def test_unkeyed_rows_of_400_micro_batches_are_spread_evenly(spark, topic, tmp_path):
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=TASKS).load()
+    query = (
+        source.selectExpr("cast(value as string) value")
+        .writeStream.format("pykafka")
+        .option("kafka.bootstrap.servers", topic.servers)
+        .option("topic", topic.name)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while (query.lastProgress or {"batchId": -1})["batchId"] < MICRO_BATCHES - 1:
+            assert query.exception() is None
+            assert time.monotonic() < deadline, query.lastProgress
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    ends = topic.ends()
+    assert sum(ends) >= MICRO_BATCHES * ROWS
+    assert all(0.2 <= end / sum(ends) <= 0.3 for end in ends), ends
