@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+    from spark_kafka_sink.encoding.protobuf import encode_protobuf
     from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
@@ -34,6 +35,7 @@ __all__ = [
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
+    "encode_protobuf",
     "open_producer",
     "resume",
 ]
@@ -49,6 +51,7 @@ _HOMES = {
     "RecordMetadata": "append.record",
     "SendReceipt": "append.receipt",
     "SyncProducer": "producer.sync_producer",
+    "encode_protobuf": "encoding.protobuf",
     "open_producer": "producer.producer_type",
     "resume": "transactions.committer",
 }

@@ -180,6 +180,12 @@ def binary_array(offsets: Int32Array, data: object, missing: npt.NDArray[np.bool
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
+def without_nulls(array: pa.BinaryArray) -> pa.BinaryArray:
+    """The same slots without validity: a null slot holds the bytes that its offsets span."""
+    buffers = [None, *array.buffers()[1:]]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(array), buffers, null_count=0, offset=array.offset)
+
+
 def int32_array(numbers: Int32Array) -> pa.Int32Array:
     """The same numbers as an Arrow array without nulls, not copied."""
     return pa.Int32Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)], null_count=0)

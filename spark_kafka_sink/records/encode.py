@@ -30,6 +30,7 @@ from spark_kafka_sink.records.columns import (
     one_array,
     raw_numbers,
     slot_lengths,
+    without_nulls,
 )
 from spark_kafka_sink.records.sizes import (
     TABLE,
@@ -267,15 +268,19 @@ class RowJoin:
 
     def column(self, array: pa.BinaryArray, order: Order | None = None) -> None:
         """Slot ``order[i]`` of ``array`` for row ``i`` (default: slot ``i``), no bytes where it is null."""
-        self.end_fixed()
         slots = np.arange(self._rows, dtype=np.int32) if order is None else order.astype(np.int32)
         if not array.null_count:
-            self._pieces.append(_Piece(array, slots))
+            self.slots(array, slots)
             return
-        buffers = [None, *array.buffers()[1:]]
-        spans = pa.BinaryArray.from_buffers(pa.binary(), len(array), buffers, null_count=0, offset=array.offset)
         nulls = null_mask(array)
-        self._pieces.append(_Piece(spans, slots, nulls if order is None else nulls[order]))
+        self.slots(without_nulls(array), slots, nulls if order is None else nulls[order])
+
+    def slots(
+        self, source: pa.BinaryArray, slots: Int32Array | int, missing: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        """Slot ``slots[i]`` of ``source``, which has no nulls, for row ``i``, no bytes where ``missing[i]``."""
+        self.end_fixed()
+        self._pieces.append(_Piece(source, slots, missing))
 
     def finish(self) -> EncodedRecords:
         """Joins the pieces: at most 2 GiB (beyond that, Arrow's error)."""

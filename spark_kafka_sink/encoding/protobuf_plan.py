@@ -1,0 +1,268 @@
+"""Descriptor × Arrow type → a plan, or every mismatch between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.encoding.columns import is_any_list, plain_type
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.protobuf_fields import (
+    Boolean,
+    Bytes,
+    Duration,
+    EnumNumber,
+    EnumSymbol,
+    Field,
+    Floating,
+    Integer,
+    Kind,
+    Map,
+    Message,
+    Repeated,
+    Singular,
+    Timestamp,
+    Wrapper,
+)
+from spark_kafka_sink.encoding.protobuf_wire import DELIMITED, FIXED32, FIXED64, VARINT, tag
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+_TYPE_NAMES: Final = (
+    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
+    "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
+)  # fmt: skip
+"""By the numbers of ``FieldDescriptorProto.Type``."""
+
+
+class _Integers(NamedTuple):
+    signed: bool
+    bits: int
+    wire_type: int
+    fixed: str | None = None
+
+
+_INTEGERS: Final = {
+    "int32": _Integers(True, 32, VARINT),
+    "int64": _Integers(True, 64, VARINT),
+    "uint32": _Integers(False, 32, VARINT),
+    "uint64": _Integers(False, 64, VARINT),
+    "sint32": _Integers(True, 32, VARINT),
+    "sint64": _Integers(True, 64, VARINT),
+    "fixed32": _Integers(False, 32, FIXED32, "<u4"),
+    "fixed64": _Integers(False, 64, FIXED64, "<u8"),
+    "sfixed32": _Integers(True, 32, FIXED32, "<i4"),
+    "sfixed64": _Integers(True, 64, FIXED64, "<i8"),
+}
+_FLOATS: Final = {"float": ("<f4", 24, FIXED32), "double": ("<f8", 53, FIXED64)}
+"""Each with the bits of integers that it holds exactly."""
+
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{each}Value"
+    for each in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+
+
+class _DoesNotFitError(Exception):
+    """A mismatch."""
+
+
+def plan_message(descriptor: Descriptor, kind: pa.DataType) -> Message:
+    """The plan of a column. Raises ``SchemaMismatchError`` with all mismatches."""
+    kind = plain_type(kind)
+    if not pt.is_struct(kind):
+        raise SchemaMismatchError([f"Arrow type {kind} does not fit message {descriptor.full_name}: give a struct"])
+    planner = _Planner()
+    message = planner.message(descriptor, kind, "")
+    if planner.mismatches:
+        raise SchemaMismatchError(planner.mismatches)
+    return message
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.mismatches: list[str] = []
+
+    def message(self, descriptor: Descriptor, kind: pa.StructType, path: str) -> Message:
+        names = [field.name for field in kind]
+        fields: list[tuple[int, int, Field]] = []
+        before = f"{path}." if path else ""
+        for index, name in enumerate(names):
+            field = descriptor.fields_by_name.get(name)
+            if field is None:
+                self._add(before + name, f"{descriptor.full_name} has no such field: leave the column out")
+            elif name in names[:index]:
+                self._add(before + name, "there is more than one column of this name")
+            else:
+                planned = self._field(field, kind.field(index).type, before + name)
+                if planned is not None:
+                    fields.append((field.number, index, planned))
+        for field in descriptor.fields:
+            if _is_required(field) and field.name not in names:
+                self._add(before + field.name, f"{descriptor.full_name} requires this field, and no column has it")
+        oneofs = []
+        for oneof in descriptor.oneofs:
+            members = tuple(index for index, name in enumerate(names) if name in {each.name for each in oneof.fields})
+            if len(members) > 1:
+                oneofs.append((before + oneof.name, members))
+        return Message(
+            tuple((index, field) for _, index, field in sorted(fields, key=lambda each: each[0])), tuple(oneofs)
+        )
+
+    def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field | None:
+        try:
+            return self._planned(field, kind, path)
+        except _DoesNotFitError as error:
+            self.mismatches.append(str(error))
+            return None
+
+    def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
+        type_name = _TYPE_NAMES[field.type]
+        if type_name == "group":
+            raise _DoesNotFitError(
+                f"{path}: Protobuf groups cannot be written ({field.message_type.full_name}): leave the column out"
+            )
+        if _is_map(field):
+            return self._map(field, kind, path)
+        if not _is_repeated(field):
+            element = self._kind(field, kind, path)
+            return Singular(
+                tag(field.number, _wire_type(type_name)), element, path, field.has_presence, _is_required(field)
+            )
+        if pt.is_null(kind):
+            kind = pa.list_(kind)
+        if not is_any_list(kind):
+            raise _does_not_fit(path, kind, f"repeated {_type(field)}")
+        element = self._kind(field, kind.value_type, f"{path}[]")
+        packed = _is_packed(field)
+        return Repeated(tag(field.number, DELIMITED if packed else _wire_type(type_name)), element, packed)
+
+    def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        if pt.is_null(kind):
+            kind = pa.map_(pa.null(), pa.null())
+        if not pt.is_map(kind):
+            raise _does_not_fit(path, kind, f"map<{_type(key)}, {_type(value)}>")
+        fields: list[tuple[int, Field]] = []
+        for index, (each, of) in enumerate(((key, kind.key_type), (value, kind.item_type))):
+            at = f"{path}[].{each.name}"
+            wire_type = _wire_type(_TYPE_NAMES[each.type])
+            element = self._kind(each, of, at)
+            fields.append((index, Singular(tag(each.number, wire_type), element, at, presence=True, required=True)))
+        return Map(tag(field.number, DELIMITED), Message(tuple(fields)), path)
+
+    def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
+        """How values of Arrow type ``kind`` are written as the field's type, be it repeated or not."""
+        name = _TYPE_NAMES[field.type]
+        if pt.is_null(kind):
+            return Boolean()  # has no values
+        if name in _INTEGERS and pt.is_integer(kind):
+            return _integer(name, kind, path)
+        if name in _FLOATS and (pt.is_floating(kind) or pt.is_integer(kind)):
+            return _floating(name, kind, path)
+        if name == "bool" and pt.is_boolean(kind):
+            return Boolean()
+        if name in ("string", "bytes") and (pt.is_string(kind) or pt.is_binary(kind)):
+            return Bytes(path, name == "string")
+        if name == "enum":
+            return _enum(field.enum_type, kind, path)
+        if name == "message":
+            return self._message_kind(field, kind, path)
+        raise _does_not_fit(path, kind, _type(field))
+
+    def _message_kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
+        descriptor = field.message_type
+        if pt.is_struct(kind):
+            return self.message(descriptor, kind, path)
+        if descriptor.full_name == "google.protobuf.Timestamp" and pt.is_timestamp(kind):
+            return Timestamp(path)
+        if descriptor.full_name == "google.protobuf.Duration" and pt.is_duration(kind):
+            return Duration(path)
+        if descriptor.full_name in _WRAPPERS:
+            value = descriptor.fields_by_name["value"]
+            return Wrapper(tag(value.number, _wire_type(_TYPE_NAMES[value.type])), self._kind(value, kind, path))
+        raise _does_not_fit(path, kind, _type(field))
+
+    def _add(self, path: str, problem: str) -> None:
+        self.mismatches.append(f"{path}: {problem}")
+
+
+def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
+    """Of a type that holds all numbers of ``kind``; an unsigned one also takes signed numbers from 0 on.
+
+    Spark has no unsigned integers: its uint32 is an integer or a long, its uint64 a long.
+    """
+    signed, bits, _, fixed = _INTEGERS[name]
+    given = np.iinfo(f"{'i' if pt.is_signed_integer(kind) else 'u'}{kind.bit_width // 8}")
+    holds = np.iinfo(f"{'i' if signed else 'u'}{bits // 8}")
+    lowest, highest = int(holds.min), int(holds.max)
+    fits = given.min >= lowest and given.max <= highest
+    if not fits and (signed or given.min >= 0):
+        raise _narrows(path, kind, name)
+    return Integer(path, name, fixed, name.startswith("sint"), None if fits else (lowest, highest))
+
+
+def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
+    dtype, exact_bits, _ = _FLOATS[name]
+    signed = pt.is_signed_integer(kind)
+    if pt.is_integer(kind):
+        fits = kind.bit_width - signed <= exact_bits
+    else:
+        fits = kind.bit_width <= np.dtype(dtype).itemsize * 8
+    if not fits:
+        raise _narrows(path, kind, name)
+    return Floating(dtype)
+
+
+def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
+    if pt.is_string(kind):
+        symbols = {each.name: each.number for each in enum.values}
+        return EnumSymbol(path, enum.full_name, tuple(symbols), tuple(symbols.values()))
+    if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) <= 31:
+        closed = tuple(each.number for each in enum.values) if enum.is_closed else None
+        return EnumNumber(path, enum.full_name, closed)
+    raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int32)")
+
+
+def _does_not_fit(path: str, kind: pa.DataType, type_name: str) -> _DoesNotFitError:
+    return _DoesNotFitError(f"{path}: Arrow type {kind} does not fit Protobuf type {type_name}")
+
+
+def _narrows(path: str, kind: pa.DataType, type_name: str) -> _DoesNotFitError:
+    return _DoesNotFitError(f"{path}: Arrow type {kind} would narrow to Protobuf type {type_name}: cast the column")
+
+
+def _type(field: FieldDescriptor) -> str:
+    """As it is written in a .proto file."""
+    if field.enum_type is not None:
+        return f"enum {field.enum_type.full_name}"
+    return str(field.message_type.full_name) if field.message_type is not None else _TYPE_NAMES[field.type]
+
+
+def _wire_type(type_name: str) -> int:
+    if type_name in _INTEGERS:
+        return _INTEGERS[type_name].wire_type
+    if type_name in _FLOATS:
+        return _FLOATS[type_name][2]
+    return DELIMITED if type_name in ("string", "bytes", "message") else VARINT
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+# protobuf 5 has neither of the first two, and warns for ``label`` in 7.
+def _is_repeated(field: FieldDescriptor) -> bool:
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
+
+
+def _is_required(field: FieldDescriptor) -> bool:
+    return bool(field.is_required if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED)
+
+
+def _is_packed(field: FieldDescriptor) -> bool:
+    return bool(field.is_packed)

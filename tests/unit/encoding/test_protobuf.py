@@ -1,0 +1,177 @@
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import encode_protobuf
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from tests.unit.encoding.protos import compiled, proto2, proto3, struct, upb
+
+FLAT = proto3(
+    """
+    message M {
+      int64 id = 1; optional int32 number = 2; double price = 3; string name = 4; optional bytes data = 5;
+      google.protobuf.Timestamp at = 6; optional bool valid = 7;
+    }
+    """
+)
+AT = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
+FLAT_ROWS = [
+    {"id": 1, "number": 0, "price": 2.5, "name": "é", "data": b"", "at": AT, "valid": False},
+    {"id": -1, "number": -2, "price": -0.0, "name": "x" * 200, "data": b"\0", "at": AT, "valid": True},
+    None,
+    {"id": 0, "number": None, "price": 0.0, "name": "", "data": None, "at": None, "valid": None},
+    {"id": (1 << 63) - 1, "number": 1 << 30, "price": None, "name": None, "data": b"abc", "at": AT, "valid": None},
+]
+FLAT_KIND = pa.struct(
+    {
+        "valid": pa.bool_(),
+        "id": pa.int64(),
+        "number": pa.int32(),
+        "price": pa.float64(),
+        "name": pa.string(),
+        "data": pa.binary(),
+        "at": pa.timestamp("us", "UTC"),
+    }
+)
+
+
+def flat_bytes(row: dict | None) -> bytes | None:
+    if row is None:
+        return None
+    message = upb(FLAT)(**{name: value for name, value in row.items() if value is not None and name != "at"})
+    if row["at"] is not None:
+        message.at.FromDatetime(row["at"])
+    return message.SerializeToString(deterministic=True)
+
+
+def faults(array: pa.Array, descriptor_set: bytes) -> list[tuple[int, str, str]]:
+    with pytest.raises(UnencodableRowsError) as raised:
+        encode_protobuf(array, descriptor_set, "M")
+    return [tuple(each) for each in raised.value.faults]
+
+
+def test_rows_have_the_bytes_that_upb_writes():
+    encoded = encode_protobuf(pa.array(FLAT_ROWS, FLAT_KIND), FLAT, "M")
+    assert encoded.to_pylist() == [flat_bytes(row) for row in FLAT_ROWS]
+
+
+def test_a_prefix_is_in_front_of_every_row_that_is_not_null():
+    encoded = ProtobufEncoder.plan(FLAT, "M", FLAT_KIND).encode(pa.array(FLAT_ROWS, FLAT_KIND), b"\0\0\0\0\7\0")
+    assert encoded.to_pylist() == [row and b"\0\0\0\0\7\0" + flat_bytes(row) for row in FLAT_ROWS]
+
+
+def test_more_rows_than_a_slice_are_encoded_as_each_alone():
+    rows = [{**FLAT_ROWS[0], "id": number} for number in range(25_000)]
+    encoded = encode_protobuf(pa.array(rows, FLAT_KIND), FLAT, "M")
+    assert [upb(FLAT).FromString(each).id for each in encoded.to_pylist()] == list(range(25_000))
+
+
+def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
+    plan = tmp_path / "plan"
+    plan.write_bytes(pickle.dumps(ProtobufEncoder.plan(FLAT, "M", FLAT_KIND)))
+    program = (
+        "import pickle, sys; sys.modules['google.protobuf'] = None\n"
+        "encoder = pickle.loads(open(sys.argv[1], 'rb').read())\n"
+        "import pyarrow as pa; print(encoder.encode(pa.array([{'id': 5}], encoder.kind)).to_pylist())\n"
+        "from spark_kafka_sink import encode_protobuf\n"
+        "encode_protobuf(pa.array([{'id': 5}]), b'', 'M')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, plan], capture_output=True, text=True, check=False)
+    assert done.stdout == "[b'\\x08\\x05']\n"
+    assert "pip install 'spark-kafka-sink[protobuf]'" in done.stderr.splitlines()[-1]
+
+
+def test_negative_timestamps_round_down_and_negative_durations_keep_their_sign():
+    schema = proto3("message M { google.protobuf.Timestamp at = 1; google.protobuf.Duration took = 2; }")
+    before_1970 = datetime(1969, 12, 31, 23, 59, 58, 250_000, tzinfo=UTC)
+    array = struct(
+        at=pa.array([before_1970], pa.timestamp("us", "UTC")),
+        took=pa.array([timedelta(seconds=-1, milliseconds=-250)], pa.duration("ms")),
+    )
+    message = upb(schema).FromString(encode_protobuf(array, schema, "M")[0].as_py())
+    assert (message.at.seconds, message.at.nanos) == (-2, 250_000_000)
+    assert (message.took.seconds, message.took.nanos) == (-1, -250_000_000)
+
+
+def test_null_elements_and_entries_with_null_values_are_left_out():
+    schema = proto3(
+        "message M { repeated int64 numbers = 1; map<string, int32> counts = 2; repeated string names = 3; }"
+    )
+    array = pa.array(
+        [{"numbers": [1, None, 300], "counts": [("a", None), ("b", 2)], "names": [None, "", None, "x"]}],
+        pa.struct(
+            {
+                "numbers": pa.list_(pa.int64()),
+                "counts": pa.map_(pa.string(), pa.int32()),
+                "names": pa.list_(pa.string()),
+            }
+        ),
+    )
+    message = upb(schema).FromString(encode_protobuf(array, schema, "M")[0].as_py())
+    assert (list(message.numbers), dict(message.counts), list(message.names)) == ([1, 300], {"b": 2}, ["", "x"])
+
+
+def test_all_faulty_rows_of_an_array_are_named():
+    schema = proto2("message M { required uint32 id = 1; optional string name = 2; repeated uint64 more = 3; }")
+    rows = [
+        {"id": 1, "name": b"ok", "more": [1, 2]},
+        {"id": None, "name": b"ok", "more": []},
+        {"id": -5, "name": b"ok", "more": []},
+        {"id": 1, "name": b"\xff", "more": []},
+        None,
+        {"id": 1, "name": None, "more": [3, -1]},
+    ]
+    array = pa.array(rows, pa.struct({"id": pa.int32(), "name": pa.binary(), "more": pa.list_(pa.int64())}))
+    assert faults(array, schema) == [
+        (1, "id", "null, but the field is required"),
+        (2, "id", "-5 is out of range for uint32"),
+        (3, "name", "b'\\xff' is not UTF-8, and Protobuf strings are"),
+        (5, "more[]", "-1 is out of range for uint64"),
+    ]
+
+
+def test_all_mismatches_are_named():
+    schema = compiled(
+        """
+        syntax = "proto2";
+        message M {
+          required int64 id = 1; optional int32 number = 2; optional float price = 3; optional string name = 4;
+          repeated bool flags = 5; optional group G = 6 { optional int32 x = 1; } optional In in = 7;
+          enum Color { RED = 0; } optional Color color = 8; map<string, int32> counts = 9;
+        }
+        message In { required string line = 1; }
+        """
+    )
+    kind = pa.struct(
+        {
+            "number": pa.int64(),
+            "price": pa.float64(),
+            "name": pa.decimal128(10, 2),
+            "flags": pa.bool_(),
+            "g": pa.struct({"x": pa.int32()}),
+            "in": pa.struct({"lines": pa.string()}),
+            "color": pa.float64(),
+            "counts": pa.map_(pa.int32(), pa.int32()),
+            "other": pa.int32(),
+        }
+    )
+    with pytest.raises(SchemaMismatchError) as raised:
+        ProtobufEncoder.plan(schema, "M", kind)
+    assert raised.value.mismatches == (
+        "number: Arrow type int64 would narrow to Protobuf type int32: cast the column",
+        "price: Arrow type double would narrow to Protobuf type float: cast the column",
+        "name: Arrow type decimal128(10, 2) does not fit Protobuf type string",
+        "flags: Arrow type bool does not fit Protobuf type repeated bool",
+        "g: Protobuf groups cannot be written (M.G): leave the column out",
+        "in.lines: In has no such field: leave the column out",
+        "in.line: In requires this field, and no column has it",
+        "color: Arrow type double does not fit Protobuf type enum M.Color (give its symbols as strings, or int32)",
+        "counts[].key: Arrow type int32 does not fit Protobuf type string",
+        "other: M has no such field: leave the column out",
+        "id: M requires this field, and no column has it",
+    )
