@@ -8,7 +8,7 @@ and averages are the difference to the older of two samples of 30 s (Java: ``met
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
@@ -124,10 +124,14 @@ class BufferGauges(Protocol):
 
 
 class UpdatedMetadata(Protocol):
-    """``updated_at``: monotonic ms of the last response with metadata; -inf before it."""
+    """``updated_at``: monotonic ms of the last response with metadata; -inf before it. ``waited_ms``: sum of all
+    callers.
+    """
 
     @property
     def updated_at(self) -> float: ...
+    @property
+    def waited_ms(self) -> float: ...
 
 
 class SentBatch(Protocol):
@@ -150,6 +154,23 @@ class SentBatch(Protocol):
 
 
 Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters | AuthenticationCounters
+
+
+class ProducerTotals(NamedTuple):
+    """Sums over topics and brokers since the producer was created. ``bytes``: of batches sent, compressed.
+
+    ``longest_latency_ms``: since ``ProducerMetrics.begin_totals``.
+    """
+
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    responses: int = 0
+    latency_ms: float = 0.0
+    throttle_ms: float = 0.0
+    memory_wait_ms: float = 0.0
+    metadata_wait_ms: float = 0.0
+    longest_latency_ms: float = 0.0
 
 
 class Metric(NamedTuple):
@@ -293,6 +314,7 @@ class ProducerMetrics:
     network: NetworkCounters = field(default_factory=NetworkCounters)
     authentication: AuthenticationCounters = field(default_factory=AuthenticationCounters)
     metadata: UpdatedMetadata | None = None
+    longest_latency_ms: float = 0.0
     _topics: dict[str, TopicCounters] = field(default_factory=dict)
     _nodes: dict[int, NodeCounters] = field(default_factory=dict)
     _samples: tuple[_Sample, ...] = ()
@@ -338,6 +360,7 @@ class ProducerMetrics:
         counters.throttle_ms += throttle_ms
         counters.longest_latency_ms = max(counters.longest_latency_ms, latency_ms)
         counters.longest_throttle_ms = max(counters.longest_throttle_ms, throttle_ms)
+        self.longest_latency_ms = max(self.longest_latency_ms, latency_ms)
 
     def _node(self, node_id: int) -> NodeCounters:
         return self._nodes.get(node_id) or self._nodes.setdefault(node_id, NodeCounters())
@@ -353,6 +376,27 @@ class ProducerMetrics:
         self._sample_ends = now + SAMPLE_WINDOW_MS
 
     # Any thread
+
+    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """As ``totals``; the longest latency starts anew. Nothing may be in flight."""
+        self.longest_latency_ms = 0.0
+        return self.totals(without)
+
+    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """``without``: topics whose bytes, batches and retries are left out."""
+        topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
+        nodes = tuple(self._nodes.values())
+        return ProducerTotals(
+            bytes=sum([each.bytes for each in topics]),
+            batches=sum([each.batches for each in topics]),
+            retries=sum([each.retries for each in topics]),
+            responses=sum([each.responses for each in nodes]),
+            latency_ms=sum([each.latency_ms for each in nodes]),
+            throttle_ms=sum([each.throttle_ms for each in nodes]),
+            memory_wait_ms=self.buffer.memory_waited_ns / 1e6,
+            metadata_wait_ms=0.0 if self.metadata is None else self.metadata.waited_ms,
+            longest_latency_ms=self.longest_latency_ms,
+        )
 
     def read(self, now: float) -> dict[str, dict[str, float]]:
         """Every metric by group and name. Groups: ``producer-metrics``, ``producer-topic-metrics.<topic>``,

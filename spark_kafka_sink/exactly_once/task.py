@@ -34,7 +34,9 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.task_figures import NO_FIGURES
 from spark_kafka_sink.transactions.values import END_TXN_V2
 
 _TRANSACTIONAL: Final = "exactly-once"
@@ -84,6 +86,9 @@ class TaskTransaction:
         self._plan = plan
         self._clock = clock
         self._own = SendReceipt()
+        self.meter = TaskMeter(clock, own_topics=(plan.ledger.topic,))
+        self.figures = NO_FIGURES
+        """Of the rows; after ``receipts`` or ``prepare``."""
         self._checksum = RowChecksum()
         self._producer: KafkaProducer | None = None
         self._began_at = 0
@@ -113,8 +118,10 @@ class TaskTransaction:
         """Of the rows so far. Waits until all are acknowledged."""
         if self._producer is None:
             return ()
-        self._producer.flush()
-        self.receipt.wait(self._config.delivery_timeout_ms)
+        with self.meter.awaiting():
+            self._producer.flush()
+            self.receipt.wait(self._config.delivery_timeout_ms)
+        self.figures = self.meter.figures(self.receipt)
         for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
             self._note_topic_id(self._producer, topic)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
@@ -136,9 +143,12 @@ class TaskTransaction:
             key, value = marker_record(plan.name, Marker(write_id.query, write_id.number, self._task, rows))
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
             self.append_own(marker.topic, columns, np.array([marker.partition], np.int32))
-            prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
+            with self.meter.awaiting():
+                prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
+            if self.figures is NO_FIGURES:
+                self.figures = self.meter.figures(self.receipt)
             share = TaskShare(rows, prepared, self._marker_offset(marker))
             steps.reach("task prepared", self._task)
         last = plan.entries.get(write_id.query)
@@ -172,6 +182,7 @@ class TaskTransaction:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
+            self.meter.lease(self._producer)
             self._metadata_version = self._producer.refresh()
             identity = self._producer.init_transactions(transactional_id=self._id)
             self._aborts = identity.end_txn_version >= END_TXN_V2

@@ -63,6 +63,8 @@ class Metadata:
         servers = enumerate(bootstrap_servers(config))
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
         self.snapshot = ClusterSnapshot()
+        self.waited_ms = 0.0
+        """Of all callers of ``wait_for_topics``."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters()
@@ -99,12 +101,11 @@ class Metadata:
         invalid or forbidden topic, ``WrongProtocolError``, ``UnsupportedVersionError`` and the error of
         ``fail_waiters``.
         """
-        started = clock.now()
-        deadline = started + max_wait_ms
+        now = clock.now()
+        deadline = now + max_wait_ms
         with self._lock:
             begun = seen = self._round
         while True:
-            now = clock.now()
             with self._lock:
                 for topic in wanted:
                     self._raise_error(topic, begun)
@@ -119,6 +120,9 @@ class Metadata:
                     self._want(topic)
             wake()
             seen = self._await_round(seen, deadline - now)
+            before, now = now, clock.now()
+            with self._lock:
+                self.waited_ms += now - before
 
     def _await_round(self, seen: int, timeout_ms: float) -> int:
         self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -22,6 +22,7 @@ from spark_kafka_sink.append.rows import Column, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
@@ -223,6 +224,14 @@ class KafkaProducer(TransactionalProducer):
     def open_metrics(self) -> str:
         """The metrics as OpenMetrics text, for a Prometheus endpoint."""
         return self._parts.accumulator.metrics.open_metrics(self.config.client_id, self._parts.clock.now())
+
+    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """As ``totals``; the longest latency starts anew. Nothing may be in flight."""
+        return self._parts.accumulator.metrics.begin_totals(without)
+
+    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """Sums of the metrics' counters. ``without``: topics whose bytes, batches and retries are left out."""
+        return self._parts.accumulator.metrics.totals(without)
 
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
+
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
@@ -37,12 +39,14 @@ class PartitionWrite:
 class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
-    ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath.
+    ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath. ``figures``: what the
+    task's producer counted.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     receipts: tuple[WriteReceipt, ...] = ()
+    figures: TaskFigures = NO_FIGURES
 
 
 class LogLine(NamedTuple):

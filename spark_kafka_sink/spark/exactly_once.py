@@ -89,7 +89,7 @@ def write_exactly_once(
             if options.receipts_topic is not None and receipts:
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
         report = task.prepare()
-        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts)
+        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures)
 
 
 def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:

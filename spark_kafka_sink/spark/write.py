@@ -14,12 +14,14 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.rows import in_task, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.task_figures import TaskFigures
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
@@ -32,6 +34,8 @@ _BYTES_PER_TOPIC = 256 << 10
 class RowSink(Protocol):
     """Where a task's rows go: a producer, or a transaction."""
 
+    @property
+    def meter(self) -> TaskMeter: ...
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def partition_count(self, topic: str) -> int: ...
 
@@ -68,29 +72,36 @@ class _LeasedProducer:
         self._producer: KafkaProducer | None = None
         self._began_at = 0
         self.receipt = SendReceipt()
+        self.meter = TaskMeter(clock)
 
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
+            self.meter.lease(self._producer)
         self._producer.append_columns(topic, columns, partitions, receipt=self.receipt)
 
     def partition_count(self, topic: str) -> int:
         assert self._producer is not None
         return self._producer.partition_count(topic)
 
-    def finish(self) -> tuple[WriteReceipt, ...]:
-        """Waits until all rows are acknowledged; returns the receipts, if the options ask for them."""
+    def finish(self) -> KafkaCommitMessage:
+        """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
         if self._producer is None:
-            return ()
-        self._flush(self._producer, self.receipt)
-        if not self._options.wants_receipts:
-            return ()
-        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, self._clock.epoch_ms())
+            return KafkaCommitMessage()
+        with self.meter.awaiting():
+            self._flush(self._producer, self.receipt)
+        figures = self.meter.figures(self.receipt)
+        receipts = self._send_receipts(self._producer, figures) if self._options.wants_receipts else ()
+        return KafkaCommitMessage(partition_writes(self.receipt), receipts=receipts, figures=figures)
+
+    def _send_receipts(self, producer: KafkaProducer, figures: TaskFigures) -> tuple[WriteReceipt, ...]:
+        ended_at = self._clock.epoch_ms()
+        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at)
         if self._options.receipts_topic is not None and receipts:
             own = SendReceipt()
-            self._producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, own)
-            self._flush(self._producer, own)
+            producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, own)
+            self._flush(producer, own)
         return receipts
 
     def _flush(self, producer: KafkaProducer, receipt: SendReceipt) -> None:
@@ -107,8 +118,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
     with ExitStack() as stack:
         leased = _LeasedProducer(stack, options, clock)
         append_rows(batches, layout, options, clock, leased)
-        receipts = leased.finish()
-    return KafkaCommitMessage(partition_writes(leased.receipt), receipts=receipts)
+        return leased.finish()
 
 
 def append_rows(
@@ -120,14 +130,15 @@ def append_rows(
     for batch in gathered(batches, target):
         if not batch.num_rows:
             continue
-        for rows in task_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
-            try:
-                sink.append(rows.topics, rows.columns, rows.partitions)
-            except InvalidRecordError as error:
-                if error.row is None:
-                    raise
-                raise in_task(error, rows.first_row + error.row) from None
-            target.add(rows.topics.names, sink)
+        with sink.meter.appending():
+            for rows in task_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
+                try:
+                    sink.append(rows.topics, rows.columns, rows.partitions)
+                except InvalidRecordError as error:
+                    if error.row is None:
+                        raise
+                    raise in_task(error, rows.first_row + error.row) from None
+                target.add(rows.topics.names, sink)
         first_row += batch.num_rows
 
 

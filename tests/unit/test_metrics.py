@@ -151,7 +151,7 @@ def test_the_size_of_records_is_that_before_compression():
 
 
 def test_the_age_of_the_metadata_begins_with_its_first_response():
-    metadata = SimpleNamespace(updated_at=-math.inf)
+    metadata = SimpleNamespace(updated_at=-math.inf, waited_ms=0.0)
     metrics = ProducerMetrics(metadata=metadata)
     assert math.isnan(metrics.read(5_000)[PRODUCER]["metadata-age"])
     metadata.updated_at = 2_000

@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.spark import write as module
@@ -55,6 +56,12 @@ class FakeProducer:
     def begin_sticky_runs(self):
         pass
 
+    def begin_totals(self, without=()):
+        return ProducerTotals()
+
+    def totals(self, without=()):
+        return ProducerTotals(batches=1, responses=2, latency_ms=6.0)
+
     def is_alive(self):
         return not self.closed
 
@@ -89,7 +96,8 @@ def write(*batches, layout=LAYOUT, options=OPTIONS):
 
 def test_the_message_counts_what_went_to_each_partition(opened):
     message = write(batch(("a", "x"), ("bb", "y"), ("c", "x")), batch(("d", "x")))
-    assert message == KafkaCommitMessage((PartitionWrite("x", 0, 3, 3, 0, 2), PartitionWrite("y", 0, 1, 2, 0, 0)))
+    assert message.writes == (PartitionWrite("x", 0, 3, 3, 0, 2), PartitionWrite("y", 0, 1, 2, 0, 0))
+    assert (message.figures.rows, message.figures.bytes, message.figures.latency_avg_ms) == (4, 5, 3.0)
     assert opened[0].config == OPTIONS.producer
 
 

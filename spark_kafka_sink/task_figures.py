@@ -1,0 +1,46 @@
+"""What a task reports of its write, next to counts and offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """The counts and times of one task's write, of which the producer counted what it sent.
+
+    - ``rows``, ``bytes``: acknowledged; bytes of records before compression.
+    - ``compressed_bytes``, ``batches``: record batches as sent, retries included. ``retries``: rows sent again.
+    - ``requests``: Produce responses. ``latency_avg_ms``, ``latency_max_ms``: from a request to its response;
+      ``throttle_ms``: the sum of what brokers reported.
+    - ``duration_ms``: from the task's begin to its last acknowledgement. The task's thread spends ``encode_ms`` of it
+      on rows into batches (formats, partitions, encoding, compression, sending in between), ``memory_wait_ms`` on
+      waits for buffer.memory, ``ack_wait_ms`` on the last acknowledgements, and ``other_ms`` on the rest.
+    - ``dead_letters``: (reason, rows).
+
+    All zero for a task that wrote nothing.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    compressed_bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    requests: int = 0
+    throttle_ms: float = 0.0
+    latency_avg_ms: float = 0.0
+    latency_max_ms: float = 0.0
+    duration_ms: float = 0.0
+    encode_ms: float = 0.0
+    memory_wait_ms: float = 0.0
+    ack_wait_ms: float = 0.0
+    dead_letters: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def other_ms(self) -> float:
+        """Mostly waits for rows from Spark; also for metadata, and for a transaction to begin."""
+        return max(0.0, self.duration_ms - self.encode_ms - self.memory_wait_ms - self.ack_wait_ms)
+
+
+NO_FIGURES: Final = TaskFigures()
