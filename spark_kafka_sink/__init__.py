@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
+    from spark_kafka_sink.encoding.avro import encode_avro
     from spark_kafka_sink.encoding.protobuf import encode_protobuf
     from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
@@ -35,6 +36,7 @@ __all__ = [
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
+    "encode_avro",
     "encode_protobuf",
     "open_producer",
     "resume",
@@ -51,6 +53,7 @@ _HOMES = {
     "RecordMetadata": "append.record",
     "SendReceipt": "append.receipt",
     "SyncProducer": "producer.sync_producer",
+    "encode_avro": "encoding.avro",
     "encode_protobuf": "encoding.protobuf",
     "open_producer": "producer.producer_type",
     "resume": "transactions.committer",

@@ -1,0 +1,220 @@
+"""Which kernel writes which Arrow type as which Avro type, and what does not fit."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.encoding.avro_default import default_bytes
+from spark_kafka_sink.encoding.avro_kernels import (
+    Branch,
+    Constant,
+    Entries,
+    Items,
+    Kernel,
+    Nothing,
+    RecordFields,
+    Required,
+    plain_type,
+)
+from spark_kafka_sink.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
+from spark_kafka_sink.encoding.avro_values import Boolean, Bytes, Integer, Real, Text
+from spark_kafka_sink.encoding.type_names import type_name
+from spark_kafka_sink.records.sizes import encode_varint
+
+_INT_BITS = 32
+_LONG_BITS = 64
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_DAY = 86_400
+_INT_MAX = (1 << 31) - 1
+
+
+class Planner:
+    """Plans a schema for a column; collects what does not fit in ``mismatches``, a sentence each.
+
+    ``promotes``: whether values may become another type without loss, as Avro's readers promote them (int, long, float,
+    double; string, bytes). The branches of a union are tried without first.
+    """
+
+    def __init__(self, promotes: bool = True) -> None:
+        self.mismatches: list[str] = []
+        self._promotes = promotes
+
+    def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """For a field whose values may be null in Arrow."""
+        kind = plain_type(kind)
+        if schema.type == "union":
+            return self._union(schema, kind, path)
+        if schema.type == "null" and pt.is_null(kind):
+            return Nothing()
+        return Required(path, str(schema), self._value(schema, kind, path))
+
+    def _union(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        null = schema.null_branch
+        if null is not None and pt.is_null(kind):
+            return Constant(encode_varint(null))
+        index = self._branch(schema, kind, path)
+        if index is None:
+            return Nothing()
+        value = self._value(schema.branches[index], kind, path)
+        if null is None:
+            return Required(path, str(schema), value, encode_varint(index))
+        return Branch(encode_varint(null), encode_varint(index), value)
+
+    def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
+        """The only branch, or the only one that fits; else notes a mismatch."""
+        branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
+        if len(branches) == 1:
+            return branches[0]
+        for promotes in (False, True)[: 1 + self._promotes]:
+            fitting = [index for index in branches if fits(schema.branches[index], kind, path, promotes)]
+            if len(fitting) == 1:
+                return fitting[0]
+            if fitting:
+                names = " and ".join(str(schema.branches[index]) for index in fitting)
+                self._mismatch(path, f"column type {type_name(kind)} fits more than one branch of the union: {names}")
+                return None
+        self._mismatch(path, f"column type {type_name(kind)} fits no branch of the union {schema}")
+        return None
+
+    def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """For values that are not null."""
+        kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
+        if kernel is None:
+            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}")
+        return kernel or Nothing()
+
+    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "record" and pt.is_struct(kind):
+            return self._record(schema, kind, path)
+        if schema.type == "array" and _is_list(kind):
+            return Items(self.plan(schema.items, kind.value_type, f"{path}[]"))
+        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_type(kind.key_type)):
+            key = Required(f"{path}.key", "string", Text(f"{path}.key"))
+            return Entries(path, key, self.plan(schema.values, kind.item_type, f"{path}.value"))
+        return None
+
+    def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
+        names = [field.name for field in kind]
+        fields = schema.fields
+        unknown = set(names) - {field.name for field in fields}
+        for name in names:
+            if name in unknown:
+                self._mismatch(_join(path, name), f"{schema} has no such field ({type_name(kind.field(name).type)})")
+        kernels = []
+        for field in fields:
+            places = kind.get_all_field_indices(field.name)
+            inner = _join(path, field.name)
+            if len(places) > 1:
+                self._mismatch(inner, f"{len(places)} columns have this name")
+            elif places:
+                kernels.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
+            else:
+                kernels.append((-1, self._absent(field, inner, unknown)))
+        return RecordFields(tuple(kernels))
+
+    def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
+        """For a field without a column."""
+        if field.default is not NO_DEFAULT:
+            try:
+                return Constant(default_bytes(field.schema, field.default))
+            except (ValueError, OverflowError) as error:
+                self._mismatch(path, f"the default in the schema is wrong: {error}")
+        elif field.schema.null_branch is not None:
+            return Constant(encode_varint(field.schema.null_branch))
+        elif field.schema.type != "null":
+            other = next((f", only {name}" for name in unknown if name.lower() == field.name.lower()), "")
+            self._mismatch(path, f"no such column{other}, and the field ({field.schema}) has no default and no null")
+        return Nothing()
+
+    def _single(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        match schema.type:
+            case "boolean" if pt.is_boolean(kind):
+                return Boolean()
+            case "int":
+                return self._int(schema, kind, path)
+            case "long":
+                return self._long(schema, kind, path)
+            case "float" | "double":
+                return self._real(schema, kind, path)
+            case "bytes" if not schema.logical and (_is_bytes(kind) or (self._promotes and _is_string(kind))):
+                return Bytes()
+            case "string" if _is_string(kind) or (self._promotes and _is_bytes(kind)):
+                return Text(path)
+        return None
+
+    def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name = str(schema)
+        if schema.logical == "date" or (not schema.logical and self._promotes):
+            if pt.is_date32(kind):
+                return Integer(path, name)
+            if pt.is_date64(kind):
+                return Integer(path, name, divisor=_DAY * 1000, low=-_INT_MAX - 1, high=_INT_MAX)
+        if schema.logical == "time-millis" and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "ms", low=0, high=_DAY * 1000 - 1)
+        if _is_integer(kind, _INT_BITS) and (self._promotes or not schema.logical):
+            return Integer(path, name)
+        return None
+
+    def _long(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name, logical = str(schema), schema.logical
+        if pt.is_timestamp(kind):
+            if not logical and self._promotes:
+                return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
+            if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
+                unit = _UNITS[logical.rpartition("-")[2]]
+                return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
+        elif logical == "time-micros" and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "us", low=0, high=_DAY * 1_000_000 - 1)
+        elif not logical and self._promotes and pt.is_duration(kind):
+            return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
+        elif _is_integer(kind, _LONG_BITS) and (self._promotes or not (logical or _is_integer(kind, _INT_BITS))):
+            return Integer(path, name)
+        return None
+
+    def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        bits = 32 if schema.type == "float" else 64
+        exact = pt.is_floating(kind) and kind.bit_width == bits
+        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _LONG_BITS)
+        return Real(path, bits) if exact or (self._promotes and widened) else None
+
+    def _mismatch(self, path: str, text: str) -> None:
+        self.mismatches.append(f"{path}: {text}" if path else text)
+
+
+def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
+    """Whether a branch of a union takes the values of a column."""
+    planner = Planner(promotes)
+    planner.plan(schema, kind, path)
+    return not planner.mismatches
+
+
+def _scaled(path: str, name: str, unit: str, wanted: str, rounds: bool = False, **bounds: int) -> Integer:
+    """From one unit of time to another."""
+    have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
+    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, **bounds)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_integer(kind: pa.DataType, bits: int) -> bool:
+    """Whether a signed number of ``bits`` bits holds all values."""
+    if pt.is_unsigned_integer(kind):
+        return bool(kind.bit_width < bits)
+    return bool(pt.is_signed_integer(kind) and kind.bit_width <= bits)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    tests = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
+    return any(test(kind) for test in tests)

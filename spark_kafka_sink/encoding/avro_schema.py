@@ -1,0 +1,168 @@
+"""Avro schemas: parsed by fastavro, then walked by the planner with names resolved. Never in a worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+
+Json: TypeAlias = Any
+NO_DEFAULT: Json = object()
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
+_LOGICAL_TYPES = {
+    "date": ("int",),
+    "decimal": ("bytes", "fixed"),
+    "duration": ("fixed",),
+    "local-timestamp-micros": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-nanos": ("long",),
+    "time-micros": ("long",),
+    "time-millis": ("int",),
+    "timestamp-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-nanos": ("long",),
+    "uuid": ("string", "fixed"),
+}
+"""The types that each logical type may annotate."""
+_FIXED_SIZES = {"duration": 12, "uuid": 16}
+
+
+@dataclass(frozen=True, slots=True)
+class AvroField:
+    """A field of a record. ``default``: as in the JSON, or ``NO_DEFAULT``."""
+
+    name: str
+    schema: AvroSchema
+    default: Json
+
+
+class AvroSchema:
+    """A schema or a part of one. ``type``: Avro's word for it, ``union`` included.
+
+    ``logical``: its logical type, empty if it has none or one that Avro ignores. ``attributes``: as in the JSON.
+    """
+
+    __slots__ = ("_names", "attributes", "branches", "logical", "type")
+
+    def __init__(self, node: Json, names: Mapping[str, Json]) -> None:
+        if isinstance(node, str) and node not in _PRIMITIVES:
+            node = names[node]
+        self._names = names
+        self.branches: Sequence[AvroSchema] = ()
+        self.attributes: Mapping[str, Json] = {}
+        if isinstance(node, list):
+            self.type = "union"
+            self.branches = [AvroSchema(each, names) for each in node]
+        elif isinstance(node, str):
+            self.type = node
+        else:
+            self.type = "record" if node["type"] == "error" else node["type"]
+            self.attributes = node
+        self.logical = self._logical_type()
+
+    @classmethod
+    def parse(cls, text: str) -> AvroSchema:
+        """Raises ``SchemaMismatchError`` if ``text`` is no Avro schema, ``ImportError`` without fastavro."""
+        try:
+            from fastavro import parse_schema
+            from fastavro.schema import SchemaParseException
+        except ImportError as error:
+            raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]") from error
+        try:
+            node = json.loads(text)
+        except ValueError as error:
+            raise SchemaMismatchError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
+        names: dict[str, Json] = {}
+        try:
+            return cls(parse_schema(_unwrapped(node), names), names)
+        except KeyError as error:
+            raise SchemaMismatchError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
+        except (SchemaParseException, TypeError, ValueError, AttributeError) as error:
+            raise SchemaMismatchError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+
+    @property
+    def items(self) -> AvroSchema:
+        """Of an array."""
+        return AvroSchema(self.attributes["items"], self._names)
+
+    @property
+    def values(self) -> AvroSchema:
+        """Of a map."""
+        return AvroSchema(self.attributes["values"], self._names)
+
+    @property
+    def fields(self) -> Sequence[AvroField]:
+        """Of a record."""
+        return [
+            AvroField(each["name"], AvroSchema(each["type"], self._names), each.get("default", NO_DEFAULT))
+            for each in self.attributes["fields"]
+        ]
+
+    @property
+    def null_branch(self) -> int | None:
+        """Of a union."""
+        return next((index for index, branch in enumerate(self.branches) if branch.type == "null"), None)
+
+    @property
+    def precision(self) -> int:
+        """Of a decimal."""
+        return int(self.attributes["precision"])
+
+    @property
+    def scale(self) -> int:
+        """Of a decimal."""
+        return int(self.attributes.get("scale", 0))
+
+    @property
+    def size(self) -> int:
+        """Of a fixed."""
+        return int(self.attributes["size"])
+
+    def __str__(self) -> str:
+        """As messages name it."""
+        if self.type == "union":
+            return f"[{', '.join(map(str, self.branches))}]"
+        if self.type in ("array", "map"):
+            return f"{self.type} of {self.items if self.type == 'array' else self.values}"
+        text = f"{self.type} {self.attributes['name']}" if "name" in self.attributes else self.type
+        if self.type == "fixed":
+            text += f"({self.size})"
+        if self.logical == "decimal":
+            return f"{text} decimal({self.precision}, {self.scale})"
+        return f"{text} {self.logical}" if self.logical else text
+
+    def _logical_type(self) -> str:
+        """Avro ignores a logical type that it does not know or that does not go with the type."""
+        logical = self.attributes.get("logicalType")
+        if not isinstance(logical, str) or self.type not in _LOGICAL_TYPES.get(logical, ()):
+            return ""
+        if self.type == "fixed" and self.size != _FIXED_SIZES.get(logical, self.size):
+            return ""
+        return "" if logical == "decimal" and not self.attributes.get("precision") else logical
+
+
+def _unwrapped(node: Json) -> Json:
+    """Without objects around a type, as ``{"type": {"type": "int"}}``: Java takes them, fastavro does not."""
+    if isinstance(node, list):
+        return [_unwrapped(each) for each in node]
+    if not isinstance(node, dict) or "type" not in node:
+        return node
+    kind = node["type"]
+    if not isinstance(kind, str) or kind not in _PRIMITIVES | _COMPLEX:
+        return _unwrapped(kind)
+    unwrapped = {key: _unwrapped(value) if key in ("items", "values") else value for key, value in node.items()}
+    if isinstance(node.get("fields"), list):
+        unwrapped["fields"] = [
+            {**field, "type": _unwrapped(field["type"])} if isinstance(field, dict) and "type" in field else field
+            for field in node["fields"]
+        ]
+    return unwrapped
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"

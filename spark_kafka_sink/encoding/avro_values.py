@@ -1,0 +1,172 @@
+"""Kernels of single values: one Arrow type as one Avro type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.encoding.row_writer import Mask, RowWriter
+from spark_kafka_sink.encoding.varints import write_zigzag
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
+
+INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """A byte."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        end = array.offset + len(array)
+        bits = np.unpackbits(_bytes(array), bitorder="little", count=end)[array.offset :].astype(np.uint64)
+        if keep is None:
+            writer.words(bits, 8, 8)
+        else:
+            writer.words(bits & keep, keep & 8, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """int and long, and all logical types that count days or parts of a second.
+
+    A value is multiplied by ``factor``, or divided by ``divisor``: rounded down if ``rounds``, else a remainder is a
+    fault. ``low``, ``high``: the bounds of the result.
+    """
+
+    path: str
+    schema: str
+    factor: int = 1
+    divisor: int = 1
+    rounds: bool = False
+    low: int = -INT64_MAX - 1
+    high: int = INT64_MAX
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        numbers = integers(array)
+        if self.divisor > 1:
+            quotients = numbers // self.divisor
+            if not self.rounds:
+                self._refuse(writer, array, quotients * self.divisor != numbers, keep)
+            numbers = quotients
+        low, high = -(-self.low // self.factor), self.high // self.factor
+        if low > -INT64_MAX - 1 or high < INT64_MAX:
+            self._refuse(writer, array, (numbers < low) | (numbers > high), keep)
+        write_zigzag(writer, numbers * self.factor if self.factor > 1 else numbers, keep)
+
+    def _refuse(self, writer: RowWriter, array: pa.Array, bad: npt.NDArray[np.bool_], keep: Mask | None) -> None:
+        if bad.any():
+            writer.refuse(bad if keep is None else bad & (keep != 0), self.path, array, f"does not fit {self.schema}")
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """float (``bits`` 32) and double (64), of any number that they hold exactly."""
+
+    path: str
+    bits: int
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        kind = np.dtype(f"f{self.bits // 8}")
+        if pt.is_integer(array.type):
+            numbers = integers(array)
+            values = numbers.astype(kind)
+            beyond = values >= 2.0**63  # what the largest numbers are rounded to is no int64
+            bad = beyond | (np.where(beyond, 0, values).astype(np.int64) != numbers)
+            if bad.any():
+                schema = "float" if self.bits == 32 else "double"
+                bad = bad if keep is None else bad & (keep != 0)
+                writer.refuse(bad, self.path, array, f"has more digits than {schema} holds")
+        else:
+            values = _numbers(array, np.dtype(f"f{array.type.bit_width // 8}")).astype(kind, copy=False)
+        words = values.view(np.dtype(f"u{self.bits // 8}")).astype(np.uint64, copy=False)
+        if keep is None:
+            writer.words(words, self.bits, self.bits)
+        else:
+            writer.words(words & keep, keep & self.bits, self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """bytes, of strings too."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, lengths = spans(array, keep)
+        write_zigzag(writer, lengths, keep)
+        writer.column(column)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """string, of UTF-8 in bytes too."""
+
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, lengths = spans(array, keep)
+        bad = _invalid_utf8(column)
+        if bad is not None:
+            writer.refuse(bad, self.path, column, "is not UTF-8")
+        write_zigzag(writer, lengths, keep)
+        writer.column(column)
+
+
+def integers(array: pa.Array) -> Int64Array:
+    """Of integers, dates, times, timestamps and durations; in a null slot any number."""
+    kind = array.type
+    sign = "u" if pt.is_unsigned_integer(kind) else "i"
+    return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
+
+
+def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array]:
+    """Strings or bytes, and the length of each; both empty in rows outside ``keep``."""
+    column = binary_column(array)
+    _, offsets_buffer, data = column.buffers()
+    if not len(column) or offsets_buffer is None:
+        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64)
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
+    lengths = np.diff(offsets).astype(np.int64)
+    missing = None
+    if keep is not None:
+        kept = lengths & keep.view(np.int64)
+        if (kept != lengths).any():  # a null slot may span bytes
+            missing = keep == 0
+        lengths = kept
+    return binary_array(offsets, data or b"", missing), lengths
+
+
+def _invalid_utf8(column: pa.BinaryArray) -> npt.NDArray[np.bool_] | None:
+    """The slots that are not UTF-8; None if all are."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
+    first, end = int(bounds[0]), int(bounds[-1])
+    if int(np.frombuffer(data, np.uint8, end - first, first).max(initial=0)) < 0x80:
+        return None
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+    return None
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _numbers(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(len(array), kind)
+    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
+
+
+def _bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
+    buffer = array.buffers()[1]
+    return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
