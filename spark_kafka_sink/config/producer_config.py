@@ -69,6 +69,7 @@ class ProducerConfig:
     metadata_max_idle_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    allow_auto_create_topics: bool
     security_protocol: str
     ssl_truststore_location: str | None
     ssl_truststore_password: Password | None

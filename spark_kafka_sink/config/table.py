@@ -239,6 +239,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("sasl.token.provider", STRING, None, "medium",
            "Whose tokens OAUTHBEARER logs in with: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry "
            "point of the group spark_kafka_sink.sasl; also written saslTokenProvider. Not an option of Java's client."),
+    Option("allow.auto.create.topics", BOOLEAN, True, "low",
+           "false: no request of this producer makes the brokers create a topic. In Spark, see topicCreation. Not an "
+           "option of Java's producer, which always allows it."),
     *SECURITY_OPTIONS,
 )  # fmt: skip
 
@@ -251,7 +254,7 @@ PARTITIONERS = ("default", "round_robin", "uniform_sticky", "murmur3", "crc32", 
 """Values of ``partitioner.class`` besides Python classes."""
 
 CONSUMER_OPTIONS = frozenset({
-    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
+    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
     "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
     "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
     "isolation.level", "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",

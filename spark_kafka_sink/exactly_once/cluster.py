@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -12,10 +11,10 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.model import TopicInfo
-from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import Action, action, broker_error
-from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity, parse_metadata
+from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.topics import topic_metadata
 from spark_kafka_sink.transactions.committer import CONNECTIONS
 
 
@@ -33,7 +32,7 @@ class Cluster(Rpc):
 
     def topic(self, name: str, deadline: float) -> TopicInfo | None:
         """None if there is no such topic; never creates it."""
-        info = parse_metadata(self._metadata_of([name], deadline)).topics.get(name)
+        info = parse_metadata(topic_metadata(self, [name], deadline)).topics.get(name)
         if info is None:
             raise NetworkError(f"The Metadata response lacks topic {name}")
         code = ErrorCode(info.error)
@@ -45,7 +44,7 @@ class Cluster(Rpc):
 
     def topic_ids(self, names: Iterable[str], deadline: float) -> dict[str, UUID | None]:
         """By one request; None for a topic that does not exist. Leaves out topics with another error."""
-        topics = parse_metadata(self._metadata_of([*names], deadline)).topics
+        topics = parse_metadata(topic_metadata(self, [*names], deadline)).topics
         return {
             name: info.topic_id if info.error == ErrorCode.none.value else None
             for name, info in topics.items()
@@ -54,19 +53,10 @@ class Cluster(Rpc):
 
     def replicas(self, name: str, deadline: float) -> list[list[int]]:
         """The replica nodes of each partition of an existing topic, the preferred leader first."""
-        topics = self._metadata_of([name], deadline).topics
+        topics = topic_metadata(self, [name], deadline).topics
         partitions = [each for topic in topics if topic.name == name for each in topic.partitions]
         return [list(map(int, each.replica_nodes)) for each in sorted(partitions, key=lambda p: p.partition_index)]
 
     def check_time(self, deadline: float, what: str) -> None:
         if self.now() >= deadline:
             raise KafkaTimeoutError(f"{what} in time")
-
-    def _metadata_of(self, topics: Sequence[str], deadline: float) -> Any:
-        make = MetadataEntity(topics, allow_auto_topic_creation=False)
-        return self.call(Call("metadata", METADATA_VERSIONS, None, make, _no_codes), deadline)
-
-
-def _no_codes(_body: Any) -> tuple[CodeAt, ...]:
-    """The callers judge the topics' codes."""
-    return (CodeAt("Metadata", ErrorCode.none),)

@@ -7,7 +7,6 @@ import logging
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.topics import NewTopic, create_topic, refusal
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -44,7 +44,6 @@ _IN_SYNC: Final = "min.insync.replicas"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _MOST_REPLICAS: Final = 3
 _TOPIC, _BROKER = 2, 4
-_CREATE_TIMEOUT: Final = timedelta(seconds=30)
 
 _warned: set[str] = set()
 
@@ -149,26 +148,11 @@ def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
 
 
 def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> None:
-    def make(module: ModuleType, version: int) -> Any:
-        entry = module.request.CreatableTopicConfig
-        creatable = module.request.CreatableTopic(
-            name=topic,
-            num_partitions=2 * PARTITIONS,
-            replication_factor=wanted.replication,
-            assignments=(),
-            configs=tuple(entry(name=name, value=value) for name, value in wanted.settings.items()),
-        )
-        return module.CreateTopicsRequest(topics=(creatable,), timeout=_CREATE_TIMEOUT)
-
-    def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt(f"CreateTopics of {topic}", each.error_code, each.error_message) for each in body.topics]
-
     try:
-        cluster.call(Call("create_topics", (5, 7), None, make, codes), deadline)
+        create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, wanted.replication, wanted.settings), deadline)
     except BrokerError as error:
-        advice = "the principal needs CREATE on the topic or the cluster" if error.code in FORBIDDEN else "see above"
         raise ExactlyOnceError(
-            f"commitLogTopic {topic} is missing and cannot be created: {error} ({advice}). Create it by hand: "
+            f"commitLogTopic {topic} is missing and cannot be created: {refusal(error)}. Create it by hand: "
             f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
         ) from error
 

@@ -96,13 +96,18 @@ class TaskTransaction:
         self._metadata_version = -1
         self._topic_ids: dict[str, UUID] = {}
 
+    @property
+    def writes(self) -> bool:
+        """False in a replay whose rows are only compared with what is committed."""
+        return self.action in (TaskAction.WRITE, TaskAction.REWRITE)
+
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
         """Rows, as for ``KafkaProducer.append_columns``."""
         topics = TopicColumn.of(topic)
         self._checksum.add(topics, columns, partitions)
-        if self.action in (TaskAction.WRITE, TaskAction.REWRITE):
+        if self.writes:
             producer = self._begun()
             producer.append_columns(topics, columns, partitions, self.receipt)
             for name in topics.names:

@@ -59,6 +59,7 @@ class Metadata:
 
     def __init__(self, config: ProducerConfig, random: Random) -> None:
         self._config = config
+        self.allow_auto_topic_creation = config.allow_auto_create_topics
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         servers = enumerate(bootstrap_servers(config))
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
@@ -375,7 +376,8 @@ class MetadataUpdater:
         if not client.ready(node_to_ask, now):
             return now + client.ready_delay(node_to_ask, now)
         topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
-        client.send(node_to_ask.id, metadata_request(topics, True, self._completed), now)
+        request = metadata_request(topics, metadata.allow_auto_topic_creation, self._completed)
+        client.send(node_to_ask.id, request, now)
         return math.inf
 
     def _completed(self, response: Response) -> None:
@@ -410,17 +412,18 @@ def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntity:
-    """Makes kio's MetadataRequest."""
+    """Makes kio's MetadataRequest. ``topics`` None: all."""
 
-    topics: Sequence[str]
+    topics: Sequence[str] | None
     allow_auto_topic_creation: bool
     include_authorized_operations: bool = False
 
     def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:
         topic_id = {"topic_id": None} if version >= _FIRST_WITH_TOPIC_IDS else {}
         cluster = {"include_cluster_authorized_operations": False} if version <= _LAST_WITH_CLUSTER_OPERATIONS else {}
+        topic = module.request.MetadataRequestTopic
         entity: RequestPayload = module.MetadataRequest(
-            topics=tuple(module.request.MetadataRequestTopic(name=name, **topic_id) for name in self.topics),
+            topics=None if self.topics is None else tuple(topic(name=name, **topic_id) for name in self.topics),
             allow_auto_topic_creation=self.allow_auto_topic_creation,
             include_topic_authorized_operations=self.include_authorized_operations,
             **cluster,

@@ -16,6 +16,12 @@ from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.topic_options import (
+    TOPIC_OPTIONS,
+    TopicCreation,
+    topic_settings,
+    without_auto_creation,
+)
 
 KAFKA_PREFIX = "kafka."
 
@@ -55,6 +61,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "times; with exactly-once in the same transaction as the rows."),
     Option("receiptsPath", Kind.STRING, None, "low",
            "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
+    *TOPIC_OPTIONS,
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
@@ -121,7 +128,8 @@ class ExactlyOnce:
 class SinkOptions:
     """The options of a write, sent to every task.
 
-    ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing.
+    ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
+    the brokers decide.
     """
 
     producer: ProducerConfig
@@ -130,6 +138,7 @@ class SinkOptions:
     exactly_once: ExactlyOnce | None = None
     receipts_topic: str | None = None
     receipts_path: str | None = None
+    topic_creation: TopicCreation | None = None
 
     @property
     def wants_receipts(self) -> bool:
@@ -142,6 +151,7 @@ class SinkOptions:
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
         read_side: list[str] = []
+        settings = topic_settings(options)
         for key, value in options.items():
             name = key.lower()
             if name in _READ_SIDE:
@@ -152,9 +162,11 @@ class SinkOptions:
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
             elif name in _OWN:
                 own[name] = _own_value(_OWN[name], value, faults)
-            elif name not in ADDED_BY_SPARK:
+            elif name not in ADDED_BY_SPARK and name not in settings:
                 faults.append(_unknown(name))
         exactly_once = _exactly_once(own, options, faults)
+        topic_creation = TopicCreation.of(own, settings, faults)
+        kafka = without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         try:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
@@ -172,6 +184,7 @@ class SinkOptions:
             exactly_once,
             own.get("receiptstopic"),
             own.get("receiptspath"),
+            topic_creation,
         )
 
 

@@ -21,6 +21,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.rows import in_task, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.topic_creation import ensure_topics
 from spark_kafka_sink.task_figures import TaskFigures
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -32,10 +33,12 @@ _BYTES_PER_TOPIC = 256 << 10
 
 
 class RowSink(Protocol):
-    """Where a task's rows go: a producer, or a transaction."""
+    """Where a task's rows go: a producer, or a transaction. ``writes`` False: rows of a replay, only counted."""
 
     @property
     def meter(self) -> TaskMeter: ...
+    @property
+    def writes(self) -> bool: ...
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def partition_count(self, topic: str) -> int: ...
 
@@ -64,6 +67,8 @@ class AppendSize:
 
 class _LeasedProducer:
     """The producer of an at-least-once task, leased at its first row and returned when ``stack`` closes."""
+
+    writes = True
 
     def __init__(self, stack: ExitStack, options: SinkOptions, clock: Clock) -> None:
         self._stack = stack
@@ -132,6 +137,8 @@ def append_rows(
             continue
         with sink.meter.appending():
             for rows in task_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
+                if layout.topic is not None and sink.writes:
+                    ensure_topics(options, rows.topics.names)
                 try:
                     sink.append(rows.topics, rows.columns, rows.partitions)
                 except InvalidRecordError as error:

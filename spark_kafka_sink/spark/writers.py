@@ -16,6 +16,7 @@ from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class _Writer:
     def __getstate__(self) -> dict[str, Any]:
         """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
         probe_receipts(self.options)
+        if self.options.topic_creation is not None:
+            with connection_explained(self.options):
+                ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
 

@@ -23,7 +23,7 @@ OF_OUR_OWN = {
     "sasl.login.read.timeout.ms": ("10000", "null"),
 }
 """Defaults that are not Kafka's: ours, and Kafka's."""
-OUR_OWN = {"sasl.token.provider"}
+OUR_OWN = {"sasl.token.provider", "allow.auto.create.topics"}
 
 
 @pytest.fixture(scope="module")

@@ -289,3 +289,10 @@ def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):
     for name in range(4):
         numbers = [number for thread, number in values if thread == name]
         assert numbers == sorted(numbers)
+
+
+def test_without_allow_auto_create_topics_no_request_creates_a_topic(broker):
+    options = {"bootstrap.servers": broker.bootstrap_servers, "allow.auto.create.topics": "false", "max.block.ms": 300}
+    with KafkaProducer(options) as producer, pytest.raises(KafkaTimeoutError, match="Topic missing not present"):
+        producer.send(ProducerRecord("missing", b"v"))
+    assert broker.topics == ("t",)

@@ -1,0 +1,92 @@
+"""Topics by name, on the caller's thread: look-ups that create nothing, and CreateTopics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from difflib import get_close_matches
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
+from spark_kafka_sink.network.rpc import Rpc
+
+BROKER_DEFAULT: Final = -1
+"""As a number of partitions or a replication factor: the brokers' own (KIP-464)."""
+
+_CREATE_VERSIONS: Final = (5, 7)
+_CREATE_TIMEOUT: Final = timedelta(seconds=30)
+_MOST_NAMES: Final = 10_000
+"""Comparing a name takes 10 µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create (Java: ``NewTopic``). ``settings``: topic configs by Kafka's names."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def topic_metadata(
+    rpc: Rpc, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
+) -> Any:
+    """kio's Metadata response for these topics; None: for all that the principal may describe."""
+    make = MetadataEntity(names, allow_auto_topic_creation)
+    return rpc.call(Call("metadata", METADATA_VERSIONS, None, make, _no_codes), deadline)
+
+
+def similar_topics(rpc: Rpc, name: str, deadline: float) -> list[str]:
+    """Up to three topics with names close to ``name``, the closest first."""
+    topics = topic_metadata(rpc, None, deadline).topics
+    near = [str(each.name) for each in topics if each.name and abs(len(each.name) - len(name)) <= len(name) // 2]
+    return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
+
+
+def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
+    """Returns also if the topic exists by now. It may take a moment to be in every broker's metadata.
+
+    Raises ``BrokerError``, see ``refusal``. Brokers with ZooKeeper do not forward the request to their controller.
+    """
+
+    def make(module: ModuleType, version: int) -> Any:
+        entry = module.request.CreatableTopicConfig
+        creatable = module.request.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            assignments=(),
+            configs=tuple(entry(name=name, value=value) for name, value in topic.settings.items()),
+        )
+        return module.CreateTopicsRequest(topics=(creatable,), timeout=_CREATE_TIMEOUT)
+
+    def codes(body: Any) -> list[CodeAt]:
+        return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
+
+    try:
+        rpc.call(Call("create_topics", _CREATE_VERSIONS, None, make, codes), deadline)
+    except BrokerError as error:
+        if error.code != ErrorCode.not_controller:
+            raise
+        rpc.refresh(deadline)
+        rpc.call(Call("create_topics", _CREATE_VERSIONS, rpc.snapshot.controller_id, make, codes), deadline)
+
+
+def refusal(error: BrokerError) -> str:
+    """The reason for users; the right that the principal lacks."""
+    if error.code in FORBIDDEN:
+        return f"{error.name}: the principal needs CREATE on the topic or the cluster"
+    return str(error)
+
+
+def _no_codes(_body: Any) -> tuple[CodeAt, ...]:
+    """The callers judge the topics' codes."""
+    return (CodeAt("Metadata", ErrorCode.none),)

@@ -1,0 +1,154 @@
+"""``topicCreation`` never and create: topics are looked up, or created, before the first row.
+
+On the driver the option topic, once per planning process; in a task the topics of its rows, once per worker process.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.commit_message import announce
+from spark_kafka_sink.spark.options import SinkOptions
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.network.rpc import Rpc
+    from spark_kafka_sink.spark.topic_options import TopicCreation
+
+_SECOND_LOOK_MS: Final = 500.0
+"""A broker may not know yet a topic that was just created."""
+
+_SUGGESTING_MS: Final = 1_000.0
+_POLL_MS: Final = 50.0
+_MOST_NAMED: Final = 5
+
+_known: dict[ProducerConfig, set[str]] = {}
+
+
+class TopicCreationError(KafkaError, pickle.PickleError):
+    """A topic does not exist and is not created. Spark passes a ``PickleError`` on unchanged while it pickles a
+    writer."""
+
+
+def ensure_planned_topics(options: SinkOptions) -> None:
+    """On the driver. Raises ``TopicCreationError`` if the option topic does not exist and is not created.
+
+    receiptsTopic is requested as by a producer, so that brokers may create it: the tasks' requests do not let them.
+    """
+    if options.topic_creation is None:
+        return
+    if options.topic is not None:
+        ensure_topics(options, (options.topic,))
+    own = options.receipts_topic
+    if own is not None and own not in _known.setdefault(options.producer, set()):
+        from spark_kafka_sink.network.topics import topic_metadata
+
+        with _connected(options) as rpc:
+            topic_metadata(rpc, [own], _deadline(rpc, options), allow_auto_topic_creation=True)
+        _known[options.producer].add(own)
+
+
+def ensure_topics(options: SinkOptions, names: Collection[str]) -> None:
+    """Looks up the topics that are new to this process, and creates the missing ones. Takes at most max.block.ms.
+
+    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
+    """
+    creation = options.topic_creation
+    if creation is None:
+        return
+    known = _known.setdefault(options.producer, set())
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    try:
+        with _connected(options) as rpc:
+            _ensure(rpc, creation, unknown, _deadline(rpc, options))
+    except TopicCreationError:
+        raise
+    except KafkaError as error:
+        named = ", ".join(unknown[:_MOST_NAMED])
+        raise TopicCreationError(f"topicCreation={creation.policy}: {named} could not be looked up: {error}") from error
+    known.update(unknown)
+
+
+def _ensure(rpc: Rpc, creation: TopicCreation, names: Sequence[str], deadline: float) -> None:
+    missing = _missing(rpc, names, deadline)
+    if not missing:
+        return
+    if creation.create:
+        for name in missing:
+            _create(rpc, creation, name, deadline)
+        return
+    rpc.pause(_SECOND_LOOK_MS)
+    missing = _missing(rpc, missing, deadline)
+    if missing:
+        named = [f"{name}{_did_you_mean(rpc, name)}" for name in missing[:_MOST_NAMED]]
+        raise TopicCreationError(
+            f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
+        )
+
+
+def _missing(rpc: Rpc, names: Sequence[str], deadline: float) -> list[str]:
+    """The topics that do not exist. Raises ``BrokerError`` for an invalid or forbidden one."""
+    from kio.schema.errors import ErrorCode
+
+    from spark_kafka_sink.network.error_table import Action, action, broker_error
+    from spark_kafka_sink.network.topics import topic_metadata
+
+    missing = []
+    for topic in topic_metadata(rpc, names, deadline).topics:
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            missing.append(str(topic.name))
+        elif action("metadata", topic.error_code) is Action.FAIL:
+            raise broker_error(topic.error_code, f"Metadata of topic {topic.name}")
+    return missing
+
+
+def _create(rpc: Rpc, creation: TopicCreation, name: str, deadline: float) -> None:
+    from spark_kafka_sink.errors import BrokerError
+    from spark_kafka_sink.network.topics import NewTopic, create_topic, refusal
+
+    new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))
+    try:
+        create_topic(rpc, new, deadline)
+    except BrokerError as error:
+        raise TopicCreationError(
+            f"topicCreation=create: topic {name} does not exist and cannot be created: {refusal(error)}"
+        ) from error
+    while _missing(rpc, [name], deadline):
+        if rpc.now() + _POLL_MS >= deadline:
+            raise TopicCreationError(
+                f"topicCreation=create: topic {name} was created, but is not in the brokers' metadata within "
+                "kafka.max.block.ms. Run the write again."
+            )
+        rpc.pause(_POLL_MS)
+    announce(f"topic {name} created (topicCreation=create)")
+
+
+def _did_you_mean(rpc: Rpc, name: str) -> str:
+    from spark_kafka_sink.network.topics import similar_topics
+
+    with suppress(KafkaError):
+        if similar := similar_topics(rpc, name, rpc.now() + _SUGGESTING_MS):
+            return f" (did you mean {' or '.join(similar)}?)"
+    return ""
+
+
+@contextmanager
+def _connected(options: SinkOptions) -> Iterator[Rpc]:
+    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.network.rpc import Rpc
+
+    rpc = Rpc(options.producer, SystemClock())
+    try:
+        yield rpc
+    finally:
+        rpc.close()
+
+
+def _deadline(rpc: Rpc, options: SinkOptions) -> float:
+    return rpc.now() + options.producer.max_block_ms

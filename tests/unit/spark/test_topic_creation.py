@@ -1,0 +1,206 @@
+"""``topicCreation`` never and create against TestBroker: what is looked up and created, when, and the errors."""
+
+import pickle
+import time
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.spark import topic_creation
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.topic_creation import TopicCreationError
+from spark_kafka_sink.spark.write import append_rows, write_rows
+from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+
+SCHEMA = StructType([StructField("value", StringType())])
+BY_ROW = RowLayout(value=0, topic=1)
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    monkeypatch.setattr(topic_creation, "_known", {})  # as in a new process
+    with TestBroker(config={"auto.create.topics.enable": True, "num.partitions": 3}) as broker:
+        yield broker
+
+
+def options(broker, policy, topic="flights", **more):
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topiccreation": policy, **more}
+    return SinkOptions.parse(given if topic is None else {**given, "topic": topic})
+
+
+def plan(asked, writer=KafkaBatchWriter):
+    pickle.dumps(writer(RowLayout.of(SCHEMA, asked.topic, None), asked))
+
+
+def rows(*topics):
+    return iter([pa.record_batch({"value": ["v"] * len(topics), "topic": [*topics]})])
+
+
+def librdkafkas_view(broker, topic):
+    """Number of partitions and cleanup.policy."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    configs = admin.describe_configs([resource])[resource].result(10)
+    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions), configs["cleanup.policy"].value
+
+
+@pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
+def test_never_fails_on_the_driver_and_names_what_may_be_meant(broker, writer):
+    broker.create_topic("flights")
+    broker.create_topic("invoices")
+    began = time.monotonic()
+    with pytest.raises(TopicCreationError) as raised:
+        plan(options(broker, "never", "flihgts"), writer)
+    assert str(raised.value) == (
+        "topicCreation=never: no such topic: flihgts (did you mean flights?). Create it, or set topicCreation=create."
+    )
+    assert time.monotonic() - began < 2
+    assert {*broker.topics} == {"flights", "invoices"}
+
+
+def test_a_topic_that_appears_a_moment_later_is_there(broker):
+    broker.create_topic("flights")
+    broker.faults.answer("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="flights")
+    plan(options(broker, "never"))
+
+
+def test_by_default_planning_contacts_no_broker(broker):
+    plan(options(broker, "broker", "missing"))
+    assert not broker.requests
+
+
+def test_an_existing_topic_is_looked_up_once_per_process_and_not_changed(broker):
+    broker.create_topic("flights", partitions=2)
+    asked = options(broker, "create", **{"topic.creation.default.partitions": "7"})
+    plan(asked)
+    once = len(broker.requests)
+    plan(asked)
+    assert len(broker.requests) == once
+    assert not broker.requests.of("CreateTopics")
+    assert librdkafkas_view(broker, "flights") == (2, "delete")
+
+
+def test_create_creates_the_topic_with_its_settings(broker):
+    settings = {"topic.creation.default.partitions": "5", "topic.creation.default.cleanup.policy": "compact"}
+    plan(options(broker, "create", **settings))
+    assert librdkafkas_view(broker, "flights") == (5, "compact")
+
+
+def test_create_without_settings_takes_the_brokers_defaults(broker):
+    plan(options(broker, "create"))
+    assert librdkafkas_view(broker, "flights") == (3, "delete")
+
+
+def test_another_creator_may_be_first(broker):
+    broker.faults.run("CreateTopics", lambda: broker_creates(broker))
+    plan(options(broker, "create", **{"topic.creation.default.partitions": "5"}))
+    assert librdkafkas_view(broker, "flights") == (2, "delete")
+
+
+def broker_creates(broker):
+    broker._started.state.cluster.create_topic("flights", 2, 1, {})  # on the broker's own thread
+
+
+def test_a_created_topic_is_waited_for_until_brokers_have_it(broker):
+    broker.faults.answer("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="flights", times=4)
+    plan(options(broker, "create"))
+    assert len(broker.requests.of("CreateTopics")) == 1
+
+
+def test_a_created_topic_that_no_broker_gets_to_know_is_an_error_in_time(broker):
+    broker.faults.answer("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="flights", times=KEPT)
+    with pytest.raises(TopicCreationError, match="flights was created, but is not in the brokers' metadata"):
+        plan(options(broker, "create", **{"kafka.max.block.ms": "700"}))
+
+
+def test_a_refused_creation_names_the_right(broker):
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(TopicCreationError) as raised:
+        plan(options(broker, "create"))
+    assert str(raised.value) == (
+        "topicCreation=create: topic flights does not exist and cannot be created: TOPIC_AUTHORIZATION_FAILED: the "
+        "principal needs CREATE on the topic or the cluster"
+    )
+
+
+def test_a_setting_that_brokers_do_not_know_is_in_the_error(broker):
+    with pytest.raises(TopicCreationError, match=r"cannot be created: .*retention\.sm"):
+        plan(options(broker, "create", **{"topic.creation.default.retention.sm": "1"}))
+
+
+def test_a_broker_with_zookeeper_sends_the_client_to_its_controller(broker):
+    broker.faults.answer("CreateTopics", "NOT_CONTROLLER")
+    plan(options(broker, "create"))
+    assert "flights" in broker.topics
+
+
+def test_without_the_right_to_see_the_topic_the_error_says_so(broker):
+    broker.faults.answer("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic="flights")
+    with pytest.raises(TopicCreationError, match="never: flights could not be looked up: .*DESCRIBE"):
+        plan(options(broker, "never"))
+
+
+def test_without_a_broker_planning_ends_after_max_block_ms():
+    asked = SinkOptions.parse(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "topiccreation": "never", "kafka.max.block.ms": "300"}
+    )
+    with pytest.raises(TopicCreationError, match="t could not be looked up: No broker .* has responded") as raised:
+        plan(asked)
+    assert any("spark-kafka-sink check" in note for note in raised.value.__notes__)
+
+
+def test_receipts_topic_is_not_concerned(broker):
+    broker.create_topic("flights")
+    plan(options(broker, "never", receiptstopic="receipts"))
+    assert {*broker.topics} == {"flights", "receipts"}
+
+
+def test_a_task_looks_up_the_topics_of_its_rows_once(broker):
+    broker.create_topic("flights")
+    broker.create_topic("invoices")
+    asked = options(broker, "never", topic=None)
+    write_rows(rows("flights", "invoices", "flights"), BY_ROW, asked)
+    asked_for = len(broker.requests.of("Metadata"))
+    write_rows(rows("invoices"), BY_ROW, asked)
+    assert len(broker.requests.of("Metadata")) == asked_for
+    assert len(broker.topic("flights").values()) == 2
+
+
+def test_a_task_with_a_row_for_a_missing_topic_fails_at_once(broker):
+    broker.create_topic("flights")
+    began = time.monotonic()
+    with pytest.raises(TopicCreationError, match=r"no such topic: fligths \(did you mean flights\?\)"):
+        write_rows(rows("flights", "fligths"), BY_ROW, options(broker, "never", topic=None))
+    assert time.monotonic() - began < 2
+    assert {*broker.topics} == {"flights"}
+
+
+def test_a_task_creates_the_topics_of_its_rows(broker):
+    asked = options(broker, "create", topic=None, **{"topic.creation.default.partitions": "2"})
+    write_rows(rows("flights", "invoices"), BY_ROW, asked)
+    assert [librdkafkas_view(broker, name)[0] for name in ("flights", "invoices")] == [2, 2]
+    assert len(broker.topic("invoices").values()) == 1
+
+
+def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
+    class Replay:
+        writes = False
+        appended = 0
+        meter = TaskMeter(SystemClock())
+
+        def append(self, topic, columns, partitions):
+            self.appended += len(columns)
+
+        def partition_count(self, topic):
+            return 0
+
+    replay = Replay()
+    append_rows(rows("gone", "gone"), BY_ROW, options(broker, "never", topic=None), SystemClock(), replay)
+    assert (replay.appended, len(broker.requests)) == (2, 0)
