@@ -9,9 +9,9 @@ import pytest
 MICRO_BATCHES = 400
 ROWS = 1_000
 TASKS = 10
-DEADLINE_S = 240
+DEADLINE_S = 500
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_unkeyed_rows_of_400_micro_batches_are_spread_evenly(spark, topic, tmp_path):
