@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,16 @@ class TaskFigures:
     - ``compressed_bytes``, ``batches``: record batches as sent, retries included. ``retries``: rows sent again.
     - ``requests``: Produce responses. ``latency_avg_ms``, ``latency_max_ms``: from a request to its response;
       ``throttle_ms``: the sum of what brokers reported.
-    - ``duration_ms``: from the task's begin to its last acknowledgement. The task's thread spends ``encode_ms`` of it
-      on rows into batches (formats, partitions, encoding, compression, sending in between), ``memory_wait_ms`` on
-      waits for buffer.memory, ``ack_wait_ms`` on the last acknowledgements, and ``other_ms`` on the rest.
+    - ``began_at``: epoch ms, the executor's clock. ``duration_ms``: from the task's begin to its last acknowledgement.
+      The task's thread spends ``encode_ms`` of it on rows into batches (formats, partitions, encoding, compression,
+      sending in between), ``memory_wait_ms`` on waits for buffer.memory, ``ack_wait_ms`` on the last acknowledgements,
+      and ``other_ms`` on the rest.
     - ``dead_letters``: (reason, rows).
 
     All zero for a task that wrote nothing.
     """
 
+    began_at: int = 0
     rows: int = 0
     bytes: int = 0
     compressed_bytes: int = 0
@@ -41,6 +43,24 @@ class TaskFigures:
     def other_ms(self) -> float:
         """Mostly waits for rows from Spark; also for metadata, and for a transaction to begin."""
         return max(0.0, self.duration_ms - self.encode_ms - self.memory_wait_ms - self.ack_wait_ms)
+
+    def as_json(self) -> dict[str, Any]:
+        """Field → value, times in ms with three digits; ``dead_letters``: reason → rows."""
+        values = {name: round(value, 3) if type(value) is float else value for name, value in asdict(self).items()}
+        return {**values, "dead_letters": dict(self.dead_letters)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """Ignores the fields of later releases; a missing field has its default. Raises ``TypeError``, ``ValueError``
+        or ``AttributeError`` for other values.
+        """
+        numbers: dict[str, Any] = {
+            each.name: float(values[each.name]) if each.type == "float" else int(values[each.name])
+            for each in fields(cls)
+            if each.name in values and each.name != "dead_letters"
+        }
+        letters = {str(reason): int(rows) for reason, rows in values.get("dead_letters", {}).items()}
+        return cls(**numbers, dead_letters=tuple(sorted(letters.items())))
 
 
 NO_FIGURES: Final = TaskFigures()

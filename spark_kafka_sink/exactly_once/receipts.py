@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.task_figures import TaskFigures
+
+_FIELDS: Final[Mapping[str, type]] = {
+    "query": str,
+    "batch": int,
+    "task": int,
+    "topic": str,
+    "partition": int,
+    "first_offset": int,
+    "last_offset": int,
+    "count": int,
+    "bytes": int,
+    "began_at": int,
+    "ended_at": int,
+}
+_SHOWN: Final = 100
 
 
 class TaskName(NamedTuple):
@@ -30,6 +46,7 @@ class WriteReceipt:
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
+    ``figures``: of the whole task, in the first of its receipts; None in the others, and in those of releases before.
     """
 
     query: str
@@ -43,28 +60,54 @@ class WriteReceipt:
     bytes: int
     began_at: int
     ended_at: int
+    figures: TaskFigures | None = None
 
     def line(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        if self.figures is not None:
+            fields["figures"] = self.figures.as_json()
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def parse(cls, line: str) -> WriteReceipt:
         """Ignores the fields of later releases. Raises ``ValueError`` for anything but a receipt."""
-        fields = json.loads(line)
         try:
-            return cls(**{name: fields[name] for name in cls.__slots__})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{line!r} is no receipt: {error!r}") from error
+            fields = json.loads(line)
+            values = {name: _of(kind, fields[name]) for name, kind in _FIELDS.items()}
+            figures = fields.get("figures")
+            return cls(**values, figures=None if figures is None else TaskFigures.from_json(figures))
+        except KeyError as error:
+            raise ValueError(f"{_start(line)} is no receipt: it has no field {error}") from None
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{_start(line)} is no receipt: {error}") from None
+
+
+def _of(kind: type, value: Any) -> Any:
+    """``value``, if JSON has this kind of it there."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is not {kind.__name__}")
+    return value
+
+
+def _start(line: str) -> str:
+    """The line for an error message, not more than its beginning."""
+    return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
 
 
 def receipts_of(
-    name: TaskName, deliveries: Mapping[TopicPartition, Delivery], began_at: int, ended_at: int
+    name: TaskName,
+    deliveries: Mapping[TopicPartition, Delivery],
+    began_at: int,
+    ended_at: int,
+    figures: TaskFigures | None = None,
 ) -> tuple[WriteReceipt, ...]:
-    return tuple(
+    """The receipts of a task, sorted by topic and partition."""
+    receipts = [
         WriteReceipt(*name, *partition, sent.first_offset, sent.last_offset, sent.count, sent.size, began_at, ended_at)
         for partition, sent in sorted(deliveries.items())
-    )
+    ]
+    return (*(replace(first, figures=figures) for first in receipts[:1]), *receipts[1:])
 
 
 def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:

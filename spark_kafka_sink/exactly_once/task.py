@@ -130,7 +130,7 @@ class TaskTransaction:
         for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
             self._note_topic_id(self._producer, topic)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
-        return receipts_of(name, self.receipt.deliveries, self._began_at, self._clock.epoch_ms())
+        return receipts_of(name, self.receipt.deliveries, self._began_at, self._clock.epoch_ms(), self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""

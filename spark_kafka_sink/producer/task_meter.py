@@ -28,7 +28,7 @@ class TaskMeter:
     def __init__(self, clock: Clock, own_topics: Collection[str] = ()) -> None:
         self._clock = clock
         self._own_topics = own_topics
-        self._began = clock.now()
+        self._began, self._began_at = clock.now(), clock.epoch_ms()
         self._producer: Totals | None = None
         self._before = ProducerTotals()
         self._append_ms = self._wait_ms = 0.0
@@ -67,6 +67,7 @@ class TaskMeter:
         latency_ms = after.latency_ms - before.latency_ms
         deliveries = receipt.deliveries.values()
         return TaskFigures(
+            began_at=self._began_at,
             rows=sum(each.count for each in deliveries),
             bytes=sum(each.size for each in deliveries),
             compressed_bytes=after.bytes - before.bytes,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 
 if TYPE_CHECKING:
@@ -56,9 +57,14 @@ class LogLine(NamedTuple):
     level: int = logging.INFO
 
 
-def committed(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """``336776 rows (54525952 bytes) written to 4 partitions of 1 topic by 8 tasks``."""
-    return f"{_totals(messages)} by {_counted(len(messages), 'task')}"
+def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> str:
+    """``336776 rows (54525952 bytes) written to 4 partitions of 1 topic by 8 tasks in 2.1 s (160369 rows/s, …``.
+
+    The time is from the first task's begin to now.
+    """
+    line = f"{_totals(messages)} by {_counted(len(messages), 'task')}"
+    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage) and each.figures.rows]
+    return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
 
 
 def aborted(messages: Sequence[WriterCommitMessage | None]) -> str:
@@ -95,6 +101,38 @@ def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
         f"{_counted(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
         f"written to {_counted(len(partitions), 'partition')} of {_counted(len(topics), 'topic')}"
     )
+
+
+def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
+    """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``."""
+    slowest_ms = max(each.duration_ms for each in figures)
+    took_ms = max(now_ms - min(each.began_at for each in figures), slowest_ms)  # clocks of executors may be ahead
+    rows = sum(each.rows for each in figures)
+    parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {_duration(slowest_ms)}"]
+    if retries := sum(each.retries for each in figures):
+        parts.append(f"{_counted(retries, 'row')} sent again")
+    if throttle_ms := sum(each.throttle_ms for each in figures):
+        parts.append(f"throttled {_duration(throttle_ms)}")
+    if letters := sum(rows for each in figures for _, rows in each.dead_letters):
+        parts.append(f"{_counted(letters, 'dead letter')}")
+    return f"in {_duration(took_ms)} ({', '.join(parts)}; tasks: {', '.join(_spent(figures))})"
+
+
+def _spent(figures: Sequence[TaskFigures]) -> list[str]:
+    """Where the tasks' time went; less than half a percent is left out."""
+    total_ms = sum(each.duration_ms for each in figures)
+    kinds = {
+        "encoding": sum(each.encode_ms for each in figures),
+        "waiting for buffer.memory": sum(each.memory_wait_ms for each in figures),
+        "waiting for acknowledgements": sum(each.ack_wait_ms for each in figures),
+        "waiting for rows": sum(each.other_ms for each in figures),
+    }
+    percents = {kind: round(100 * spent_ms / max(total_ms, 1.0)) for kind, spent_ms in kinds.items()}
+    return [f"{percent} % {kind}" for kind, percent in percents.items() if percent]
+
+
+def _duration(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 def _counted(number: int, noun: str) -> str:

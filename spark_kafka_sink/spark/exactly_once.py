@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -108,7 +108,7 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
         )
 
 
-def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> str:
+def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock) -> str:
     """Makes the batch visible. Returns the line for the driver's log; raises ``ExactlyOnceError``."""
     settings = _settings(options)
     reports = all_reports(settings, _reports(messages))
@@ -123,7 +123,8 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
         )
     if outcome.entry is None:
         return f"{reports[0].write_id} was committed before; nothing written"
-    return f"{reports[0].write_id}: {committed(messages)}, committed exactly once"
+    prefix = f"transactionalIdPrefix {settings.prefix}"
+    return f"{reports[0].write_id}: {committed(messages, clock)}, committed exactly once ({prefix})"
 
 
 def abort_exactly_once(

@@ -102,7 +102,7 @@ class _LeasedProducer:
 
     def _send_receipts(self, producer: KafkaProducer, figures: TaskFigures) -> tuple[WriteReceipt, ...]:
         ended_at = self._clock.epoch_ms()
-        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at)
+        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures)
         if self._options.receipts_topic is not None and receipts:
             own = SendReceipt()
             producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, own)

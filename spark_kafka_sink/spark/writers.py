@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
 from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
@@ -70,9 +71,9 @@ class _Writer:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
             with connection_explained(self.options):
-                announce(commit_exactly_once(messages, self.options))
+                announce(commit_exactly_once(messages, self.options, SystemClock()))
         else:
-            announce(micro_batch + committed(messages))
+            announce(micro_batch + committed(messages, SystemClock()))
         keep_receipts(messages, self.options)
         freeze_imports()
 

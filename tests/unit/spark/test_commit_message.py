@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, announce, committed
+from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.testing.manual_clock import ManualClock
 
 MESSAGES = [
     KafkaCommitMessage((PartitionWrite("a", 0, 3, 30, 5, 7), PartitionWrite("b", 0, 1, 4, 0, 0))),
@@ -24,11 +26,45 @@ def test_a_message_is_a_plain_value_that_spark_takes():
 
 
 def test_a_commit_is_summed_up_in_one_line():
-    assert committed(MESSAGES) == "7 rows (60 bytes) written to 3 partitions of 2 topics by 3 tasks"
+    assert committed(MESSAGES, ManualClock()) == "7 rows (60 bytes) written to 3 partitions of 2 topics by 3 tasks"
+
+
+def timed(began_at, duration_ms, **figures):
+    return TaskFigures(began_at=began_at, rows=500, duration_ms=duration_ms, **figures)
+
+
+def message(figures):
+    return KafkaCommitMessage((PartitionWrite("a", 0, figures.rows, 5000, 0, 499),), figures=figures)
+
+
+def line(*figures, now=0):
+    return committed([*map(message, figures), KafkaCommitMessage()], ManualClock(now))
+
+
+def test_the_line_tells_duration_rate_slowest_task_and_where_the_time_went():
+    first = timed(10_000, 1500.0, encode_ms=600.0, memory_wait_ms=150.0, ack_wait_ms=300.0)
+    second = timed(10_100, 500.0, encode_ms=400.0, ack_wait_ms=100.0)
+    assert line(first, second, now=12_000) == (
+        "1000 rows (10000 bytes) written to 1 partition of 1 topic by 3 tasks in 2.0 s (500 rows/s, slowest task "
+        "1.5 s; tasks: 50 % encoding, 8 % waiting for buffer.memory, 20 % waiting for acknowledgements, "
+        "22 % waiting for rows)"
+    )
+
+
+def test_the_line_tells_retries_throttling_and_dead_letters_when_there_are_some():
+    figures = timed(0, 100.0, encode_ms=100.0, retries=1, throttle_ms=30.0, dead_letters=(("encode", 2), ("x", 1)))
+    assert line(figures, now=250).endswith(
+        "in 250 ms (2000 rows/s, slowest task 100 ms, 1 row sent again, throttled 30 ms, 3 dead letters; "
+        "tasks: 100 % encoding)"
+    )
+
+
+def test_an_executor_whose_clock_is_ahead_makes_the_write_no_shorter_than_its_slowest_task():
+    assert "in 800 ms (625 rows/s, slowest task 800 ms;" in line(timed(99_000, 800.0, encode_ms=1.0), now=12_000)
 
 
 def test_one_of_each_is_said_in_the_singular():
-    assert committed([KafkaCommitMessage((PartitionWrite("a", 0, 1, 9, 0, 0),))]) == (
+    assert committed([KafkaCommitMessage((PartitionWrite("a", 0, 1, 9, 0, 0),))], ManualClock()) == (
         "1 row (9 bytes) written to 1 partition of 1 topic by 1 task"
     )
 

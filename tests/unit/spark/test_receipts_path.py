@@ -7,6 +7,7 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
@@ -108,7 +109,7 @@ def test_a_batch_that_was_finished_without_its_messages_is_one_warning(broker, d
     query, _ = decided
     again = messages(query.tasks(query.plan(), 0, ROWS))
     new_process()
-    commit_exactly_once(again, asked)
+    commit_exactly_once(again, asked, SystemClock())
     keep_receipts(again, asked)
     (line,) = [line for line in caplog.messages if "receiptsPath" in line]
     assert "lacks the receipts of 2 tasks of micro-batch 0 of query q1" in line
@@ -117,7 +118,8 @@ def test_a_batch_that_was_finished_without_its_messages_is_one_warning(broker, d
 def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked, caplog):
     query = Query(broker.bootstrap_servers)
     first = messages(query.tasks(query.plan(), 0, ROWS))
-    commit_exactly_once(first, asked)
+    line = commit_exactly_once(first, asked, SystemClock())
+    assert line.endswith(", committed exactly once (transactionalIdPrefix app)")
     keep_receipts(first, asked)
     keep_receipts(messages(query.tasks(query.plan(), 0, ROWS)), asked)
     assert [line for line in caplog.messages if "receiptsPath" in line] == []
