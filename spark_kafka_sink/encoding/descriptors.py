@@ -1,14 +1,14 @@
 """Protobuf descriptors by the ``protobuf`` library. For the driver: workers have plans.
 
 A *descriptor set* is a serialized ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it
-and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``: the library has them.
+and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
-_LIBRARY_PREFIX: Final = "google/protobuf/"
+_LIBRARIES: Final = ("google/protobuf/", "google/type/")
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
     """The message of this full name; or of this name, if only one file has it at its top (as in Spark's functions)."""
     files = ordered_files(descriptor_set)
-    pool = _pool(files)
+    pool = pool_of(files)
     try:
         return pool.FindMessageTypeByName(message.removeprefix("."))
     except KeyError:
@@ -116,14 +116,14 @@ def _behind_imports(
         imported = files.get(name) or _library_file(name)
         if imported is None:
             raise ConfigError(
-                [f"the descriptor set lacks {name}, which {file.name} imports: make it with protoc --include_imports"]
+                [f"the descriptor set lacks {name}, which {file.name} imports (protoc --include_imports adds it)"]
             )
         yield from _behind_imports(imported, files, (*importers, file.name))
     yield file
 
 
 def _library_file(name: str) -> FileDescriptorProto | None:
-    if not name.startswith(_LIBRARY_PREFIX):
+    if not name.startswith(_LIBRARIES):
         return None
     try:
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
@@ -133,7 +133,12 @@ def _library_file(name: str) -> FileDescriptorProto | None:
     return file
 
 
-def _pool(files: list[FileDescriptorProto]) -> DescriptorPool:
+def is_map_entry(descriptor: Descriptor) -> bool:
+    """The message that a map field consists of."""
+    return bool(descriptor.GetOptions().map_entry)
+
+
+def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
     pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
     for each in files:
         try:

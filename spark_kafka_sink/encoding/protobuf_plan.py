@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.columns import is_any_list, plain_type
+from spark_kafka_sink.encoding.descriptors import is_map_entry
 from spark_kafka_sink.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.encoding.protobuf_fields import (
     Boolean,
@@ -252,7 +253,7 @@ def _wire_type(type_name: str) -> int:
 
 
 def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+    return field.message_type is not None and is_map_entry(field.message_type)
 
 
 # protobuf 5 has neither of the first two, and warns for ``label`` in 7.

@@ -1,0 +1,80 @@
+import base64
+
+import pytest
+from confluent_kafka.schema_registry.common.protobuf import _create_index_array
+from google.protobuf import descriptor_pb2
+
+from spark_kafka_sink.encoding.descriptors import descriptor_set_of, message_descriptor, message_indexes
+from spark_kafka_sink.errors import ConfigError
+from tests.unit.encoding.protos import compiled, files_of
+
+NESTED = compiled(
+    """
+    syntax = "proto3";
+    package shop;
+    message First {}
+    message Order { map<string, int32> counts = 1; message Line { message Part {} message Other {} } message Last {} }
+    """
+)
+TWO_FILES = {
+    "a": 'syntax = "proto3"; package a; import "b.proto"; import "google/protobuf/timestamp.proto";'
+    "message M { b.B b = 1; google.protobuf.Timestamp at = 2; }",
+    "b": 'syntax = "proto3"; package b; message B { int32 x = 1; }',
+}
+
+
+@pytest.mark.parametrize("message", ["First", "Order", "Order.Line", "Order.Line.Other", "Order.Last"])
+def test_message_indexes_are_those_of_confluents_serializer(message):
+    descriptor = message_descriptor(NESTED, f"shop.{message}")
+    assert list(message_indexes(NESTED, f"shop.{message}")) == _create_index_array(descriptor)
+
+
+def test_a_message_at_the_top_of_a_file_is_found_by_its_short_name():
+    assert message_descriptor(NESTED, "Order").full_name == "shop.Order"
+    assert message_descriptor(NESTED, ".shop.Order.Line").full_name == "shop.Order.Line"
+
+
+def test_an_unknown_message_is_an_error_that_names_those_of_the_set():
+    with pytest.raises(ConfigError, match=r"^the descriptor set has no message Odrer; it has shop.First, shop.Order$"):
+        message_descriptor(NESTED, "Odrer")
+
+
+def test_a_short_name_of_two_messages_is_an_error():
+    two = compiled(
+        a='syntax = "proto3"; package a; message M {}', b='syntax = "proto3"; package b; message M {}', imports=False
+    )
+    with pytest.raises(ConfigError, match=r"^M is the name of a.M and b.M: give the full name$"):
+        message_descriptor(two, "M")
+
+
+def test_a_set_without_the_files_of_the_library_is_complete():
+    with_imports, without = compiled(**TWO_FILES), compiled(**TWO_FILES, imports=False)
+    assert len(files_of(with_imports)) == len(files_of(without)) + 1
+    fields = message_descriptor(without, "a.M").fields_by_name
+    assert fields["at"].message_type.full_name == "google.protobuf.Timestamp"
+
+
+def test_a_missing_import_is_an_error():
+    only_a = descriptor_pb2.FileDescriptorSet(file=[files_of(compiled(**TWO_FILES))[-1]])
+    with pytest.raises(ConfigError, match=r"^the descriptor set lacks b.proto, which a.proto imports"):
+        message_descriptor(only_a.SerializeToString(), "a.M")
+
+
+@pytest.mark.parametrize("content", [b"not a descriptor set", b"\x0a\x05abc"])
+def test_bytes_that_are_no_descriptor_set_are_an_error(content):
+    with pytest.raises(ConfigError, match=r"^not a Protobuf descriptor set: make it with protoc --include_imports"):
+        message_descriptor(content, "M")
+
+
+def test_a_set_is_made_of_what_a_registry_keeps_serialized():
+    files = {each.name: each for each in files_of(compiled(**TWO_FILES))}
+    files["b.proto"].name = "default"  # a registry may not know the names
+    text = {name: base64.b64encode(each.SerializeToString()).decode() for name, each in files.items()}
+    descriptor_set = descriptor_set_of(text["a.proto"], imports={"b.proto": text["b.proto"]})
+    assert message_descriptor(descriptor_set, "a.M").fields_by_name["b"].message_type.full_name == "b.B"
+
+
+@pytest.mark.parametrize("text", ['syntax = "proto3"; message M {}', "AAAA", "x"])
+def test_what_is_not_serialized_is_an_error(text):
+    with pytest.raises(ConfigError, match=r"^the schema is not a serialized Protobuf file \(format=serialized\): "):
+        descriptor_set_of(text)

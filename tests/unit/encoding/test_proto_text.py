@@ -1,0 +1,132 @@
+import pytest
+from google.protobuf import descriptor_pb2
+
+from spark_kafka_sink.encoding.descriptors import message_indexes
+from spark_kafka_sink.encoding.proto_text import proto_texts
+from spark_kafka_sink.errors import ConfigError
+from tests.unit.encoding.protos import compiled, files_of
+
+PROTO2 = r"""
+syntax = "proto2";
+package shop.orders;
+import "google/protobuf/descriptor.proto";
+import "google/protobuf/timestamp.proto";
+option java_package = "com.shop\t\"é";
+option optimize_for = SPEED;
+option (owner) = { name: "orders" tags: ["a", "b"] [shop.orders.deep]: 2.5 };
+message Owner { optional string name = 1; repeated string tags = 2; extensions 100; }
+extend Owner { optional float deep = 100; }
+extend google.protobuf.FileOptions { optional Owner owner = 50000; }
+extend google.protobuf.FieldOptions {
+  repeated int32 level = 50000; optional Kind kind = 50001; optional bool on = 50002;
+}
+enum Kind {
+  option allow_alias = true;
+  ZERO = 0; NULL = 0; LOW = -5 [deprecated = true];
+  reserved 7, 10 to 20, 30 to max; reserved "OLD";
+}
+message Order {
+  option deprecated = true;
+  map<string, Order> by_name = 3;
+  message Line {
+    optional int32 n = 1;
+    oneof by { int32 a = 2; string b = 3 [deprecated = true]; group Third = 4 { optional int32 x = 1; } }
+    optional int32 last = 5;
+  }
+  enum Nested { A = 1; }
+  required int64 id = 1 [default = -7, (level) = 1, (level) = 2, (kind) = LOW, (on) = true];
+  repeated Line lines = 2 [(on) = false];
+  optional group Extra = 4 { optional bytes data = 1 [default = "\000\377\"x"]; message In {} }
+  optional string text = 5 [default = "q\"\\\n é", json_name = "TEXT"];
+  optional double far = 6 [default = -inf];
+  optional double none = 7 [default = nan];
+  optional Nested nested = 8 [default = A];
+  repeated int32 packed = 9 [packed = true];
+  optional bool flag = 10 [default = true];
+  optional .google.protobuf.Timestamp at_time = 11;
+  reserved 20, 30 to 40; reserved "gone", "lost";
+  extensions 100 to 199 [verification = UNVERIFIED];
+  extensions 1000 to max;
+  extend Order { optional int32 own = 150; }
+}
+extend Order { repeated group Grown = 151 { optional int32 y = 1; } }
+message Set { option message_set_wire_format = true; extensions 4 to max; }
+service Orders {
+  option deprecated = true;
+  rpc Put (Order) returns (stream Order.Line) { option idempotency_level = IDEMPOTENT; }
+  rpc Watch (stream Order) returns (Order);
+}
+"""
+
+PROTO3 = """
+syntax = "proto3";
+package shop;
+import public "b.proto";
+import "google/protobuf/wrappers.proto";
+message M {
+  optional int32 maybe = 1; oneof one { shop.orders.Order order = 2; google.protobuf.Int32Value value = 3; }
+  map<int32, E> kinds = 4; repeated float unpacked = 5 [packed = false]; string _odd__name = 6;
+}
+enum E { ZERO = 0; }
+message Empty {}
+"""
+
+EDITION = """
+edition = "2023";
+package shop;
+option features.enum_type = CLOSED;
+message M {
+  int32 explicit = 1; int32 implicit = 2 [features.field_presence = IMPLICIT];
+  int32 required = 3 [features = { field_presence: LEGACY_REQUIRED }];
+  M delimited = 4 [features.message_encoding = DELIMITED];
+  repeated int32 expanded = 5 [features.repeated_field_encoding = EXPANDED];
+  reserved gone;
+}
+enum E { ONE = 1; reserved OLD; }
+message Empty {}
+"""
+
+
+def in_order(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
+    """With entries of maps, groups and oneofs behind the others."""
+
+    def sort(message: descriptor_pb2.DescriptorProto) -> None:
+        groups = {each.type_name.rpartition(".")[2] for each in [*message.field, *message.extension] if each.type == 10}
+        message.nested_type.sort(key=lambda each: each.options.map_entry or each.name in groups)
+        message.field.sort(key=lambda each: each.HasField("oneof_index") and not each.proto3_optional)
+        for each in message.nested_type:
+            sort(each)
+
+    groups = [each.type_name for each in file.extension if each.type == 10]
+    file.message_type.sort(key=lambda each: f".{file.package}.{each.name}" in groups)
+    for each in file.message_type:
+        sort(each)
+    return file
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"a": PROTO2}, {"a": PROTO3, "b": PROTO2}, {"a": EDITION}],
+    ids=["proto2", "proto3", "editions"],
+)
+def test_protoc_makes_the_same_descriptor_of_a_text(files):
+    descriptor_set = compiled(**files)
+    message = "shop.orders.Order.Line" if files["a"] is PROTO2 else "shop.Empty"
+    texts = proto_texts(descriptor_set, message)
+    again = compiled(**{each.name.removesuffix(".proto"): each.text for each in texts.files})
+    assert [in_order(each) for each in files_of(again)] == [in_order(each) for each in files_of(descriptor_set)]
+    assert message_indexes(again, message) == texts.message_indexes
+
+
+def test_imports_come_first_and_known_ones_are_left_out():
+    texts = proto_texts(compiled(a=PROTO3, b=PROTO2), "shop.M")
+    assert [(each.name, each.imports) for each in texts.files] == [("b.proto", ()), ("a.proto", ("b.proto",))]
+    assert 'import public "b.proto";\n' in texts.files[1].text
+
+
+def test_map_entries_do_not_count_in_the_indexes_of_a_text():
+    descriptor_set = compiled('syntax = "proto3"; message A {} message M { map<int32, int32> m = 1; message In {} }')
+    assert message_indexes(descriptor_set, "M.In") == (1, 1)
+    assert proto_texts(descriptor_set, "M.In").message_indexes == (1, 0)
+    with pytest.raises(ConfigError, match=r"^M.MEntry is an entry of a map or a group: give a message$"):
+        proto_texts(descriptor_set, "M.MEntry")
