@@ -5,7 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.encoding.avro_decimal import Decimal
 from spark_kafka_sink.encoding.avro_default import default_bytes
+from spark_kafka_sink.encoding.avro_fixed import Duration, Enum, Fixed
 from spark_kafka_sink.encoding.avro_kernels import (
     Branch,
     Constant,
@@ -18,13 +20,13 @@ from spark_kafka_sink.encoding.avro_kernels import (
     plain_type,
 )
 from spark_kafka_sink.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
-from spark_kafka_sink.encoding.avro_values import Boolean, Bytes, Integer, Real, Text
+from spark_kafka_sink.encoding.avro_uuid import UUID_BYTES, Uuid, UuidBytes, UuidText
+from spark_kafka_sink.encoding.avro_values import PER_SECOND, Boolean, Bytes, Integer, Real, Text
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.records.sizes import encode_varint
 
 _INT_BITS = 32
 _LONG_BITS = 64
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
 _INT_MAX = (1 << 31) - 1
@@ -138,11 +140,34 @@ class Planner:
                 return self._long(schema, kind, path)
             case "float" | "double":
                 return self._real(schema, kind, path)
-            case "bytes" if not schema.logical and (_is_bytes(kind) or (self._promotes and _is_string(kind))):
+            case "bytes" | "fixed" if schema.logical == "decimal":
+                return _decimal(schema, kind, path)
+            case "bytes" if _is_bytes(kind) or (self._promotes and _is_string(kind)):
                 return Bytes()
-            case "string" if _is_string(kind) or (self._promotes and _is_bytes(kind)):
-                return Text(path)
+            case "string" | "enum":
+                return self._text(schema, kind, path)
+            case "fixed":
+                return self._fixed(schema, kind, path)
         return None
+
+    def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "enum":
+            return Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
+        if schema.logical == "uuid" and _is_uuid(kind):
+            return UuidText()
+        if not (_is_string(kind) or (self._promotes and _is_bytes(kind))):
+            return None
+        return Uuid(path) if schema.logical == "uuid" else Text(path)
+
+    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.logical == "duration":
+            is_interval = pt.is_interval(kind) or pt.is_duration(kind)
+            return Duration(path) if is_interval else None
+        if schema.logical == "uuid" and _is_string(kind):
+            return UuidBytes(path)
+        width = kind.byte_width if pt.is_fixed_size_binary(kind) else schema.size
+        fits = width == schema.size and _is_bytes(kind) and (self._promotes or pt.is_fixed_size_binary(kind))
+        return Fixed(path, str(schema), schema.size) if fits else None
 
     def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name = str(schema)
@@ -192,8 +217,21 @@ def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bo
 
 def _scaled(path: str, name: str, unit: str, wanted: str, rounds: bool = False, **bounds: int) -> Integer:
     """From one unit of time to another."""
-    have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
+    have, want = PER_SECOND[unit], PER_SECOND[wanted]
     return Integer(path, name, max(1, want // have), max(1, have // want), rounds, **bounds)
+
+
+def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    """More digits than the schema has are an error of the row; a scale that would lose digits is one of the type."""
+    if not pt.is_decimal(kind) or kind.scale > schema.scale:
+        return None
+    rescaled = None
+    if kind.scale < schema.scale:
+        digits = kind.precision + schema.scale - kind.scale
+        if digits > 76:
+            return None
+        rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
+    return Decimal(path, str(schema), schema.precision, schema.size if schema.type == "fixed" else None, rescaled)
 
 
 def _join(path: str, name: str) -> str:
@@ -213,6 +251,10 @@ def _is_string(kind: pa.DataType) -> bool:
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary))
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == UUID_BYTES)
 
 
 def _is_list(kind: pa.DataType) -> bool:

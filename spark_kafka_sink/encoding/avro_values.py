@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,11 @@ from spark_kafka_sink.encoding.varints import write_zigzag
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
 
 INT64_MAX = (1 << 63) - 1
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""By Arrow's unit."""
+
+
+Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +100,9 @@ class Bytes:
     """bytes, of strings too."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        column, lengths = spans(array, keep)
+        column, lengths, missing = spans(array, keep)
         write_zigzag(writer, lengths, keep)
-        writer.column(column)
+        writer.column(column, missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +112,12 @@ class Text:
     path: str
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        column, lengths = spans(array, keep)
-        bad = _invalid_utf8(column)
+        column, lengths, missing = spans(array, keep)
+        bad = _invalid_utf8(column, missing)
         if bad is not None:
             writer.refuse(bad, self.path, column, "is not UTF-8")
         write_zigzag(writer, lengths, keep)
-        writer.column(column)
+        writer.column(column, missing)
 
 
 def integers(array: pa.Array) -> Int64Array:
@@ -121,12 +127,15 @@ def integers(array: pa.Array) -> Int64Array:
     return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
 
 
-def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array]:
-    """Strings or bytes, and the length of each; both empty in rows outside ``keep``."""
+def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
+    """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
+
+    None in place of the last: those rows have no bytes.
+    """
     column = binary_column(array)
     _, offsets_buffer, data = column.buffers()
     if not len(column) or offsets_buffer is None:
-        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64)
+        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64), None
     offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
     lengths = np.diff(offsets).astype(np.int64)
     missing = None
@@ -135,10 +144,10 @@ def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Arra
         if (kept != lengths).any():  # a null slot may span bytes
             missing = keep == 0
         lengths = kept
-    return binary_array(offsets, data or b"", missing), lengths
+    return binary_array(offsets, data or b""), lengths, missing
 
 
-def _invalid_utf8(column: pa.BinaryArray) -> npt.NDArray[np.bool_] | None:
+def _invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
     """The slots that are not UTF-8; None if all are."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
@@ -148,13 +157,14 @@ def _invalid_utf8(column: pa.BinaryArray) -> npt.NDArray[np.bool_] | None:
     try:
         column.cast(pa.string())
     except pa.ArrowInvalid:
-        return np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+        bad = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+        return bad if missing is None else bad & ~missing
     return None
 
 
-def _is_utf8(value: bytes | None) -> bool:
+def _is_utf8(value: bytes) -> bool:
     try:
-        (value or b"").decode()
+        value.decode()
     except UnicodeDecodeError:
         return False
     return True

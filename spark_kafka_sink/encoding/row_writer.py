@@ -38,7 +38,7 @@ class RowWriter:
         self.faults: dict[int, Fault] = {} if parents is None else parents.faults
         self._parents = parents
         self._counts = counts
-        self._pieces: list[tuple[pa.BinaryArray, npt.NDArray[np.int32] | None]] = []
+        self._pieces: list[tuple[pa.BinaryArray, npt.NDArray[np.int32] | int, npt.NDArray[np.bool_] | None]] = []
         self._size = 0
         self._words: Words | int = 0
         self._bits: Words | int = 0
@@ -70,20 +70,19 @@ class RowWriter:
                 self.words(keep & word, keep & bits, bits)
             return
         self._end_words()
-        slots = np.zeros(self.rows, np.int32) if keep is None else (keep == 0).astype(np.int32)
-        self._piece(bytes_column([data, b""]), slots, len(data) * self.rows)
+        self._piece(bytes_column([data]), 0, None if keep is None else keep == 0)
 
-    def column(self, array: pa.BinaryArray) -> None:
-        """A slot per row, no bytes where it is null."""
+    def column(self, array: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None = None) -> None:
+        """A slot per row, none of them null; no bytes where ``missing``."""
         self._end_words()
-        self._piece(array, None, array.nbytes)
+        self._piece(array, np.arange(self.rows, dtype=np.int32), missing)
 
     def finish(self) -> tuple[npt.NDArray[np.int32], memoryview]:
         """Offsets of the rows (one more than rows) and their bytes."""
         self._end_words()
         join = RowJoin(self.rows, self._size)
-        for array, slots in self._pieces:
-            join.column(array, slots)
+        for piece in self._pieces:
+            join.slots(*piece)
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
         data, starts = join.finish()
@@ -109,7 +108,7 @@ class RowWriter:
         if isinstance(words, int):
             if isinstance(bits, int):
                 data = words.to_bytes(WORD_BITS // 8, "little")[: bits // 8]
-                self._piece(bytes_column([data]), np.zeros(self.rows, np.int32), len(data) * self.rows)
+                self._piece(bytes_column([data]), 0)
                 return
             words = np.full(self.rows, words, np.uint64)
         # Slot 2i is what row i writes of its word, slot 2i + 1 the rest of the word.
@@ -117,12 +116,16 @@ class RowWriter:
         offsets[::2] = np.arange(0, 8 * self.rows + 1, 8)
         offsets[1::2] = offsets[:-1:2]
         offsets[1::2] += bits // 8 if isinstance(bits, int) else (bits >> 3).astype(np.int32)
-        slots = np.arange(0, 2 * self.rows, 2, dtype=np.int32)
-        self._piece(binary_array(offsets, words), slots, 8 * self.rows)
+        self._piece(binary_array(offsets, np.ascontiguousarray(words)), np.arange(0, 2 * self.rows, 2, dtype=np.int32))
 
-    def _piece(self, array: pa.BinaryArray, slots: npt.NDArray[np.int32] | None, size: int) -> None:
-        self._pieces.append((array, slots))
-        self._size += size
+    def _piece(
+        self,
+        array: pa.BinaryArray,
+        slots: npt.NDArray[np.int32] | int,
+        missing: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self._pieces.append((array, slots, missing))
+        self._size += array.nbytes if len(array) > 1 else array.nbytes * self.rows
 
 
 def mask_of(array: pa.Array) -> Mask | None:

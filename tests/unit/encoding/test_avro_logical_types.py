@@ -1,0 +1,166 @@
+"""Decimals, UUIDs, durations, enums and fixed: fastavro's bytes, or Java's where fastavro takes more than it needs."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.encoding.avro_referee import encoded, faults, mismatches, read, written
+
+ENUM = {"type": "enum", "name": "Color", "symbols": ["red", "green", "blue"]}
+FIXED = {"type": "fixed", "name": "F", "size": 3}
+UUID_FIXED = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
+UUID_STRING = {"type": "string", "logicalType": "uuid"}
+DURATION = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
+
+
+def decimal(precision, scale, size=None):
+    name = {"type": "bytes"} if size is None else {"type": "fixed", "name": "Dec", "size": size}
+    return {**name, "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def spark_fixed(precision):
+    """``Decimal.minBytesForPrecision``."""
+    size = 1
+    while 2 ** (8 * size - 1) < 10**precision:
+        size += 1
+    return size
+
+
+@pytest.mark.parametrize("precision", [1, 2, 4, 9, 10, 18, 19, 20, 38])
+def test_decimals_up_to_the_precision(precision):
+    largest = 10**precision - 1
+    numbers = [
+        n * s
+        for p in range(precision + 1)
+        for n in (10**p - 1, 10**p // 2, min(2 ** (3 * p), largest))
+        for s in (1, -1)
+    ]
+    values = [Decimal(f"{n}E-1") for n in numbers]
+    array = pa.array(values, pa.decimal128(precision, 1))
+
+    for schema in (decimal(precision, 1, spark_fixed(precision)), decimal(precision, 1, 17)):
+        assert encoded(schema, array) == written(schema, values)
+    as_bytes = encoded(decimal(precision, 1), array)
+    assert [read(decimal(precision, 1), each) for each in as_bytes] == values
+    for number, data in zip(numbers, as_bytes, strict=True):
+        assert data[1:] == java_bytes(number)
+
+
+def java_bytes(number):
+    """``BigInteger.toByteArray``: fastavro takes a byte more for -128, -32768, …"""
+    bits = (number if number >= 0 else ~number).bit_length()
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+@pytest.mark.parametrize(
+    "number", [-128, 127, 128, -129, -(2**15), -(2**63), 2**63, 2**64, -(2**64), -(2**71), 2**71 - 1]
+)
+def test_decimals_at_the_edge_of_a_byte(number):
+    assert encoded(decimal(30, 0), pa.array([Decimal(number)], pa.decimal128(30, 0)))[0][1:] == java_bytes(number)
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(6, 1), pa.decimal256(6, 1), pa.decimal128(38, 1), pa.decimal256(70, 1)])
+def test_decimals_take_the_scale_of_the_schema(kind):
+    values = [Decimal("12345.6"), None, Decimal("-0.1")]
+    schema = ["null", decimal(40, 6)]
+    array = pa.StructArray.from_arrays([pa.array(values, kind)], names=["d"])
+    record = {"type": "record", "name": "R", "fields": [{"name": "d", "type": schema}]}
+
+    assert encoded(record, array) == written(record, [{"d": each} for each in values])
+
+
+def test_decimals_that_lose_digits():
+    array = pa.array([Decimal("99.99"), Decimal("100.00"), None, Decimal("-100.00"), Decimal("-99.99")])
+
+    assert faults(decimal(4, 2), array.cast(pa.decimal128(10, 2))) == [
+        (1, "", "100.00 does not fit bytes decimal(4, 2)"),
+        (3, "", "-100.00 does not fit bytes decimal(4, 2)"),
+    ]
+    assert faults(decimal(20, 2), pa.array([Decimal(10**18), 10**17], pa.decimal128(30, 2)))[0][0] == 0
+    assert mismatches(decimal(10, 1), pa.decimal128(5, 2)) == [
+        "column type decimal(5,2) does not fit schema type bytes decimal(10, 1)"
+    ]
+    assert mismatches(decimal(10, 1), pa.int64()) == [
+        "column type bigint does not fit schema type bytes decimal(10, 1)"
+    ]
+
+
+def test_small_decimals_of_arrow():
+    for kind in ("decimal32", "decimal64"):
+        if hasattr(pa, kind):
+            values = [Decimal("-1.28"), Decimal("327.67")]
+            assert encoded(decimal(5, 2, 4), pa.array(values, getattr(pa, kind)(5, 2))) == written(
+                decimal(5, 2, 4), values
+            )
+
+
+IDS = [uuid.UUID(int=0), uuid.UUID("12345678-9abc-def0-1234-56789abcdef0"), uuid.UUID(int=2**128 - 1)]
+
+
+@pytest.mark.parametrize("schema", [UUID_STRING, UUID_FIXED])
+def test_uuids_of_strings_and_of_bytes(schema):
+    expected = written(UUID_STRING, IDS) if schema is UUID_STRING else [each.bytes for each in IDS]
+    expected = [*expected[:1], None, *expected[1:]]
+    texts = pa.array([str(IDS[0]), None, *map(str, IDS[1:])])
+    data = pa.array([IDS[0].bytes, None, *(each.bytes for each in IDS[1:])], pa.binary(16))
+
+    for array in (texts, data, pa.ExtensionArray.from_storage(pa.uuid(), data)):
+        assert encoded(schema, array) == expected
+        assert encoded(schema, array[2:]) == expected[2:]
+        assert encoded(schema, array[1:2]) == [None]
+    if schema is UUID_FIXED:
+        assert encoded(schema, pa.array([each.upper() for each in texts.to_pylist() if each])) == [
+            each.bytes for each in IDS
+        ]
+
+
+@pytest.mark.parametrize("schema", [UUID_STRING, UUID_FIXED])
+@pytest.mark.parametrize(
+    "text", ["", "x", str(IDS[0])[:-1], str(IDS[0]) + "0", str(IDS[0]).replace("-", "0"), "g" * 36]
+)
+def test_strings_that_are_no_uuids(schema, text):
+    assert faults(schema, pa.array([str(IDS[1]), None, text])) == [(2, "", f"{text!r} is no UUID")]
+
+
+def test_durations():
+    rows = [pa.MonthDayNano([1, 2, 3_000_000]), pa.MonthDayNano([0, 0, 0]), pa.MonthDayNano([2**31 - 1, 7, 0])]
+    assert encoded(DURATION, pa.array(rows)) == [
+        b"".join(part.to_bytes(4, "little") for part in parts) for parts in [(1, 2, 3), (0, 0, 0), (2**31 - 1, 7, 0)]
+    ]
+    for unit, number in (("s", 5), ("ms", 5000), ("us", 5_000_000), ("ns", 5_000_000_000)):
+        array = pa.array([number, None], pa.duration(unit))
+        assert encoded(DURATION, array) == [bytes(8) + (5000).to_bytes(4, "little"), None]
+    wrong = [pa.MonthDayNano(each) for each in ([-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, 1], [0, 0, 2**32 * 10**6])]
+    assert [row for row, _, _ in faults(DURATION, pa.array([*rows, *wrong]))] == [3, 4, 5, 6, 7]
+    assert [row for row, _, _ in faults(DURATION, pa.array([-1, 2**32 * 1000, 1, 1000], pa.duration("us")))] == [
+        0,
+        1,
+        2,
+    ]
+    assert [row for row, _, _ in faults(DURATION, pa.array([-1, 2**32 // 1000, 0, 2**62], pa.duration("s")))] == [0, 3]
+
+
+def test_enums():
+    symbols = ["blue", "red", "green"]
+    for array in (pa.array(symbols), pa.array(symbols).dictionary_encode(), pa.array(symbols, pa.large_string())):
+        assert encoded(ENUM, array) == written(ENUM, symbols)
+    assert faults(ENUM, pa.array(["red", "purple", None, "Red"])) == [
+        (1, "", "'purple' is no symbol of enum Color: red, green, blue"),
+        (3, "", "'Red' is no symbol of enum Color: red, green, blue"),
+    ]
+
+
+def test_fixed():
+    values = [b"abc", b"\0\0\0"]
+    for kind in (pa.binary(3), pa.binary(), pa.large_binary(), pa.binary_view()):
+        assert encoded(FIXED, pa.array(values, kind)) == values
+        assert encoded(FIXED, pa.array([None, *values], kind)) == [None, *values]
+    assert faults(FIXED, pa.array([b"abc", b"ab", None, b""])) == [
+        (1, "", "b'ab' does not have the 3 bytes of fixed F(3)"),
+        (3, "", "b'' does not have the 3 bytes of fixed F(3)"),
+    ]
+    assert mismatches(FIXED, pa.binary(4)) == ["column type fixed_size_binary[4] does not fit schema type fixed F(3)"]
