@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -348,13 +349,8 @@ class NetworkClient:
         self._transport.connect(connection.id, node.host, node.port)
 
     def _connected(self, state: NodeState, connection: Connection) -> None:
-        try:
+        with self._handshake_step(state, connection):
             connection.connected(self._channels.tls_layer(state.node), self._now)
-        except KafkaError as error:
-            self._failed(state, error.with_traceback(None))
-            return
-        self._handshake_advanced(state, connection)
-        self._transfer(connection, connection.take_output())
 
     def _count_refusal(self, connection: Connection) -> None:
         if connection.state is ConnectionState.REAUTHENTICATING:
@@ -365,10 +361,17 @@ class NetworkClient:
     def _reauthenticate(self, state: NodeState, connection: Connection) -> None:
         assert connection.api_versions is not None
         handshake = self._channels.reauthentication(state.node, connection.api_versions)
-        try:
+        with self._handshake_step(state, connection):
             connection.reauthenticate(handshake, self._now)
+
+    @contextmanager
+    def _handshake_step(self, state: NodeState, connection: Connection) -> Iterator[None]:
+        """Around a step that no response has caused: sends its bytes, or fails the connection with its error."""
+        try:
+            yield
             output = connection.take_output()
         except KafkaError as error:
+            # A kept error must not keep the stack frames of its traceback, which hold batches.
             self._failed(state, error.with_traceback(None))
             return
         self._handshake_advanced(state, connection)
@@ -403,14 +406,8 @@ class NetworkClient:
             if not connection.login_step.done:
                 self._logging_in.append(connection)
                 continue
-            try:
+            with self._handshake_step(state, connection):
                 connection.login_step_done(self._now)
-                output = connection.take_output()
-            except KafkaError as error:
-                self._failed(state, error.with_traceback(None))
-                continue
-            self._handshake_advanced(state, connection)
-            self._transfer(connection, output)
 
     def _transfer(self, connection: Connection, buffers: Sequence[Bytes]) -> None:
         connection.stalled = not self._transport.send(connection.id, buffers)
@@ -423,7 +420,6 @@ class NetworkClient:
                 self._responded(state, sent, body)
             output = connection.take_output()
         except KafkaError as error:
-            # A kept error must not keep the stack frames of its traceback, which hold batches.
             self._failed(state, error.with_traceback(None))
             return
         if shaking_hands:

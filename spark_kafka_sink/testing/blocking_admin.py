@@ -91,8 +91,7 @@ def create_topic(address: Address, name: str, partitions: int, replication: int,
     )
     response: CreateTopicsResponse = _exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
     for result in response.topics:
-        if result.error_code.value:
-            _refuse(result.error_code, f"Topic {name} was not created: {result.error_message}")
+        _raise_error_of(f"Topic {name} was not created", result)
 
 
 def delete_topic(address: Address, name: str) -> None:
@@ -109,8 +108,7 @@ def delete_topic(address: Address, name: str) -> None:
     )
     response: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
     for result in response.responses:
-        if result.error_code.value:
-            _refuse(result.error_code, f"Topic {name} was not deleted: {result.error_message}")
+        _raise_error_of(f"Topic {name} was not deleted", result)
 
 
 def update_feature(address: Address, name: str, level: int) -> None:
@@ -119,17 +117,16 @@ def update_feature(address: Address, name: str, level: int) -> None:
     from kio.schema.update_features.v1.response import UpdateFeaturesResponse
     from kio.static.primitive import i8, i16
 
-    refused: tuple[Any, str | None] = (None, None)
+    refused: Any = None
     for upgrade_type in (_UPGRADE, _SAFE_DOWNGRADE):
         update = FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(upgrade_type))
         request = UpdateFeaturesRequest(feature_updates=(update,))
         response: UpdateFeaturesResponse = _exchange(address, request, UpdateFeaturesResponse)
-        refusals = [(response.error_code, response.error_message)]
-        refusals += [(result.error_code, result.error_message) for result in response.results]
-        refused = max(refusals, key=lambda each: each[0].value != 0)
-        if not refused[0].value:
+        results: tuple[Any, ...] = (response, *response.results)
+        refused = max(results, key=lambda each: each.error_code.value != 0)
+        if not refused.error_code.value:
             return
-    _refuse(refused[0], f"{name} {level} was not finalized: {refused[1]}")
+    _raise_error_of(f"{name} {level} was not finalized", refused)
 
 
 def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) -> None:
@@ -143,8 +140,7 @@ def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) ->
     request = AlterClientQuotasRequest(entries=(EntryData(entity=(entity,), ops=ops),), validate_only=False)
     response: AlterClientQuotasResponse = _exchange(address, request, AlterClientQuotasResponse)
     for entry in response.entries:
-        if entry.error_code.value:
-            _refuse(entry.error_code, f"Quotas of client {client_id} were not set: {entry.error_message}")
+        _raise_error_of(f"Quotas of client {client_id} were not set", entry)
 
 
 def create_acl(address: Address, acl: Acl) -> None:
@@ -164,8 +160,7 @@ def create_acl(address: Address, acl: Acl) -> None:
     )
     response: CreateAclsResponse = _exchange(address, CreateAclsRequest(creations=(creation,)), CreateAclsResponse)
     for result in response.results:
-        if result.error_code.value:
-            _refuse(result.error_code, f"{acl} was not created: {result.error_message}")
+        _raise_error_of(f"{acl} was not created", result)
 
 
 def has_acl(address: Address, acl: Acl) -> bool:
@@ -184,8 +179,7 @@ def has_acl(address: Address, acl: Acl) -> bool:
         permission_type=i8(_ALLOW),
     )
     response: DescribeAclsResponse = _exchange(address, request, DescribeAclsResponse)
-    if response.error_code.value:
-        _refuse(response.error_code, f"{acl} was not found: {response.error_message}")
+    _raise_error_of(f"{acl} was not found", response)
     return bool(response.resources)
 
 
@@ -201,8 +195,12 @@ def transaction_coordinator(address: Address, transactional_id: str) -> int:
     return int(found.node_id)
 
 
-def _refuse(code: Any, message: str) -> None:
-    raise BrokerError(code.value, code.name.upper(), f"{code.name.upper()}: {message}")
+def _raise_error_of(what: str, result: Any) -> None:
+    """Raises if ``result``, a response or a part of one, has an error."""
+    code = result.error_code
+    if code.value:
+        name = code.name.upper()
+        raise BrokerError(code.value, name, f"{name}: {what}: {result.error_message}")
 
 
 def _exchange(address: Address, request: Any, response_type: Any) -> Any:

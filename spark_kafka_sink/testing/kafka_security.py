@@ -13,6 +13,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import Listener, quoted
 
 _SCRAM_ITERATIONS: Final = 4096
+_STORES: Final = (("ssl.keystore.", "ssl.key."), ("ssl.truststore.",))
 _PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
@@ -25,16 +26,17 @@ def write_stores(listeners: Mapping[str, Listener], authority: CertificateAuthor
             _key_store(name, folder).write_text(listener.key_store(authority))
 
 
-def security_properties(listeners: Mapping[str, Listener], folder: Path) -> dict[str, str]:
+def security_properties(listeners: Mapping[str, Listener], folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     """Of ``server.properties``, for the stores in ``folder``.
 
-    Clients of the plaintext listener are super users. A resource without ACLs is everybody's.
+    Clients of the plaintext listener are super users. A resource without ACLs is everybody's. ``own``: the user's
+    properties. A key store or trust store in them, for one listener or for all, replaces the one in ``folder``.
     """
     properties: dict[str, str] = {}
     for name, listener in listeners.items():
         prefix = f"listener.name.{name.lower()}."
         if listener.has_tls:
-            properties |= _tls_properties(prefix, name, listener, folder)
+            properties |= _tls_properties(prefix, name, listener, folder, own)
         if listener.has_sasl:
             properties |= _sasl_properties(prefix, listener)
     if properties:
@@ -77,7 +79,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _tls_properties(prefix: str, name: str, listener: Listener, folder: Path) -> dict[str, str]:
+def _tls_properties(prefix: str, name: str, listener: Listener, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     properties = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(_key_store(name, folder)),
@@ -86,6 +88,9 @@ def _tls_properties(prefix: str, name: str, listener: Listener, folder: Path) ->
         "ssl.client.auth": listener.client_auth,
         "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/,DEFAULT",
     }
+    for store in _STORES:
+        if any(option.removeprefix(prefix).startswith(store) for option in own):
+            properties = {option: value for option, value in properties.items() if not option.startswith(store)}
     return {prefix + option: value for option, value in properties.items()}
 
 

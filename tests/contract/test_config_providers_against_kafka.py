@@ -7,10 +7,10 @@ from py4j.protocol import Py4JJavaError
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
+from tests.unit.config.test_config_providers import SERVERS, providers
 
 pytestmark = pytest.mark.jvm
 
-PACKAGE = "org.apache.kafka.common.config.provider."
 SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer"
 PROPERTIES = "key=value\nodd\\:key : v\\u00e4lue\\\n  and more\nagain=${env:HOME}\nempty=\nüml=ö\x0c\x1c\x85|\n"
 SIGNS = ["${", "}", ":", "$", "{", " ", "x", "${file:FOLDER/p:", "${dir:FOLDER:", "${env:"]
@@ -43,16 +43,10 @@ def folder(tmp_path_factory):
     return made
 
 
-def options(**parameters):
-    classes = {"file": "FileConfigProvider", "dir": "DirectoryConfigProvider", "env": "EnvVarConfigProvider"}
-    return {
-        "bootstrap.servers": "localhost:9092",
-        "config.providers": ",".join(classes),
-        **{f"config.providers.{alias}.class": f"{PACKAGE}{name}" for alias, name in classes.items()},
-        **{
-            f"config.providers.{name.replace('_', '.param.', 1).replace('_', '.')}": v for name, v in parameters.items()
-        },
-    }
+OPTIONS = {
+    **SERVERS,
+    **providers(file="FileConfigProvider", dir="DirectoryConfigProvider", env="EnvVarConfigProvider"),
+}
 
 
 def by_java(jvm, given_options):
@@ -84,7 +78,7 @@ def by_us(given_options):
 @example(pieces=["${dir:FOLDER:sub}"])
 def test_every_text_gets_the_values_that_kafka_gives_it(kafka_jvm, folder, pieces):
     text = f"x{''.join(pieces)}x".replace("FOLDER", str(folder))
-    given_options = {**options(), "client.id": text}
+    given_options = {**OPTIONS, "client.id": text}
     assert by_us(given_options) == by_java(kafka_jvm, given_options)
 
 
@@ -93,7 +87,9 @@ def test_every_text_gets_the_values_that_kafka_gives_it(kafka_jvm, folder, piece
 def test_allowed_paths_mean_what_they_mean_to_kafka(kafka_jvm, folder, allowed, text):
     paths = allowed.replace("FOLDER", str(folder))
     given_options = {
-        **options(file_allowed_paths=paths, dir_allowed_paths=paths),
+        **OPTIONS,
+        "config.providers.file.param.allowed.paths": paths,
+        "config.providers.dir.param.allowed.paths": paths,
         "client.id": text.replace("FOLDER", str(folder)),
     }
     assert by_us(given_options) == by_java(kafka_jvm, given_options) is not None
@@ -101,5 +97,5 @@ def test_allowed_paths_mean_what_they_mean_to_kafka(kafka_jvm, folder, allowed, 
 
 @pytest.mark.parametrize("pattern", ["HOME", "^HO", "OM", "X", "(", "H.*E$"])
 def test_an_allowlist_means_what_it_means_to_kafka(kafka_jvm, pattern):
-    given_options = {**options(env_allowlist_pattern=pattern), "client.id": "${env:HOME}"}
+    given_options = {**OPTIONS, "config.providers.env.param.allowlist.pattern": pattern, "client.id": "${env:HOME}"}
     assert by_us(given_options) == by_java(kafka_jvm, given_options)

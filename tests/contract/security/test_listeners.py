@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
 from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
@@ -263,3 +265,27 @@ def test_a_user_that_there_is_not_is_named(secure_broker: TestBroker) -> None:
 def test_options_of_spark_have_its_prefix(secure_broker: TestBroker) -> None:
     plain = secure_broker.client_options("SASL")
     assert secure_broker.spark_options("SASL") == {f"kafka.{name}": value for name, value in plain.items()}
+
+
+@pytest.mark.jvm
+def test_a_key_store_in_the_properties_is_that_of_the_tls_listeners(tmp_path: Path) -> None:
+    """PKCS12 with a password: Kafka refuses to start where a PEM store of ours gets the password."""
+    authority, password = CertificateAuthority(), b"of-the-store"
+    own = authority.issue("own-broker")
+    chain = x509.load_pem_x509_certificates(own.chain.encode())
+    store = pkcs12.serialize_key_and_certificates(
+        b"broker", load_pem_private_key(own.key.encode(), None), chain[0], chain[1:], BestAvailableEncryption(password)
+    )
+    (tmp_path / "own.p12").write_bytes(store)
+    properties = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(tmp_path / "own.p12"),
+        "ssl.keystore.password": password.decode(),
+    }
+    with LocalKafka(listeners={"TLS": Listener("SSL")}, properties=properties) as kafka:
+        kafka.create_topic("own")
+        options = kafka.client_options("TLS")
+        assert "certificate verify failed" in first_error(options)
+        options["ssl.truststore.certificates"] = authority.certificate
+        produce(options, "own", [b"1"])
+        assert consume(options, "own", 1) == [b"1"]
