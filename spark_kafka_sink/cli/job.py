@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.cli.arguments import add_pairs, read_properties
+from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.spark.source import KafkaDataSource
@@ -78,13 +79,20 @@ def sink_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """The session that ``spark-submit`` configured; stopped at the end of the block."""
+    """The session that ``spark-submit`` configured, with the sink; stopped at the end of the block."""
+    with spark_session(name, {}) as spark:
+        # A format that Spark discovers ignores spark.pyspark.python and --py-files, also in executors. A registered one
+        # runs like all other Python code.
+        spark.dataSource.register(KafkaDataSource)
+        yield spark
+
+
+@contextmanager
+def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
     # Spark starts its Python workers with PYSPARK_PYTHON.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.appName(name).getOrCreate()
-    # A format that Spark discovers ignores spark.pyspark.python and --py-files, also in executors. A registered one
-    # runs like all other Python code.
-    spark.dataSource.register(KafkaDataSource)
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
+    spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
     try:
         yield spark
     except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
@@ -100,7 +108,8 @@ class JobError(KafkaError):
 def exit_code(main: Callable[[], None]) -> int:
     """0, or 1 after one line with the error."""
     try:
-        main()
+        with plain_config_warnings():
+            main()
     except (KafkaError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import spark_kafka_sink
 from spark_kafka_sink.cli import broker, check, console_producer, demo, perf, receipts, transactions
+from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
 
@@ -35,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        code: int = arguments.run(arguments)
+        with plain_config_warnings():
+            code: int = arguments.run(arguments)
     except KafkaError as error:
         print(f"error: {error}", file=sys.stderr)
         if note := diagnosis(error, CHECK):

@@ -1,8 +1,14 @@
+import subprocess
+import sys
+import warnings
+
 import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.cli import broker
+from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.cli.main import COMMANDS, main
+from spark_kafka_sink.config import ConfigWarning
 from spark_kafka_sink.errors import KafkaError
 
 
@@ -81,3 +87,23 @@ def test_every_error_of_the_package_is_caught():
     from spark_kafka_sink.testing.local_kafka import LocalKafkaError
 
     assert all(issubclass(error, KafkaError) for error in (JavaError, KafkaJarsError, LocalKafkaError))
+
+
+def test_a_warning_about_options_is_one_line_without_a_source_line(tmp_path):
+    line = ["check", "--bootstrap-server", "127.0.0.1:1", "--command-property", "sasl.mechanism=PLAIN"]
+    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", *line]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (
+        done.stderr
+        == "warning: sasl.mechanism has no effect, as security.protocol is PLAINTEXT; SASL needs SASL_SSL.\n"
+    )
+
+
+def test_other_warnings_are_left_to_python(capsys, monkeypatch):
+    shown = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: shown.append(str(message)))
+    with plain_config_warnings():
+        warnings.warn_explicit("of a library", DeprecationWarning, "library.py", 7)
+        warnings.warn_explicit("of options", ConfigWarning, "ours.py", 7)
+    assert shown == ["of a library"]
+    assert capsys.readouterr().err == "warning: of options\n"

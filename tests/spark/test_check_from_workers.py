@@ -1,0 +1,119 @@
+"""``spark-kafka-sink check --from-workers`` through Spark, on a real Kafka."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.testing.kafka_security import properties_text
+from spark_kafka_sink.testing.listener import login
+
+pytestmark = pytest.mark.jvm
+
+ROOT = Path(__file__).parents[2]
+MECHANISM = "SCRAM-SHA-512"
+on_kafka = pytest.mark.parametrize("secure_kafka", ["4.1.1"], indirect=True, scope="session")
+# In every Python process: what an executor's has, and what it lacks.
+SITE = """
+import os, sys
+if "FORGET" in os.environ:
+    os.environ.pop("KAFKA_PASSWORD", None)
+if "WITHOUT_THE_PACKAGE" in os.environ:
+    sys.modules["spark_kafka_sink"] = None
+"""
+
+
+@pytest.fixture
+def check(secure_kafka, tmp_path):
+    """Runs the command; returns its exit code, its lines with single spaces, and what it wrote to stderr."""
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    options = secure_kafka.client_options("SASL_TLS", mechanism=MECHANISM)
+    servers = options.pop("bootstrap.servers")
+    options["sasl.jaas.config"] = login(MECHANISM, "client", "${env:KAFKA_PASSWORD}")
+    file = tmp_path / "client.properties"
+    file.write_text(properties_text(options))
+
+    def run(*arguments, **environment):
+        line = ["check", "--bootstrap-server", servers, "--command-config", str(file), "--from-workers"]
+        done = subprocess.run(
+            [sys.executable, "-m", "spark_kafka_sink.cli.main", *line, "--timeout", "150", *arguments],
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", **environment},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert "client-secret" not in done.stdout + done.stderr
+        return done.returncode, [" ".join(each.split()) for each in done.stdout.splitlines()], done.stderr
+
+    return run
+
+
+LOCAL = ("--master", "local[2,4]")
+CLUSTER = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memory=1g")
+UNRESOLVED = "sasl.jaas.config has ${env:KAFKA_PASSWORD}, for which there is no value"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_workers_on_this_machine_find_what_the_driver_finds(check):
+    code, lines, errors = check(*LOCAL, KAFKA_PASSWORD="client-secret")
+    assert code == 0, (lines, errors)
+    assert lines[-4:-3] == ["no step failed"]
+    assert lines[-2:] == ["as here", "1 executor of local[2,4] checked, none differ from here"]
+
+
+@on_kafka
+def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
+    settings = (*CLUSTER, "--conf", "spark.executorEnv.FORGET=1")
+    code, lines, errors = check(*settings, KAFKA_PASSWORD="client-secret")
+    assert code == 1, (lines, errors)
+    assert "no step failed" in lines, "on the driver"
+    told = " ".join(lines[lines.index("no step failed") + 1 :])
+    assert told.startswith("executor ")
+    assert told.count("(process ") == 2
+    assert told.count("FAILED SASL") == 1
+    assert UNRESOLVED in told
+    assert "here: SCRAM-SHA-512 as client" in told
+    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_a_password_that_only_the_executors_have_is_told_too(check):
+    code, lines, errors = check(*CLUSTER, "--conf", "spark.executorEnv.KAFKA_PASSWORD=client-secret")
+    assert code == 1, (lines, errors)
+    told = " ".join(lines)
+    assert "here: FAILED, " in told
+    assert UNRESOLVED in told
+    assert any(line.startswith("ok SASL") and "SCRAM-SHA-512 as client" in line for line in lines)
+    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_executors_without_the_package_are_told(check):
+    settings = (*CLUSTER, "--conf", "spark.executorEnv.WITHOUT_THE_PACKAGE=1")
+    code, lines, errors = check(*settings, KAFKA_PASSWORD="client-secret")
+    assert code == 1, (lines, errors)
+    assert "No module named 'spark_kafka_sink" in " ".join(lines) or "spark_kafka_sink halted" in " ".join(lines)
+    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_spark_connect_checks_its_workers(check):
+    code, lines, errors = check("--remote", "local[2]", "--tasks", "2", KAFKA_PASSWORD="client-secret")
+    assert code == 0, (lines, errors)
+    assert lines[-1] == "1 executor of Spark Connect checked, none differ from here"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_a_master_that_is_not_there_is_an_error_in_time(check):
+    code, lines, errors = check("--master", "spark://127.0.0.1:1", "--timeout", "10", KAFKA_PASSWORD="client-secret")
+    assert code == 1
+    assert "no step failed" in lines
+    assert "error: " in errors

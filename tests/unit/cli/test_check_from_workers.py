@@ -1,0 +1,167 @@
+"""``spark-kafka-sink check --from-workers``: what it prints of the workers, without Spark."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.cli import check_workers
+from spark_kafka_sink.cli.check_workers import WorkerFindings, check_on_workers
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.connection_check.check import CheckRequest, check
+from spark_kafka_sink.connection_check.comparison import Place
+from spark_kafka_sink.connection_check.finding import Outcome
+from spark_kafka_sink.connection_check.libraries import library_findings, required_libraries
+from spark_kafka_sink.testing import TestBroker
+
+FROM_WORKERS = "--from-workers"
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        yield broker
+
+
+def run(capsys, servers, *arguments):
+    code = main(["check", "--bootstrap-server", servers, *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def findings_of(broker):
+    request = CheckRequest(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers}))
+    return [*library_findings(required_libraries()), *check(request, SystemClock())]
+
+
+def with_text(findings, step, text, outcome=Outcome.FAILED):
+    return [replace(each, text=text, outcome=outcome) if each.step == step else each for each in findings]
+
+
+@pytest.fixture
+def spark_finds(monkeypatch):
+    """Instead of a Spark job: these findings by place, of so many executors. Returns what it was called with."""
+
+    def finds(by_place, executors=None):
+        calls = []
+
+        def found(request, settings, tasks, timeout_s):
+            calls.append((settings, tasks, timeout_s))
+            return WorkerFindings("spark://m:7077", executors, by_place)
+
+        monkeypatch.setattr(check_workers, "check_on_workers", found)
+        return calls
+
+    return finds
+
+
+def test_workers_that_find_the_same_are_one_line_and_exit_code_0(broker, capsys, spark_finds):
+    calls = spark_finds(dict.fromkeys([Place("b", 7), Place("a", 9)], findings_of(broker)), 2)
+    more = ("--master", "spark://m:7077", "--conf", "spark.executor.memory=1g", "--tasks", "4", "--timeout", "9")
+    code, out, _ = run(capsys, broker.bootstrap_servers, FROM_WORKERS, *more)
+    assert code == 0
+    assert out.splitlines()[-4:] == [
+        "no step failed",
+        "executor a (process 9), b (process 7)",
+        "  as here",
+        "2 executors of spark://m:7077 checked, none differ from here",
+    ]
+    assert calls == [({"spark.executor.memory": "1g", "spark.master": "spark://m:7077"}, 4, 9)]
+
+
+def test_a_line_per_differing_step_with_what_was_found_here_and_exit_code_1(broker, capsys, spark_finds):
+    here = findings_of(broker)
+    there = with_text(with_text(here, "kio", "0.0.1", Outcome.OK), "DNS", "unknown name")
+    spark_finds({Place("a", 9): there, Place("b", 7): here}, 3)
+    code, out, _ = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
+    assert code == 1
+    shown = [" ".join(line.split()) for line in out.splitlines()]
+    at = shown.index("executor a (process 9)")
+    kio = next(each.text for each in here if each.step == "kio")
+    assert shown[at:] == [
+        "executor a (process 9)",
+        "ok kio libraries: 0.0.1",
+        f"here: {kio}",
+        f"FAILED DNS {broker.bootstrap_servers}: unknown name",
+        "here: 127.0.0.1",
+        "executor b (process 7)",
+        "as here",
+        "2 executors of spark://m:7077 checked, 1 differs from here, 1 got no task",
+    ]
+
+
+def test_a_difference_without_a_failed_step_is_exit_code_0(broker, capsys, spark_finds):
+    spark_finds({Place("a", 9): with_text(findings_of(broker), "kio", "0.0.1", Outcome.OK)})
+    code, out, _ = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
+    assert code == 0
+    assert "1 executor of spark://m:7077 checked, 1 differs from here" in out
+
+
+def test_without_pyspark_it_says_what_to_install_before_anything_is_tried(broker, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else found(name))
+    code, out, err = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
+    assert (code, out) == (1, "")
+    assert err == "error: check --from-workers needs PySpark: pip install 'spark-kafka-sink[spark]'\n"
+
+
+@pytest.mark.parametrize(
+    "option", [("--master", "local[2]"), ("--conf", "a=b"), ("--tasks", "2"), ("--remote", "sc://h")]
+)
+def test_options_of_the_workers_need_from_workers(broker, capsys, option):
+    code, out, err = run(capsys, broker.bootstrap_servers, *option)
+    assert (code, out) == (1, "")
+    assert "belong to --from-workers: add it" in err
+
+
+def test_no_tasks_are_a_wrong_command_line(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "--bootstrap-server", "a:1", FROM_WORKERS, "--tasks", "0"])
+    assert "argument --tasks: 0 is less than 1" in capsys.readouterr().err
+
+
+def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):
+    @contextmanager
+    def hanging(name, settings):
+        time.sleep(30)
+        yield
+
+    monkeypatch.setattr(check_workers, "spark_session", hanging)
+    request = CheckRequest(ProducerConfig.parse({"bootstrap.servers": "a:1"}))
+    began = time.monotonic()
+    with pytest.raises(check_workers.WorkerCheckError, match="was starting after 0 s"):
+        check_on_workers(request, {}, None, 0.2)
+    assert time.monotonic() - began < 10
+
+
+def test_a_worker_without_the_package_says_so():
+    probe = check_workers._probe(b"", [])
+    hidden = probe.__class__(probe.__code__, {"__builtins__": {**vars(__import__("builtins")), "__import__": refusing}},
+                             "probe", None, probe.__closure__)  # fmt: skip
+    host, process, ((subject, step, outcome, text, _),) = json.loads(hidden(0))
+    assert host
+    assert process > 0
+    assert (subject, step, outcome) == ("this machine", "import", "FAILED")
+    assert text == "ModuleNotFoundError: No module named 'spark_kafka_sink'"
+
+
+def refusing(name, *arguments):
+    if name.startswith("spark_kafka_sink"):
+        raise ModuleNotFoundError("No module named 'spark_kafka_sink'")
+    return __import__(name, *arguments)
+
+
+def test_a_check_of_this_machine_only_imports_no_spark():
+    code = (
+        "import sys; from spark_kafka_sink.cli.main import main; main(['check', '--bootstrap-server', '127.0.0.1:1']);"
+        "print('pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
