@@ -11,8 +11,10 @@ COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/byteco
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
+# gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
+ALL_EXTRAS := python3 -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra != "gssapi"))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark check format bench model chaos chaos-cluster audit lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-gssapi check format bench model chaos chaos-cluster audit lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,14 @@ test-spark-%: .cache/spark-%/.ready
 
 .PRECIOUS: .cache/spark-%/.ready
 .cache/spark-%/.ready: requirements/spark-%.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
+
+test-gssapi: .cache/gssapi/.ready ## Kerberos against a real KDC (installs it with apt, as root)
+	@.cache/gssapi/bin/python -m pytest -m gssapi tests/contract/gssapi $(ARGS)
+
+.cache/gssapi/.ready: requirements/gssapi.txt pyproject.toml .ci/kerberos
+	@.ci/kerberos
 	@.ci/setup $(@D) $<
 	@touch $@
 
@@ -82,9 +92,10 @@ audit: .cache/audit/bin/pip-audit ## known vulnerabilities of the locked package
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt
-	@$(LOCK) --all-extras requirements/spark-4.2.in --output-file requirements/dev.txt
-	@$(LOCK) --all-extras requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
-	@$(LOCK) --all-extras requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.2.in --output-file requirements/dev.txt
+	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
+	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+	@$(LOCK) $$($(ALL_EXTRAS)) --extra gssapi requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
 
 build: $(READY) ## wheel and sdist in dist/

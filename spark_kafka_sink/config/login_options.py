@@ -1,4 +1,4 @@
-"""The options of logins with tokens: ``sasl.login.*`` and ``sasl.oauthbearer.*``."""
+"""The options of logins with tokens and tickets: ``sasl.login.*``, ``sasl.oauthbearer.*``, ``sasl.kerberos.*``."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(f"{_ASSERTION}claim.nbf.seconds", INT, 60, "low", "Seconds before now from which it is valid.",
            Range(0, 3600)),
     Option(f"{_ASSERTION}claim.jti.include", BOOLEAN, False, "medium", "Give each assertion a unique id."),
+    Option("sasl.kerberos.service.name", STRING, None, "medium",
+           "GSSAPI: the first part of the brokers' principals, kafka in kafka/host@REALM; or serviceName in "
+           "sasl.jaas.config."),
+    Option("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low",
+           "GSSAPI: share of a ticket's life after which the keytab gets the next one, or the ticket cache is read "
+           "again."),
+    Option("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low",
+           "A random part of this share of a ticket's life is added."),
+    Option("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low",
+           "Shortest time between two renewals; ignored if the ticket does not live that long."),
 )  # fmt: skip
 
 LOGIN_OPTION_NAMES: Final = frozenset(option.name for option in LOGIN_OPTIONS)
@@ -93,4 +103,7 @@ LOGIN_OPTIONS_WITHOUT_EFFECT: Final[tuple[Option, ...]] = (
     *(Option(*row, "Brokers check tokens; a client does not.", status=Status.NO_EFFECT) for row in _BROKERS_OWN),
     Option("sasl.oauthbearer.jwt.validator.class", CLASS, f"{OAUTH}DefaultJwtValidator", "medium",
            "Class that checks tokens; brokers do.", _VALIDATORS, Status.NO_EFFECT),
+    Option("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "low",
+           "The program with which Java renews a ticket cache. Renew it outside of the job, or use a keytab.",
+           status=Status.NO_EFFECT),
 )  # fmt: skip

@@ -114,6 +114,10 @@ class ProducerConfig:
     sasl_oauthbearer_assertion_claim_exp_seconds: int
     sasl_oauthbearer_assertion_claim_nbf_seconds: int
     sasl_oauthbearer_assertion_claim_jti_include: bool
+    sasl_kerberos_service_name: str | None
+    sasl_kerberos_ticket_renew_window_factor: float
+    sasl_kerberos_ticket_renew_jitter: float
+    sasl_kerberos_min_time_before_relogin: int
     transactional_id: str | None
     transaction_timeout_ms: int
     key_serializer: str | None
@@ -197,8 +201,7 @@ def _take(draft: Draft, name: str, value: object) -> None:
         if not _is_of_java(option, value):
             draft.fault(name, f"can only be honoured by a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
-        if option.instead:  # the rule ``security`` refuses the others together
-            draft.fault(name, f"is refused: {option.instead}.")
+        draft.fault(name, f"is refused: {option.instead}.")
     else:
         try:
             draft.values[name] = option.parse(value if option.kind is Kind.PASSWORD else _resolved(draft, name, value))

@@ -9,7 +9,7 @@ from typing import Final
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
-from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl, unbuilt_sasl
+from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl
 from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions, tls_without_effect
 
@@ -203,7 +203,6 @@ BACKOFFS: Mapping[str, str] = {
 
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers", "security.protocol"}), servers),
-    (frozenset(), unbuilt_sasl),
     (
         frozenset(
             {"security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.token.provider", *LOGIN_OPTION_NAMES}

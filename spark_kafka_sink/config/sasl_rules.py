@@ -11,9 +11,9 @@ from typing import Final
 from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import JaasError, LoginModule, parse_jaas
+from spark_kafka_sink.config.kerberos_rules import GSSAPI, KRB5_EXAMPLE, KRB5_MODULE, kerberos, krb5_fault
 from spark_kafka_sink.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER, oauthbearer
-from spark_kafka_sink.config.option import Status, did_you_mean
-from spark_kafka_sink.config.table import SECURITY_OPTIONS
+from spark_kafka_sink.config.option import did_you_mean
 from spark_kafka_sink.config.token_providers import AWS_MECHANISM, AWS_MODULE, token_provider
 from spark_kafka_sink.config.token_providers import OPTION as PROVIDER
 
@@ -29,8 +29,7 @@ _MECHANISMS_OF_MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         _PLAIN: ("PLAIN",),
         _SCRAM: ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         OAUTH_MODULE: (OAUTHBEARER,),
-        "com.sun.security.auth.module.Krb5LoginModule": ("GSSAPI",),
-        "com.ibm.security.auth.module.Krb5LoginModule": ("GSSAPI",),
+        KRB5_MODULE: (GSSAPI,),
         AWS_MODULE: (AWS_MECHANISM,),
     }
 )
@@ -41,23 +40,15 @@ _MODULES_OF_MECHANISMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "SCRAM-SHA-256": (_SCRAM,),
         "SCRAM-SHA-512": (_SCRAM,),
         OAUTHBEARER: (OAUTH_MODULE,),
+        GSSAPI: (KRB5_MODULE,),
     }
 )
-_BUILT: Final = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-_NOT_BUILT: Final = ("GSSAPI",)
+_BUILT: Final = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"
 _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
-
-_UNBUILT_OPTIONS = tuple(option.name for option in SECURITY_OPTIONS if option.status is Status.NOT_YET)
-
-
-def unbuilt_sasl(draft: Draft) -> None:
-    """One sentence for all options that are refused for the same reason."""
-    if refused := [draft.prefix + name for name in _UNBUILT_OPTIONS if name in draft.given]:
-        draft.faults.append(f"{', '.join(refused)}: GSSAPI (Kerberos) is not built yet; use {_BUILT}.")
 
 
 def sasl(draft: Draft) -> None:
-    """With SASL_PLAINTEXT or SASL_SSL: a mechanism that is built, and credentials for it."""
+    """With SASL_PLAINTEXT or SASL_SSL: a known mechanism, and credentials for it."""
     protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
     if not protocol.startswith("SASL_"):
         if given := [name for name in ("sasl.mechanism", "sasl.jaas.config", PROVIDER) if name in draft.given]:
@@ -68,11 +59,33 @@ def sasl(draft: Draft) -> None:
     module = _login_module(draft)
     if token_provider(draft, module):
         return
-    if mechanism in _MODULES_OF_MECHANISMS:
+    if "sasl.mechanism" not in draft.given and not _means_kerberos(draft, module):
+        suited = _suited(module)
+        draft.fault(
+            "sasl.mechanism", f"is not set, and its default is GSSAPI (Kerberos); set it to {suited or _BUILT}."
+        )
+    elif mechanism in _MODULES_OF_MECHANISMS:
         if "sasl.jaas.config" not in draft.faulty:
             _check_credentials(draft, mechanism, module)
     elif not entry_points(group=MECHANISMS_GROUP, name=mechanism):
-        _refuse(draft, mechanism, module)
+        guess = did_you_mean(mechanism, _MODULES_OF_MECHANISMS)
+        draft.fault(
+            "sasl.mechanism",
+            f"must be {_BUILT}, or the name of an entry point of the group {MECHANISMS_GROUP}, but is "
+            f"{mechanism!r}{guess or '.'}",
+        )
+
+
+def _means_kerberos(draft: Draft, module: LoginModule | None) -> bool:
+    """Java's default mechanism is meant where the login module is Kerberos' or placeholders hide it."""
+    if module is not None:
+        return module.name == KRB5_MODULE
+    return draft.values["sasl.jaas.config"] is not None
+
+
+def _suited(module: LoginModule | None) -> str:
+    """The mechanisms of a login module, "" if it is not known."""
+    return " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ())) if module is not None else ""
 
 
 def _login_module(draft: Draft) -> LoginModule | None:
@@ -99,9 +112,13 @@ def _check_credentials(draft: Draft, mechanism: str, module: LoginModule | None)
         draft.fault(name, f"is required with {mechanism}: {_example(mechanism)}{tokens if draft.prefix else ''}")
     if mechanism == OAUTHBEARER:
         oauthbearer(draft, module)
+    elif mechanism == GSSAPI:
+        kerberos(draft, module)
 
 
 def _example(mechanism: str) -> str:
+    if mechanism == GSSAPI:
+        return KRB5_EXAMPLE
     credentials = 'clientId="…" clientSecret="…"' if mechanism == OAUTHBEARER else 'username="…" password="…"'
     return f"{_MODULES_OF_MECHANISMS[mechanism][0]} required {credentials};"
 
@@ -114,31 +131,14 @@ def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> 
     example = _example(mechanism)
     if module.name not in needed:
         shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
-        suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ()))
+        suited = _suited(module)
         other = f", or set {prefix}sasl.mechanism={suited}" if suited in _BUILT and suited else ""
         return f"has {shown}, which does not log in with {mechanism}; write {example}{other}"
+    if mechanism == GSSAPI:
+        return krb5_fault(module.options)
     missing = [key for key in ("username", "password") if key not in module.options]
     if missing:
         return f"has no {' and no '.join(missing)}; write {example}"
     if any("\0" in module.options[key] for key in ("username", "password")):
         return "has a NUL character (\\0) in its username or password: is a backslash not doubled?"
     return None
-
-
-def _refuse(draft: Draft, mechanism: str, module: LoginModule | None) -> None:
-    name = "sasl.mechanism"
-    suited = " or ".join(_MECHANISMS_OF_MODULES.get(module.name, ())) if module is not None else ""
-    use = f"set it to {suited or _BUILT}"
-    if name not in draft.given and suited not in _NOT_BUILT:
-        draft.fault(name, f"is not set, and its default GSSAPI (Kerberos) is not built yet; {use}.")
-    elif name not in draft.given:
-        draft.fault(name, f"is not set; the login module is that of {suited}, which is not built yet; use {_BUILT}.")
-    elif mechanism in _NOT_BUILT:
-        draft.fault(name, f"is {mechanism}, which is not built yet; use {_BUILT}.")
-    else:
-        guess = did_you_mean(mechanism, _MODULES_OF_MECHANISMS)
-        draft.fault(
-            name,
-            f"must be {_BUILT}, or the name of an entry point of the group {MECHANISMS_GROUP}, but is "
-            f"{mechanism!r}{guess or '.'}",
-        )

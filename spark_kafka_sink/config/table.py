@@ -29,15 +29,6 @@ SMALLEST_RECORD = 85
 
 _STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"), ignore_case=True)
 
-# Listed so that the error says that they are not built, instead of "unknown option".
-_SECURITY_NOT_YET: tuple[tuple[str, Kind, bool | int | float | str | None, str, str], ...] = (
-    ("sasl.kerberos.service.name", STRING, None, "medium", "Kerberos name of the brokers."),
-    ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "low", "The kinit program."),
-    ("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "Shortest time between two logins."),
-    ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low", "Random part of the renewal time."),
-    ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low", "Share of a ticket's life before renewal."),
-)  # fmt: skip
-
 _SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
     ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
     ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
@@ -104,7 +95,6 @@ SECURITY_OPTIONS: tuple[Option, ...] = (
     ),
     *LOGIN_OPTIONS,
     *LOGIN_OPTIONS_WITHOUT_EFFECT,
-    *(Option(*row, status=NOT_YET) for row in _SECURITY_NOT_YET),
     *(Option(*row, status=JVM_ONLY, instead=_NO_JVM) for row in _SECURITY_JVM_ONLY),
 )
 
@@ -229,13 +219,15 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "the three have the aliases file, dir and env."),
     *TLS_OPTIONS,
     Option("sasl.mechanism", STRING, "GSSAPI", "medium",
-           "Mechanism of SASL_PLAINTEXT and SASL_SSL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; or the name "
-           "of an entry point of the group spark_kafka_sink.sasl. Must be set: GSSAPI is not built yet."),
+           "Mechanism of SASL_PLAINTEXT and SASL_SSL: GSSAPI (Kerberos), PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
+           "OAUTHBEARER; or the name of an entry point of the group spark_kafka_sink.sasl."),
     Option("sasl.jaas.config", PASSWORD, None, "medium",
            "User and password as Java's login module of the mechanism: org.apache.kafka.common.security.plain."
            "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\"; or, with OAUTHBEARER, "
            "…oauthbearer.OAuthBearerLoginModule required clientId=\"…\" clientSecret=\"…\"; with scope, "
-           "extension_<name>, and ssl.* options of the token endpoint if there are any."),
+           "extension_<name>, and ssl.* options of the token endpoint if there are any; or, with GSSAPI, com.sun."
+           "security.auth.module.Krb5LoginModule required useKeyTab=true keyTab=\"…\" principal=\"…\", or "
+           "useTicketCache=true."),
     Option("sasl.token.provider", STRING, None, "medium",
            "Whose tokens OAUTHBEARER logs in with: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry "
            "point of the group spark_kafka_sink.sasl; also written saslTokenProvider. Not an option of Java's client."),

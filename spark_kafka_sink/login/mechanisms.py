@@ -28,8 +28,28 @@ def _oauthbearer(config: ProducerConfig, /) -> SaslMechanism:
     return OAuthBearer(config, token_source(config, SystemClock()))
 
 
+def _gssapi(config: ProducerConfig, /) -> SaslMechanism:
+    from spark_kafka_sink.login.kerberos import Kerberos
+
+    try:
+        from spark_kafka_sink.login.gss import GssTickets
+    except ImportError as error:
+        raise ConfigError([
+            f"sasl.mechanism=GSSAPI needs the package gssapi and MIT Kerberos, which cannot be loaded here ({error}): "
+            "pip install 'spark-kafka-sink[gssapi]', which needs a C compiler and libkrb5-dev (Debian, Ubuntu) or "
+            "krb5-devel (Red Hat)."
+        ]) from error  # fmt: skip
+    return Kerberos(config, GssTickets(config, SystemClock()))
+
+
 _BUILT_IN: Final[Mapping[str, MakeMechanism]] = MappingProxyType(
-    {"PLAIN": Plain, "SCRAM-SHA-256": ScramSha256, "SCRAM-SHA-512": ScramSha512, "OAUTHBEARER": _oauthbearer}
+    {
+        "PLAIN": Plain,
+        "SCRAM-SHA-256": ScramSha256,
+        "SCRAM-SHA-512": ScramSha512,
+        "OAUTHBEARER": _oauthbearer,
+        "GSSAPI": _gssapi,
+    }
 )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.login.shared_logins import SHARED_LOGINS
-from spark_kafka_sink.login.token_login import TokenLogin, TokenSource
+from spark_kafka_sink.login.token_login import Token, TokenLogin, TokenSource
 from spark_kafka_sink.security.credentials import jaas_options
 from spark_kafka_sink.security.sasl import Exchange
 
@@ -23,7 +23,7 @@ class OAuthBearer:
     def __init__(self, config: ProducerConfig, source: TokenSource) -> None:
         self._config = config
         self._source = source
-        self._login: TokenLogin | None = None
+        self._login: TokenLogin[Token] | None = None
 
     def exchange(self, host: str) -> Exchange:
         if self._login is None:

@@ -7,15 +7,16 @@ import threading
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from random import Random
+from typing import Any
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.login.token_login import TokenLogin, TokenSource
+from spark_kafka_sink.login.token_login import CredentialSource, T, TokenLogin
 
 
 @dataclass(slots=True)
 class _Shared:
-    login: TokenLogin
+    login: TokenLogin[Any]
     users: int
 
 
@@ -31,7 +32,7 @@ class SharedLogins:
         self._lock = threading.Lock()
         self._shared: dict[Hashable, _Shared] = {}
 
-    def acquire(self, config: ProducerConfig, source: TokenSource) -> TokenLogin:
+    def acquire(self, config: ProducerConfig, source: CredentialSource[T]) -> TokenLogin[T]:
         """``source``: of the login, if this is its first user."""
         key = _credentials(config)
         with self._lock:

@@ -46,6 +46,7 @@ _SASL_AUTHENTICATE_VERSION: Final = 2
 
 # Where to look when a broker has refused the credentials of a mechanism.
 _ADVICE: Final = {
+    "GSSAPI": "sasl.kerberos.service.name, the keytabs of the brokers, and the clocks of this machine and the brokers",
     "OAUTHBEARER": "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect",
 }
 

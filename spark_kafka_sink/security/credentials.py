@@ -47,11 +47,12 @@ def login_module(config: ProducerConfig) -> LoginModule:
 
 
 def username(config: ProducerConfig) -> str | None:
-    """The user in ``sasl.jaas.config`` for messages: a placeholder stays. None if it names none."""
+    """User or principal in ``sasl.jaas.config`` for messages: a placeholder stays. None if it names none."""
     if config.sasl_jaas_config is None:
         return None
     try:
-        return parse_jaas(config.sasl_jaas_config.value).options.get("username")
+        options = parse_jaas(config.sasl_jaas_config.value).options
+        return options.get("username", options.get("principal"))
     except JaasError:  # placeholders stand for parts of it
         return None
 

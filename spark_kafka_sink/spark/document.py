@@ -23,7 +23,7 @@ _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!--
 _REFUSED_AND_IGNORED = {
     Status.NO_EFFECT: "Checked, then ignored.",
     Status.JVM_ONLY: "Java classes and their settings. The error names the alternative.",
-    Status.NOT_YET: "Tokens and Kerberos.",
+    Status.NOT_YET: "No released broker supports them.",
 }
 
 

@@ -43,6 +43,15 @@ def test_the_base_environment_has_what_the_engine_needs():
 
 
 @pytest.mark.parametrize("name", ["dev.txt", "spark-4.1.txt", "spark-4.3.txt"])
-def test_a_development_environment_has_every_extra(name):
-    wanted = [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
-    assert names(wanted + PROJECT["dependencies"]) <= names(locked(ROOT / "requirements" / name))
+def test_a_development_environment_has_every_extra_but_the_one_that_pip_must_compile(name):
+    extras = PROJECT["optional-dependencies"]
+    wanted = [each for extra in extras if extra != "gssapi" for each in extras[extra]]
+    has = names(locked(ROOT / "requirements" / name))
+    assert names(wanted + PROJECT["dependencies"]) <= has
+    assert "gssapi" not in has
+
+
+def test_the_environment_of_kerberos_is_that_of_development_and_its_library():
+    has = {entry.split(" ")[0] for entry in locked(ROOT / "requirements/gssapi.txt")}
+    assert {entry.split(" ")[0] for entry in locked(ROOT / "requirements/dev.txt")} - has == set()
+    assert names(PROJECT["optional-dependencies"]["gssapi"]) <= names(list(has))

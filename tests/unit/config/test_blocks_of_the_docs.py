@@ -44,6 +44,8 @@ def test_the_login_module_of_a_block_has_a_user_and_no_secret(block):
         assert block["security.protocol"] == "SSL" or "saslTokenProvider" in block
     elif block["sasl.mechanism"] == "AWS_MSK_IAM":
         assert set(parse_jaas(jaas).options) == {"awsRoleArn"}
+    elif block["sasl.mechanism"] == "GSSAPI":
+        assert set(parse_jaas(jaas).options) == {"useKeyTab", "keyTab", "principal"}
     elif not jaas.startswith("${"):
         options = parse_jaas(jaas).options
         assert options["username"]

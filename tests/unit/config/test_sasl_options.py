@@ -55,18 +55,16 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
 @pytest.mark.parametrize(
     ("mechanism", "jaas", "reason"),
     [
-        (None, None, "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set it to PLAIN, "
-         "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
-        (None, f"{PLAIN} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
+        (None, None, "sasl.mechanism is not set, and its default is GSSAPI (Kerberos); set it to PLAIN, "
+         "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI."),
+        (None, f"{PLAIN} {USER}", "sasl.mechanism is not set, and its default is GSSAPI (Kerberos); set "
          "it to PLAIN."),
-        (None, f"{SCRAM} {USER}", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; set "
+        (None, f"{SCRAM} {USER}", "sasl.mechanism is not set, and its default is GSSAPI (Kerberos); set "
          "it to SCRAM-SHA-256 or SCRAM-SHA-512."),
-        (None, f"{OAUTH} required;", "sasl.mechanism is not set, and its default GSSAPI (Kerberos) is not built yet; "
+        (None, f"{OAUTH} required;", "sasl.mechanism is not set, and its default is GSSAPI (Kerberos); "
          "set it to OAUTHBEARER."),
-        ("GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", "sasl.mechanism is GSSAPI, "
-         "which is not built yet; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
-        ("SCRAM-SHA-1", f"{SCRAM} {USER}", "sasl.mechanism must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, "
-         "or the name of an entry point of the group spark_kafka_sink.sasl, but is 'SCRAM-SHA-1'; did you "
+        ("SCRAM-SHA-1", f"{SCRAM} {USER}", "sasl.mechanism must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or "
+         "GSSAPI, or the name of an entry point of the group spark_kafka_sink.sasl, but is 'SCRAM-SHA-1'; did you "
          "mean SCRAM-SHA-512?"),
         ("PLAIN", None, f'sasl.jaas.config is required with PLAIN: {PLAIN} required username="…" password="…";'),
         ("PLAIN", f"{PLAIN} {USER[:-1]}", "sasl.jaas.config must end with ';'."),
@@ -100,14 +98,6 @@ def test_a_brokers_name_of_the_option_is_refused_with_the_clients():
     name = "listener.name.clients.plain.sasl.jaas.config"
     assert fault({**sasl("PLAIN", f"{PLAIN} {USER}"), name: USER}) == (
         f"{name} is an option of brokers; write sasl.jaas.config."
-    )
-
-
-def test_options_of_kerberos_are_refused_in_one_sentence():
-    given = {"sasl.kerberos.service.name": "kafka", "sasl.kerberos.kinit.cmd": "k"}
-    assert fault({**sasl("PLAIN", f"{PLAIN} {USER}"), **given}) == (
-        "sasl.kerberos.service.name, sasl.kerberos.kinit.cmd: GSSAPI (Kerberos) is not built yet; use PLAIN, "
-        "SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."
     )
 
 

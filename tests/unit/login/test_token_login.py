@@ -11,7 +11,11 @@ from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.login.token_login import RetriableLoginError, Token, TokenLogin, refresh_time
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
-CONFIG = replace(ProducerConfig.parse({"bootstrap.servers": "b:1"}), sasl_login_refresh_window_jitter=0.0)
+CONFIG = replace(
+    ProducerConfig.parse({"bootstrap.servers": "b:1"}),
+    sasl_mechanism="OAUTHBEARER",
+    sasl_login_refresh_window_jitter=0.0,
+)
 HOUR = 3_600_000
 
 
