@@ -23,11 +23,18 @@ ROOT = Path(__file__).parents[1]
 JVM_FIXTURES = {"local_kafka", "secure_kafka", "spark"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so.
+
+    Tests of Kerberos need a library that only the environment of ``make test-gssapi`` has: others do not select them.
+    """
     for item in items:
         if JVM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("jvm")
+    if "gssapi" not in config.option.markexpr:
+        others = [item for item in items if item.get_closest_marker("gssapi")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session", autouse=True)
