@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
@@ -114,6 +115,14 @@ class ReadyCheckResult:
     nodes: tuple[int, ...]
     next_check: float
     unknown_leaders: frozenset[str]
+
+
+class Backlog(NamedTuple):
+    """The batches that wait for an acknowledgement; those that linger or are being written do not count."""
+
+    batches: int
+    bytes: int
+    oldest: ProducerBatch
 
 
 class Flush:
@@ -299,6 +308,14 @@ class RecordAccumulator:
         """The topics of all batches that are not done, also of those in flight."""
         with self._lock:
             return frozenset(batch.partition.topic for batch in self._incomplete)
+
+    def backlog(self) -> Backlog | None:
+        """None if no batch waits. Costs time by the batch."""
+        with self._lock:
+            waiting = [batch for batch in self._incomplete if not batch.claimed and batch not in self._lingering]
+        if not waiting:
+            return None
+        return Backlog(len(waiting), sum(batch.size for batch in waiting), min(waiting, key=lambda each: each.created))
 
     def ready(self, snapshot: ClusterSnapshot, now: float) -> ReadyCheckResult:
         """The nodes with sendable batches. The cost grows with the ready partitions, not with all."""

@@ -41,6 +41,12 @@ REFUSAL_MS = 30_000.0
 REAUTHENTICATE_AFTER = (0.85, 0.95)
 """Part of a session's lifetime after which the connection authenticates again; random, as in Java."""
 
+WARN_AGAIN_MS = 10_000.0
+"""A node's next series of failures is only counted this long after a line about it (``take_repeated_failures``)."""
+
+_MOST_FAILURES = 20
+"""Texts that are kept apart; texts have times and addresses in them."""
+
 OTHERS_MS = 3_000.0
 """After an authentication error, calls that any broker can serve wait this long for one that was not asked yet."""
 
@@ -61,7 +67,7 @@ class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
-    ``warned``: the current series of failures is in the log. All times are monotonic ms.
+    ``warned``: the current series of failures is in the log, ``warned_at``: the last line. All times are monotonic ms.
     """
 
     node: Node
@@ -73,6 +79,7 @@ class NodeState:
     throttled_until: float = -math.inf
     last_error: KafkaError | None = None
     warned: bool = False
+    warned_at: float = -math.inf
 
     def moved_to(self, node: Node) -> None:
         """The node has another address, so the failures of the old one do not count."""
@@ -129,6 +136,7 @@ class NetworkClient:
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
+        self._repeated_failures: dict[str, int] = {}
         self._now = 0.0  # of the last call that had a time; `close` has none
 
     def ready(self, node: Node, now: float) -> bool:
@@ -289,6 +297,11 @@ class NetworkClient:
         drained = list(self._disconnects.values())
         self._disconnects.clear()
         return drained
+
+    def take_repeated_failures(self) -> dict[str, int]:
+        """How often a connection failed since the last call, by error, without those that were logged as warnings."""
+        taken, self._repeated_failures = self._repeated_failures, {}
+        return taken
 
     def close(self) -> None:
         """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
@@ -456,8 +469,7 @@ class NetworkClient:
         )
         if state.connection is not None and error.failed_step is None:
             error.failed_step = state.connection.failed_step(error)
-        _log.log(logging.DEBUG if state.warned or unused else logging.WARNING, "%s", error)
-        state.warned = state.warned or not unused
+        self._log_failure(state, error, unused)
         state.failed(error, self._reconnect_backoff, self._now)
         lost = error
         if isinstance(error, AuthenticationError):
@@ -471,6 +483,19 @@ class NetworkClient:
             self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, lost)
+
+    def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:
+        """A warning for the first failure of a series; the others are counted. An unused connection may be closed."""
+        if unused:
+            _log.debug("%s", error)
+        elif state.warned or self._now < state.warned_at + WARN_AGAIN_MS:
+            _log.debug("%s", error)
+            known = self._repeated_failures
+            text = str(error) if len(known) < _MOST_FAILURES or str(error) in known else "others"
+            known[text] = known.get(text, 0) + 1
+        else:
+            _log.warning("%s", error)
+            state.warned, state.warned_at = True, self._now
 
     def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection

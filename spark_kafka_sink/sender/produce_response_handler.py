@@ -27,6 +27,7 @@ from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.sender.parts import SenderParts
 from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
+from spark_kafka_sink.sender.trouble_log import TroubleLog
 from spark_kafka_sink.transactions.sequences import PartitionSequence
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -38,8 +39,9 @@ class ProduceResponseHandler:
     ``completed``: number of completed batches, delivered or failed.
     """
 
-    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderParts, trouble: TroubleLog) -> None:
         self.completed = 0
+        self._trouble = trouble
         self._config = config
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._accumulator = parts.accumulator
@@ -128,10 +130,8 @@ class ProduceResponseHandler:
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
         if not retries[0].attempts:
             return 0.0  # a part of a split batch, not sent yet
-        for batch in retries:
-            error = batch.last_error
-            if isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions:
-                return SOON_MS  # the coordinator is completing the previous transaction
+        if any(_is_completing(batch.last_error) for batch in retries):
+            return SOON_MS
         return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
 
     def _handle_response(self, batches: Sequence[ProducerBatch], response: Response) -> None:
@@ -142,7 +142,7 @@ class ProduceResponseHandler:
             self._handle_partitions(batches, response.body, response)
         else:
             for batch in batches:
-                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, response.completed_at)
 
     def _handle_partitions(self, batches: Sequence[ProducerBatch], body: ProduceResponse, response: Response) -> None:
         partitions = [body.partitions.get(batch.partition) for batch in batches]
@@ -154,7 +154,7 @@ class ProduceResponseHandler:
         for batch, partition in zip(batches, partitions, strict=True):
             assert partition is not None
             if partition.error_code is NO_ERROR:
-                self._complete(batch, partition.base_offset, partition.log_append_time)
+                self._complete(batch, partition.base_offset, partition.log_append_time, response.completed_at)
             else:
                 self._handle_error(batch, partition, response)
 
@@ -177,7 +177,7 @@ class ProduceResponseHandler:
         if what is Action.REFRESH_RETRY:
             self._metadata.request_update()
         if what is Action.SUCCEED:
-            self._complete(batch, partition.base_offset, NO_TIMESTAMP)
+            self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
         error = broker_error(code, str(batch.partition), partition.error_message)
         if code is ErrorCode.unknown_topic_or_partition:
@@ -207,6 +207,8 @@ class ProduceResponseHandler:
             self._fail_unless_done(batch, error)
         else:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
+            if not _is_completing(error):
+                self._trouble.retried(batch, error, now)
             self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.retry(batch, bump_epoch)
 
@@ -260,7 +262,8 @@ class ProduceResponseHandler:
         if not batch.done:
             self.fail(batch, error)
 
-    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        self._trouble.acknowledged_at = now
         if not batch.done:
             self._sequences.complete(batch)
             batch.complete(base_offset, log_append_time, None)
@@ -270,6 +273,11 @@ class ProduceResponseHandler:
         self._metrics.topic(batch.partition.topic).errors += batch.count
         batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
         self._finished.append(batch)
+
+
+def _is_completing(error: Exception | None) -> bool:
+    """Whether the coordinator is still completing the previous transaction, as it often is."""
+    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
 def expiry_error(batch: ProducerBatch, now: float) -> KafkaTimeoutError:

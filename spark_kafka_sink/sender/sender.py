@@ -23,6 +23,7 @@ from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.parts import SenderParts
 from spark_kafka_sink.sender.produce_api import ProduceRequest
 from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
+from spark_kafka_sink.sender.trouble_log import TroubleLog
 from spark_kafka_sink.transactions import messages
 from spark_kafka_sink.transactions.manager import TransactionManager
 from spark_kafka_sink.transactions.states import State
@@ -34,7 +35,8 @@ class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
     def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
-        self.response_handler = ProduceResponseHandler(config, parts)
+        self._trouble = TroubleLog(config, parts.accumulator, parts.metadata, parts.client)
+        self.response_handler = ProduceResponseHandler(config, parts, self._trouble)
         self._config = config
         self._parts = parts
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
@@ -85,6 +87,11 @@ class Sender:
             wake_at = min(wake_at, self._request_producer_id(ready.nodes, now))
         if not parts.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
+        trouble = self._trouble
+        if now >= trouble.next_at:
+            trouble.write(now)
+        if parts.accumulator.has_incomplete or trouble.unwritten:
+            wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
 
     def abort(self, error: KafkaError) -> None:

@@ -247,10 +247,28 @@ def test_one_warning_for_each_series_of_failures(turns, node, answer_end_txn, ca
     turns.transport.drop(connection, "the broker closed the connection")
     turns.turn()
     assert len(caplog.messages) == 1, "losing a connection that nobody waits for is no trouble"
-    turns.turn(1000)
+    turns.turn(10_000)
     turns.transport.accept_all = False
     fail_three_times()
     assert len(caplog.messages) == 2
+    assert sum(turns.client.take_repeated_failures().values()) == 4
+    assert turns.client.take_repeated_failures() == {}
+
+
+def test_a_connection_that_is_lost_again_within_ten_seconds_is_only_counted(turns, node, answer_end_txn, caplog):
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.network")
+    for _ in range(3):
+        connection = turns.make_ready(node)
+        turns.send(node)
+        turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
+        turns.turn()
+        turns.send(node)
+        turns.transport.drop(connection, "Connection reset by peer")
+        turns.turn()
+        turns.turn(1000)
+    assert len(caplog.messages) == 1
+    (count,) = turns.client.take_repeated_failures().values()
+    assert count == 2
 
 
 def test_completions_may_send_again(turns, node, answer_end_txn):

@@ -1,0 +1,128 @@
+"""``TroubleLog``: the sender's log lines while brokers do not acknowledge: retries, lost connections, stalls."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.accumulator.accumulator import Backlog, RecordAccumulator
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.metadata import Metadata
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+STALL_MS: Final = 10_000.0
+"""Time without an acknowledgement before each warning."""
+
+SUM_MS: Final = 10_000.0
+"""The first retry is logged at once, those of this time after it as one line."""
+
+_MOST_ERRORS: Final = 5
+
+
+class TroubleLog:
+    """Owned by the sender thread. Times are monotonic ms.
+
+    ``next_at``: when to call ``write``. ``unwritten``: there is something to sum up then. ``acknowledged_at``: of the
+    last acknowledgement, which the response handler notes.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, accumulator: RecordAccumulator, metadata: Metadata, client: NetworkClient
+    ) -> None:
+        self.next_at = 0.0
+        self.unwritten = False
+        self.acknowledged_at = -NEVER
+        self._config = config
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._client = client
+        self._retries: Counter[str] = Counter()
+        self._summing_since: float | None = None  # None: the next retry is logged at once
+        self._written_at = 0.0
+        self._warned_at = -NEVER
+
+    def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """``batch`` is sent again because of ``error``."""
+        if self._summing_since is None:
+            _log.warning("Sending a batch of %s again after attempt %d: %s", batch.partition, batch.attempts, error)
+            self._summing_since = now
+        else:
+            self._retries[error.name if isinstance(error, BrokerError) else str(error)] += 1
+            self.unwritten = True
+        self.next_at = min(self.next_at, self._summing_since + SUM_MS)
+
+    def write(self, now: float) -> None:
+        """Log what is due."""
+        self._sum_up(now)
+        due = now + STALL_MS
+        backlog = self._accumulator.backlog()
+        if backlog is not None:
+            since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
+            if now >= max(since, self._warned_at) + STALL_MS:
+                self._warned_at = now
+                _log.warning("%s", self._stall(backlog, now - since, now))
+            due = max(since, self._warned_at) + STALL_MS
+        self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
+
+    def _sum_up(self, now: float) -> None:
+        since = self._written_at if self._summing_since is None else self._summing_since
+        if now < since + SUM_MS:
+            return
+        self._written_at, self._summing_since = now, None
+        failures = self._client.take_repeated_failures()
+        lines = []
+        if self._retries:
+            lines.append(f"{_batches(self._retries.total())} sent again ({_by_error(self._retries)})")
+        if failures:
+            lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
+        if lines:
+            _log.warning("In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
+            self._retries.clear()
+            self.unwritten = False
+            self._summing_since = now
+
+    def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
+        oldest = backlog.oldest
+        age = now - oldest.created
+        left = max(0.0, self._config.delivery_timeout_ms - age)
+        text = (
+            f"No acknowledgement for {silent_ms / 1000:.0f} s: {_batches(backlog.batches)} ({backlog.bytes} bytes) "
+            f"wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is {age / 1000:.0f} s old; "
+            f"delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
+        )
+        return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
+
+    def _waits_for(self, batch: ProducerBatch, now: float) -> str:
+        snapshot = self._metadata.snapshot
+        leader = snapshot.leader(batch.partition)
+        if leader == NO_LEADER:
+            error = self._metadata.last_connection_error()
+            return f"{batch.partition} has no leader{'' if error is None else f'; the last connection error: {error}'}"
+        node = snapshot.nodes[leader]
+        if requests := self._client.in_flight(leader):
+            return f"Broker {node} has not responded to {requests} request{'' if requests == 1 else 's'}"
+        if (error := self._client.last_error(leader)) is not None:
+            return f"Broker {node} is not connected: {error}"
+        delay = self._client.ready_delay(node, now)
+        return f"It waits for broker {node}" + (
+            f", which throttles for {delay:.0f} ms more" if 0 < delay < NEVER else ""
+        )
+
+
+def _batches(count: int) -> str:
+    return f"{count} batch{'' if count == 1 else 'es'}"
+
+
+def _by_error(counts: Mapping[str, int]) -> str:
+    """``NOT_ENOUGH_REPLICAS: 500, …``, the most frequent first."""
+    ranked = Counter(counts).most_common()
+    shown = ", ".join(f"{error}: {count}" for error, count in ranked[:_MOST_ERRORS])
+    return shown if len(ranked) <= _MOST_ERRORS else f"{shown}, and {len(ranked) - _MOST_ERRORS} other errors"

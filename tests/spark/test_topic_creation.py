@@ -1,0 +1,102 @@
+"""topicCreation never and create on a real Kafka that would create topics by itself."""
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.listener import Listener
+from tests.contract.scenario import name
+from tests.contract.security.librdkafka import consume
+from tests.spark.topics import Topic
+from tests.spark.writes import fails, one_row, save, stream, streaming
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with LocalKafka(
+        listeners={"SASL": Listener("SASL_PLAINTEXT", users={"writer": "secret"})},
+        properties={"auto.create.topics.enable": "true", "num.partitions": "2"},
+    ) as kafka:
+        kafka.create_topic("flights")
+        yield kafka
+
+
+@pytest.fixture
+def admin(kafka):
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+
+def options(kafka, policy, topic=None, **more):
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topicCreation": policy, **more}
+    return given if topic is None else {**given, "topic": topic}
+
+
+def partitions(admin, topic):
+    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+
+@pytest.mark.parametrize("how", ["batch", "streaming"])
+def test_never_fails_before_the_first_task_and_no_topic_appears(spark, kafka, admin, tmp_path, how):
+    rows, given = one_row(spark, "cast(raise_error('a task ran') as string) value"), options(kafka, "never", "flihgts")
+    if how == "batch":
+        said = fails(save, rows, given)
+    else:
+        rows = streaming(one_row(spark, "'v' value"), tmp_path / "in")
+        said = fails(stream, rows, given, tmp_path / "checkpoint")
+    assert "topicCreation=never: no such topic: flihgts (did you mean flights?)" in said
+    assert "flihgts" not in admin.list_topics(timeout=10).topics
+
+
+def test_a_topic_column_with_a_missing_topic_fails_and_names_it(spark, kafka, admin):
+    said = fails(save, one_row(spark, "'v' value", "'fligths' topic"), options(kafka, "never"))
+    assert "topicCreation=never: no such topic: fligths (did you mean flights?)" in said
+    assert "fligths" not in admin.list_topics(timeout=10).topics
+
+
+def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tmp_path):
+    topic = name("created")
+    settings = {
+        "topic.creation.default.partitions": 5,
+        "topic.creation.default.replication.factor": 1,
+        "topic.creation.default.retention.ms": 123456,
+    }
+    query = options(kafka, "create", topic, **settings, deliveryGuarantee="exactly-once", transactionalIdPrefix=topic)
+    first, second = (one_row(spark, f"'{value}' value", "0 partition") for value in "vw")
+    stream(streaming(first, tmp_path / "in"), query, tmp_path / "checkpoint")
+    assert partitions(admin, topic) == 5
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "123456"
+    save(second, options(kafka, "create", topic, **{"topic.creation.default.partitions": 9}))
+    assert partitions(admin, topic) == 5
+    assert sorted(consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, 2)) == [b"v", b"w"]
+
+
+def test_create_takes_the_brokers_defaults_and_the_topics_of_a_column(spark, kafka, admin):
+    first, second = name("first"), name("second")
+    rows = spark.range(40).selectExpr("cast(id as string) value", f"if(id % 2 = 0, '{first}', '{second}') topic")
+    save(rows, options(kafka, "create"))
+    for topic in (first, second):
+        assert partitions(admin, topic) == 2
+        assert Topic(kafka.bootstrap_servers, topic).count() == 20
+
+
+def test_a_setting_that_kafka_does_not_know_is_in_the_error(spark, kafka):
+    settings = {"topic.creation.default.retention.sm": 1}
+    said = fails(save, one_row(spark, "'v' value"), options(kafka, "create", name("never"), **settings))
+    assert "cannot be created" in said
+    assert "Unknown topic config name: retention.sm" in said
+
+
+def test_a_user_who_may_not_create_topics_is_told_the_right(spark, kafka, admin):
+    """Last: from here on only another user may create topics."""
+    topic = name("forbidden")
+    kafka.allow("someone-else", "CREATE", "CLUSTER", "kafka-cluster")
+    kafka.allow("writer", "DESCRIBE", "TOPIC", topic)
+    given = {**kafka.spark_options("SASL", "writer"), "topic": topic, "topicCreation": "create"}
+    said = fails(save, one_row(spark, "'v' value"), given)
+    assert (
+        f"topic {topic} does not exist and cannot be created: TOPIC_AUTHORIZATION_FAILED: the principal needs" in said
+    )
+    assert topic not in admin.list_topics(timeout=10).topics

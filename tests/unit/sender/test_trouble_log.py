@@ -1,0 +1,126 @@
+"""What the sender's log says while brokers do not acknowledge, under a manual clock."""
+
+import logging
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.unit.scripted_engine import Engine, Step
+
+
+@pytest.fixture
+def lines(caplog):
+    """The warnings of the sender."""
+    caplog.set_level(logging.WARNING, "spark_kafka_sink.sender")
+
+    def read():
+        return [record.getMessage() for record in caplog.records if record.name == "spark_kafka_sink.sender"]
+
+    return read
+
+
+def run(engine, ms, step=100):
+    """Lets time pass, the loop turning whenever it wants to."""
+    end = engine.clock.now() + ms
+    while engine.clock.now() < end:
+        engine.spin(min(max(engine.wake_at - engine.clock.now(), 1.0), step, end - engine.clock.now()))
+
+
+def connected(**config):
+    engine = Engine(**{"delivery_timeout_ms": 120_000, **config})
+    engine.connect()
+    return engine
+
+
+def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
+    engine = connected(request_timeout_ms=60_000)
+    engine.steps.append(Step(swallow=True))
+    engine.append([b"a", b"b"])
+    run(engine, 9_900)
+    assert lines() == []
+    run(engine, 200)
+    assert lines() == [
+        "No acknowledgement for 10 s: 1 batch (77 bytes) waits. The oldest, of t-0, is 10 s old; delivery.timeout.ms "
+        "leaves it 110 s. Broker n0:9092 (id: 0) has not responded to 1 request"
+    ]
+    run(engine, 20_000)
+    assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
+
+
+def test_a_stall_without_traffic_wakes_the_loop_by_itself():
+    engine = connected(request_timeout_ms=60_000)
+    engine.steps.append(Step(swallow=True))
+    engine.append([b"a"])
+    engine.spin()
+    assert engine.wake_at <= 10_000
+
+
+def test_acknowledgements_keep_the_log_silent_and_an_idle_producer_does_not_wake(lines):
+    engine = connected()
+    for _ in range(30):
+        engine.append([b"a"])
+        run(engine, 1_000)
+    assert lines() == []
+    assert engine.wake_at > engine.clock.now() + 60_000
+
+
+def test_rows_that_linger_are_no_stall(lines):
+    engine = connected(linger_ms=60_000)
+    engine.append([b"a"])
+    run(engine, 40_000)
+    assert lines() == []
+
+
+def test_a_partition_without_a_leader_is_named(lines):
+    engine = connected()
+    engine.leaders[0] = -1
+    engine.parts.metadata.request_update()
+    engine.spin(1_000)
+    engine.append([b"a"])
+    run(engine, 10_500)
+    (line,) = lines()
+    assert line.endswith("delivery.timeout.ms leaves it 110 s. t-0 has no leader")
+
+
+def test_retries_are_told_at_once_and_then_summed_up_by_error(lines):
+    engine = connected()
+    refusals = [ErrorCode.not_enough_replicas, ErrorCode.not_leader_or_follower] * 15
+    engine.steps.extend(Step(before={0: code}) for code in refusals)
+    engine.append([b"a"])
+    run(engine, 40_000)
+    first, *sums = [line for line in lines() if not line.startswith("No acknowledgement")]
+    assert first.startswith("Sending a batch of t-0 again after attempt 1: t-0: NOT_ENOUGH_REPLICAS;")
+    assert len(sums) == 3
+    summed = [int(line.split(" batch")[0].rsplit(" ")[-1]) for line in sums]
+    assert 1 + sum(summed) == 30
+    assert sums[0].startswith("In the last 10 s: ")
+    assert "NOT_LEADER_OR_FOLLOWER: " in sums[0]
+    stall = next(line for line in lines() if line.startswith("No acknowledgement"))
+    assert "its last error: t-0: NOT_" in stall
+
+
+def test_a_single_retry_is_one_line(lines):
+    engine = connected()
+    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
+    engine.append([b"a"])
+    run(engine, 30_000)
+    assert len(lines()) == 1
+    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
+    engine.append([b"a"])
+    run(engine, 1_000)
+    assert len(lines()) == 2, "the first one after quiet times is told at once"
+
+
+def test_a_connection_that_fails_again_and_again_is_summed_up(lines, caplog):
+    engine = connected()
+    engine.steps.extend(Step(lose_response=True) for _ in range(12))
+    for _ in range(12):
+        engine.append([b"a"])
+        run(engine, 1_000)
+    run(engine, 12_000)
+    connection_lines = [each for each in caplog.records if each.name == "spark_kafka_sink.network"]
+    assert len([each for each in connection_lines if each.levelno >= logging.WARNING]) <= 2
+    summed = [line for line in lines() if "more connection failures" in line]
+    counts = [int(line.split(" more connection")[0].rsplit(" ")[-1]) for line in summed]
+    assert 10 <= sum(counts) <= 11
+    assert "Connection reset by peer" in summed[0]
