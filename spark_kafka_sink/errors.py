@@ -76,6 +76,21 @@ class RecordTooLargeError(InvalidRecordError):
     """A record over ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
 
 
+class RegistryError(KafkaError):
+    """The schema registry refused a request or did not respond (Java: ``RestClientException``).
+
+    ``status``: of HTTP, None without a response. ``error_code``: the registry's own, None without one.
+    """
+
+    def __init__(self, message: str, status: int | None = None, error_code: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+
+    def __reduce__(self) -> tuple[type[RegistryError], tuple[str, int | None, int | None]]:
+        return type(self), (str(self), self.status, self.error_code)
+
+
 class FailedToSendError(KafkaError):
     """A synchronous ``send`` gave up some records (Kafka 0.8: ``FailedToSendMessageException``).
 

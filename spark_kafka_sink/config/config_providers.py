@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.properties import parse_properties
+from spark_kafka_sink.errors import ConfigError
 
 OPTION: Final = "config.providers"
 
@@ -105,6 +106,16 @@ class ConfigProviders:
             end = match.end()
         return Resolved("".join([*parts, text[end:]]), missing)
 
+    def credential(self, name: str, text: str) -> str:
+        """``resolve`` for the option ``name``. Raises ``ConfigError``, which shows no value."""
+        try:
+            resolved = self.resolve(text)
+        except ProviderError as error:
+            raise ConfigError([f"{name} has {error}."]) from None
+        if resolved.missing:
+            raise ConfigError([f"{name} has {', '.join(resolved.missing)}, for which there is no value."])
+        return resolved.text
+
     def know_aliases_of(self, text: str) -> bool:
         """Whether each placeholder in ``text`` has an alias of theirs."""
         aliases = {alias for alias, _ in self.by_alias}
@@ -146,7 +157,7 @@ def _read(file: Path) -> str:
         raise ProviderError(f"{file} is not UTF-8") from None
 
 
-_DEFAULTS: Final = ConfigProviders(
+DEFAULTS: Final = ConfigProviders(
     (("dir", DirectoryConfigProvider()), ("env", EnvVarConfigProvider()), ("file", FileConfigProvider()))
 )
 _PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
@@ -158,9 +169,15 @@ _PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
 
 
 def take_providers(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
-    """Puts the providers of ``config.providers…`` into the draft; returns the other options."""
+    """Puts the providers of ``config.providers…`` into the draft; returns the other options.
+
+    ``config.providers`` may be a ``ConfigProviders``.
+    """
+    if isinstance(ready := given.get(OPTION), ConfigProviders):
+        draft.values[OPTION] = ready
+        return {name: value for name, value in given.items() if not _is_own(name)}
     own = {name.lower(): str(value).strip() for name, value in given.items() if _is_own(name)}
-    draft.values[OPTION] = _DEFAULTS
+    draft.values[OPTION] = DEFAULTS
     if own:
         draft.given.add(OPTION)
         draft.values[OPTION] = _providers(draft, own)

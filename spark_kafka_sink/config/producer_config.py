@@ -172,17 +172,11 @@ class ProducerConfig:
         }
         if not with_placeholder:
             return self
-        found = {name: self._credential(name.replace("_", "."), text) for name, text in with_placeholder.items()}
+        found = {
+            name: Password(self.config_providers.credential(name.replace("_", "."), text))
+            for name, text in with_placeholder.items()
+        }
         return replace(self, **found)  # type: ignore[arg-type]
-
-    def _credential(self, name: str, text: str) -> Password:
-        try:
-            resolved = self.config_providers.resolve(text)
-        except ProviderError as error:
-            raise ConfigError([f"{name} has {error}."]) from None
-        if resolved.missing:
-            raise ConfigError([f"{name} has {', '.join(resolved.missing)}, for which there is no value."])
-        return Password(resolved.text)
 
     @property
     def compression_level(self) -> int | None:
@@ -196,6 +190,12 @@ def _take(draft: Draft, name: str, value: object) -> None:
     if option is None:
         draft.faults.append(_unknown(name, draft.prefix))
         return
+    take(draft, option, value)
+
+
+def take(draft: Draft, option: Option, value: object) -> None:
+    """Puts the value of an option into the draft, or a fault. Placeholders of a ``Password`` stay."""
+    name = option.name
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
         if not _is_of_java(option, value):

@@ -1,29 +1,29 @@
-"""A POST to ``sasl.oauthbearer.token.endpoint.url``, by urllib3 (Java: ``HttpJwtRetriever``)."""
+"""A POST to an endpoint that issues OAuth tokens (Java: ``HttpJwtRetriever``)."""
 
 from __future__ import annotations
 
 import json
-import logging
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
-
-import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
-from urllib3.exceptions import SSLError as UrllibSslError
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.login.http import (
+    HttpExchangeError,
+    HttpFault,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    exchange,
+    without_secrets,
+)
 from spark_kafka_sink.login.token_login import RetriableLoginError
-from spark_kafka_sink.security.credentials import jaas_options
 from spark_kafka_sink.security.tls_context import TlsContexts
 
-_log = logging.getLogger("spark_kafka_sink.login")
-
-URL_OPTION: Final = "sasl.oauthbearer.token.endpoint.url"
 _OK: Final = (200, 201)
 # Java: HttpJwtRetriever.UNRETRYABLE_HTTP_CODES; a redirect would lose the request's body.
 _FINAL: Final = frozenset(
@@ -33,79 +33,85 @@ _MAX_BYTES: Final = 1_000_000
 _LONGEST_SHOWN: Final = 300
 
 
-class TokenEndpoint:
-    """The endpoint of a configuration. Its TLS has the ``ssl.*`` options of ``sasl.jaas.config``, none of the brokers'.
+class TimeoutOption(NamedTuple):
+    name: str
+    ms: int
 
-    A system whose certificates are good for the endpoint needs no option.
+
+class EndpointOptions(NamedTuple):
+    """Values with the names of their options, for errors. ``trust``: the option that trusts its certificates.
+
+    ``tls_prefix``: what errors of the ``ssl.*`` options begin with.
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
-        assert config.sasl_oauthbearer_token_endpoint_url is not None
-        self.url = config.sasl_oauthbearer_token_endpoint_url
-        self.name = f"{URL_OPTION} {without_secrets(self.url)}"
-        self._config = config
+    url_name: str
+    url: str
+    connect: TimeoutOption
+    read: TimeoutOption
+    trust: str
+    tls_prefix: str
+
+
+class EndpointTls(Protocol):
+    def tls_config(self) -> ProducerConfig:
+        """The ``ssl.*`` options of the endpoint, asked for at each request. Raises ``ConfigError``, ``LoginError``."""
+
+
+class TokenEndpoint:
+    """A system whose certificates are good for the endpoint needs no ``ssl.*`` option."""
+
+    def __init__(self, options: EndpointOptions, tls: EndpointTls) -> None:
+        self.name = f"{options.url_name} {without_secrets(options.url)}"
+        self._options = options
+        self._tls = tls
         self._clock = SystemClock()
 
     def post(self, headers: Mapping[str, str], body: str) -> str:
         """The token in the response. Raises ``LoginError``, ``RetriableLoginError``."""
         try:
-            status, content = self._request(headers, body)
-        except UrllibSslError as error:
-            raise LoginError(
-                f"{self.name} does not go through with TLS: {_reason(error)}; its certificates are trusted by "
-                "ssl.truststore.location in sasl.jaas.config, or by the system"
-            ) from None
-        except NewConnectionError as error:  # a ConnectTimeoutError too
-            raise RetriableLoginError(f"{self.name} could not be connected to: {_reason(error)}") from None
-        except ConnectTimeoutError:
-            took = f"{self._config.sasl_login_connect_timeout_ms} ms (sasl.login.connect.timeout.ms)"
-            raise RetriableLoginError(f"{self.name} could not be connected to within {took}") from None
-        except ReadTimeoutError:
-            took = f"{self._config.sasl_login_read_timeout_ms} ms (sasl.login.read.timeout.ms)"
-            raise RetriableLoginError(f"{self.name} did not respond within {took}") from None
-        except (HTTPError, OSError) as error:
-            raise RetriableLoginError(f"{self.name} did not respond: {_reason(error)}") from None
-        if status not in _OK:
-            kind = LoginError if status in _FINAL else RetriableLoginError
-            raise kind(f"{self.name} responded with HTTP status {status}{_error_of(content)}")
-        return self._token_of(content)
+            response = self._request(headers, body)
+        except HttpExchangeError as error:
+            raise self._failed(error) from None
+        if response.status not in _OK:
+            kind = LoginError if response.status in _FINAL else RetriableLoginError
+            raise kind(f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}")
+        return self._token_of(response.content)
 
-    def _request(self, headers: Mapping[str, str], body: str) -> tuple[int, bytes]:
-        timeout = urllib3.Timeout(
-            connect=self._config.sasl_login_connect_timeout_ms / 1000.0,
-            read=self._config.sasl_login_read_timeout_ms / 1000.0,
-        )
-        with urllib3.PoolManager(ssl_context=self._tls_context(), retries=False, timeout=timeout) as pool:
-            response = pool.request(
-                "POST", self.url, body=body.encode(), headers=dict(headers), preload_content=False, redirect=False
-            )
-            try:
-                return response.status, self._read(response)
-            finally:
-                response.close()
+    def _request(self, headers: Mapping[str, str], body: str) -> HttpResponse:
+        connect, read = self._options.connect.ms, self._options.read.ms
+        limits = HttpLimits(connect, read, connect + read, _MAX_BYTES)
+        request = HttpRequest("POST", self._options.url, headers, body.encode())
+        return exchange(request, self._tls_context(), limits, self._clock)
 
-    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
-        """The body, bounded in size and in time: each read has a timeout, but there may be many."""
-        deadline = self._clock.now() + self._config.sasl_login_read_timeout_ms
-        content = b""
-        while chunk := response.read(65_536):
-            content += chunk
-            if len(content) > _MAX_BYTES:
-                raise LoginError(f"{self.name} responded with more than {_MAX_BYTES} bytes")
-            if self._clock.now() > deadline:
-                took = f"{self._config.sasl_login_read_timeout_ms} ms (sasl.login.read.timeout.ms)"
-                raise RetriableLoginError(f"{self.name} did not end its response within {took}")
-        return content
+    def _failed(self, error: HttpExchangeError) -> LoginError:
+        connect, read = self._options.connect, self._options.read
+        match error.fault:
+            case HttpFault.TLS:
+                return LoginError(
+                    f"{self.name} does not go through with TLS: {error.reason}; its certificates are trusted by "
+                    f"{self._options.trust}, or by the system"
+                )
+            case HttpFault.TOO_LARGE:
+                return LoginError(f"{self.name} responded with more than {_MAX_BYTES} bytes")
+            case HttpFault.CONNECT:
+                text = f"could not be connected to: {error.reason}"
+            case HttpFault.CONNECT_TIMEOUT:
+                text = f"could not be connected to within {connect.ms} ms ({connect.name})"
+            case HttpFault.READ_TIMEOUT:
+                text = f"did not respond within {read.ms} ms ({read.name})"
+            case HttpFault.BODY_TIMEOUT:
+                text = f"did not end its response within {connect.ms + read.ms} ms ({connect.name} + {read.name})"
+            case HttpFault.NO_RESPONSE:
+                text = f"did not respond: {error.reason}"
+        return RetriableLoginError(f"{self.name} {text}")
 
     def _tls_context(self) -> ssl.SSLContext | None:
-        if urlsplit(self.url).scheme.lower() != "https":
+        if urlsplit(self._options.url).scheme.lower() != "https":
             return None
-        options = {name: value for name, value in jaas_options(self._config).items() if name.startswith("ssl.")}
-        server = {"bootstrap.servers": "unused:1", "security.protocol": "SSL"}
         try:
-            return TlsContexts(ProducerConfig.parse(options | server)).context()
+            return TlsContexts(self._tls.tls_config()).context()
         except ConfigError as error:
-            raise LoginError(f"sasl.jaas.config: {error}") from None
+            raise LoginError(f"{self._options.tls_prefix}{error}") from None
 
     def _token_of(self, content: bytes) -> str:
         """``access_token``, or else ``id_token``, as Java."""
@@ -115,12 +121,6 @@ class TokenEndpoint:
             if isinstance(value, str) and value.strip():
                 return value.strip()
         raise LoginError(f"{self.name} responded without an access_token{_error_of(content)}")
-
-
-def without_secrets(url: str) -> str:
-    """The URL without user, password and query."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _json(content: bytes) -> dict[str, Any]:
@@ -136,15 +136,3 @@ def _error_of(content: bytes) -> str:
     parsed = _json(content)
     texts = [str(parsed[name]) for name in ("error", "error_description") if parsed.get(name)]
     return f" ({', '.join(texts)[:_LONGEST_SHOWN]})" if texts else ""
-
-
-def _reason(error: Exception) -> str:
-    """The innermost reason, without urllib3's objects."""
-    inner: BaseException = error
-    while (cause := inner.__cause__ or inner.__context__) is not None:
-        inner = cause
-    if isinstance(inner, ssl.SSLError) and inner.reason:
-        return str(getattr(inner, "verify_message", "") or inner.reason)
-    if isinstance(inner, OSError):
-        return inner.strerror or type(inner).__name__
-    return type(inner).__name__

@@ -13,6 +13,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.login_options import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.login.text_file import read_text
+from spark_kafka_sink.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
 from spark_kafka_sink.login.token_login import Token, TokenSource
 from spark_kafka_sink.security.credentials import jaas_options
 
@@ -52,10 +53,8 @@ class ClientCredentials:
     """Client id and secret in a Basic header (Java: ``ClientCredentialsJwtRetriever``)."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        from spark_kafka_sink.login.token_endpoint import TokenEndpoint
-
         self._config = config
-        self._endpoint = TokenEndpoint(config)
+        self._endpoint = _endpoint(config)
         self.what = f"a token of {self._endpoint.name}"
 
     def fetch(self) -> Token:
@@ -64,13 +63,9 @@ class ClientCredentials:
         secret = config.sasl_oauthbearer_client_credentials_client_secret
         client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", "")
         client_secret = secret.value if secret is not None else options.get("clientSecret", "")
-        pair = [client_id.strip(), client_secret.strip()]
-        if config.sasl_oauthbearer_header_urlencode:
-            pair = [quote_plus(each) for each in pair]
-        basic = base64.b64encode(":".join(pair).encode()).decode()
-        fields = {"grant_type": "client_credentials", **_scope(config, options)}
-        return jwt(
-            self._endpoint.name, self._endpoint.post({**_HEADERS, "Authorization": f"Basic {basic}"}, urlencode(fields))
+        scope = _scope(config, options)
+        return client_credentials(
+            self._endpoint, client_id, client_secret, scope, urlencoded=config.sasl_oauthbearer_header_urlencode
         )
 
 
@@ -78,11 +73,9 @@ class JwtBearer:
     """A signed assertion instead of a secret (RFC 7523; Java: ``JwtBearerJwtRetriever``)."""
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
-        from spark_kafka_sink.login.token_endpoint import TokenEndpoint
-
         self._config = config
         self._clock = clock
-        self._endpoint = TokenEndpoint(config)
+        self._endpoint = _endpoint(config)
         self.what = f"a token of {self._endpoint.name}"
 
     def fetch(self) -> Token:
@@ -91,9 +84,21 @@ class JwtBearer:
         fields = {
             "grant_type": _JWT_BEARER,
             "assertion": assertion(self._config.with_credentials("sasl_oauthbearer_assertion"), self._clock.epoch_ms()),
-            **_scope(self._config, jaas_options(self._config)),
+            **_scope_field(_scope(self._config, jaas_options(self._config))),
         }
         return jwt(self._endpoint.name, self._endpoint.post(_HEADERS, urlencode(fields)))
+
+
+def client_credentials(
+    endpoint: TokenEndpoint, client_id: str, client_secret: str, scope: str, *, urlencoded: bool = False
+) -> Token:
+    """A token for client id and secret, in a Basic header (RFC 6749, 4.4)."""
+    pair = [client_id.strip(), client_secret.strip()]
+    if urlencoded:
+        pair = [quote_plus(each) for each in pair]
+    basic = base64.b64encode(":".join(pair).encode()).decode()
+    fields = {"grant_type": "client_credentials", **_scope_field(scope)}
+    return jwt(endpoint.name, endpoint.post({**_HEADERS, "Authorization": f"Basic {basic}"}, urlencode(fields)))
 
 
 def jwt(name: str, text: str) -> Token:
@@ -111,6 +116,33 @@ def jwt(name: str, text: str) -> Token:
     return Token(text, expires * 1000.0, issued * 1000.0 if isinstance(issued, (int, float)) else None)
 
 
-def _scope(config: ProducerConfig, options: dict[str, str]) -> dict[str, str]:
-    scope = (config.sasl_oauthbearer_scope or options.get("scope", "")).strip()
+def _endpoint(config: ProducerConfig) -> TokenEndpoint:
+    assert config.sasl_oauthbearer_token_endpoint_url is not None
+    options = EndpointOptions(
+        url_name=_URL,
+        url=config.sasl_oauthbearer_token_endpoint_url,
+        connect=TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
+        read=TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),
+        trust="ssl.truststore.location in sasl.jaas.config",
+        tls_prefix="sasl.jaas.config: ",
+    )
+    return TokenEndpoint(options, _JaasTls(config))
+
+
+class _JaasTls:
+    """The ``ssl.*`` options in ``sasl.jaas.config``, none of the brokers'."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+
+    def tls_config(self) -> ProducerConfig:
+        options = {name: value for name, value in jaas_options(self._config).items() if name.startswith("ssl.")}
+        return ProducerConfig.parse(options | {"bootstrap.servers": "unused:1", "security.protocol": "SSL"})
+
+
+def _scope(config: ProducerConfig, options: dict[str, str]) -> str:
+    return (config.sasl_oauthbearer_scope or options.get("scope", "")).strip()
+
+
+def _scope_field(scope: str) -> dict[str, str]:
     return {"scope": scope} if scope else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from enum import Enum
 from typing import NamedTuple
 
@@ -23,18 +25,33 @@ class SchemaReference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """``text``: Avro JSON, .proto or JSON Schema."""
+    """``text``: Avro JSON, .proto or JSON Schema; see ``serialized_file`` for Protobuf."""
 
     type: SchemaType
     text: str
     references: tuple[SchemaReference, ...] = ()
 
+    def serialized_file(self) -> bytes | None:
+        """The FileDescriptorProto, where ``text`` is one in base64; None for other schemas and for .proto text.
+
+        Registries give it for Protobuf where ``serialized`` is asked for and they can. It may lack its name.
+        """
+        if self.type is not SchemaType.PROTOBUF:
+            return None
+        try:
+            return base64.b64decode(self.text, validate=True)
+        except (binascii.Error, ValueError):
+            return None
+
 
 class RegisteredSchema(NamedTuple):
-    """A version of a subject. ``guid``: 16 bytes; None from a registry without GUIDs."""
+    """A version of a subject.
+
+    ``version``: None for a schema that was asked for by its id. ``guid``: 16 bytes; None from a registry without GUIDs.
+    """
 
     subject: str
-    version: int
+    version: int | None
     id: int
     schema: Schema
     guid: bytes | None = None

@@ -1,0 +1,118 @@
+"""One HTTP exchange by urllib3, bounded in time and size: with a token endpoint or a schema registry."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import SSLError as UrllibSslError
+
+from spark_kafka_sink.clock import Clock
+
+_CHUNK: Final = 65_536
+
+
+class HttpFault(Enum):
+    """Where an exchange failed."""
+
+    TLS = "TLS"
+    CONNECT = "connect"
+    CONNECT_TIMEOUT = "connect timeout"
+    READ_TIMEOUT = "read timeout"
+    BODY_TIMEOUT = "body timeout"
+    TOO_LARGE = "too large"
+    NO_RESPONSE = "no response"
+
+
+class HttpExchangeError(Exception):
+    """No response. ``reason``: the innermost one, without secrets; "" for timeouts."""
+
+    def __init__(self, fault: HttpFault, reason: str = "") -> None:
+        self.fault = fault
+        self.reason = reason
+        super().__init__(fault, reason)
+
+
+class HttpRequest(NamedTuple):
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class HttpLimits(NamedTuple):
+    """Times in milliseconds; ``total_ms``: of the whole exchange."""
+
+    connect_ms: float
+    read_ms: float
+    total_ms: float
+    content_bytes: int
+
+
+class HttpResponse(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpLimits, clock: Clock) -> HttpResponse:
+    """Sends the request on a connection of its own. Redirects are responses. Raises ``HttpExchangeError``."""
+    deadline = clock.now() + limits.total_ms
+    timeout = urllib3.Timeout(
+        total=limits.total_ms / 1000.0, connect=limits.connect_ms / 1000.0, read=limits.read_ms / 1000.0
+    )
+    try:
+        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=timeout) as pool:
+            method, url, headers, body = request
+            response = pool.request(
+                method, url, body=body, headers=dict(headers), preload_content=False, redirect=False
+            )
+            try:
+                return HttpResponse(response.status, response.headers, _content(response, deadline, limits, clock))
+            finally:
+                response.close()
+    except UrllibSslError as error:
+        raise HttpExchangeError(HttpFault.TLS, _reason(error)) from None
+    except NewConnectionError as error:  # a ConnectTimeoutError too
+        raise HttpExchangeError(HttpFault.CONNECT, _reason(error)) from None
+    except ConnectTimeoutError:
+        raise HttpExchangeError(HttpFault.CONNECT_TIMEOUT) from None
+    except ReadTimeoutError:
+        raise HttpExchangeError(HttpFault.READ_TIMEOUT) from None
+    except (HTTPError, OSError) as error:
+        raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and query."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _content(response: urllib3.BaseHTTPResponse, deadline: float, limits: HttpLimits, clock: Clock) -> bytes:
+    """Each read has a timeout, but there may be many."""
+    content = b""
+    while chunk := response.read1(_CHUNK):  # ``read`` waits for all of it
+        content += chunk
+        if len(content) > limits.content_bytes:
+            raise HttpExchangeError(HttpFault.TOO_LARGE)
+        if clock.now() > deadline:
+            raise HttpExchangeError(HttpFault.BODY_TIMEOUT)
+    return content
+
+
+def _reason(error: Exception) -> str:
+    """The innermost reason, without urllib3's objects."""
+    inner: BaseException = error
+    while (cause := inner.__cause__ or inner.__context__) is not None:
+        inner = cause
+    if isinstance(inner, ssl.SSLError) and inner.reason:
+        return str(getattr(inner, "verify_message", "") or inner.reason)
+    if isinstance(inner, OSError):
+        return inner.strerror or type(inner).__name__
+    return type(inner).__name__

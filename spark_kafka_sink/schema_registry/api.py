@@ -1,0 +1,94 @@
+"""The JSON of Confluent's API. Responses are foreign data: each field is checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeGuard
+from uuid import UUID
+
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+
+_LARGEST_ID: Final = 2**31 - 1
+_LONGEST_SHOWN: Final = 2000
+
+
+class UnreadableResponseError(Exception):
+    """The text follows "its response"."""
+
+
+def request_body(schema: Schema) -> bytes:
+    """Of a registration or a look-up. As in Java, Avro is not named."""
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.type is not SchemaType.AVRO:
+        body["schemaType"] = schema.type.value
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return json.dumps(body).encode()
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Raises ``UnreadableResponseError``."""
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError):
+        raise UnreadableResponseError("is not JSON") from None
+    if not isinstance(parsed, dict):
+        raise UnreadableResponseError("is not a JSON object")
+    return parsed
+
+
+def problem(content: bytes) -> tuple[int | None, str]:
+    """Error code and message of an error's response; None and "" where it has none. Other contents are not shown."""
+    try:
+        parsed = read_object(content)
+    except UnreadableResponseError:
+        return None, ""
+    code, message = parsed.get("error_code"), parsed.get("message")
+    text = " ".join(message.split()) if isinstance(message, str) else ""
+    return code if _is_integer(code) else None, text[:_LONGEST_SHOWN]
+
+
+def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None) -> RegisteredSchema:
+    """``asked``: the schema of the request, for what the response leaves out. Raises ``UnreadableResponseError``."""
+    schema_id, version = parsed.get("id"), parsed.get("version")
+    if not _is_integer(schema_id) or not 0 <= schema_id <= _LARGEST_ID:
+        raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
+    if version is not None and not (_is_integer(version) and version >= 1):
+        raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
+    return RegisteredSchema(subject, version, schema_id, _schema(parsed, asked), _guid(parsed.get("guid")))
+
+
+def _schema(parsed: dict[str, Any], asked: Schema | None) -> Schema:
+    text = parsed.get("schema")
+    if text is None and asked is not None:
+        return asked
+    if not isinstance(text, str):
+        raise UnreadableResponseError("has no schema")
+    default = SchemaType.AVRO if asked is None else asked.type
+    try:
+        kind = SchemaType(parsed.get("schemaType") or default)
+    except ValueError:
+        raise UnreadableResponseError(f"has the unknown schemaType {parsed['schemaType']!a:.100}") from None
+    references = parsed.get("references") or []
+    if not isinstance(references, list):
+        raise UnreadableResponseError("has no list of references")
+    return Schema(kind, text, tuple(_reference(each) for each in references))
+
+
+def _reference(parsed: object) -> SchemaReference:
+    if isinstance(parsed, dict):
+        name, subject, version = parsed.get("name"), parsed.get("subject"), parsed.get("version")
+        if isinstance(name, str) and isinstance(subject, str) and _is_integer(version):
+            return SchemaReference(name, subject, version)
+    raise UnreadableResponseError("has a reference without name, subject and version")
+
+
+def _guid(text: object) -> bytes | None:
+    try:
+        return UUID(text).bytes if isinstance(text, str) else None
+    except ValueError:
+        raise UnreadableResponseError(f"has no valid guid, but {text!a:.100}") from None
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

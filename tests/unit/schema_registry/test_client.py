@@ -1,0 +1,316 @@
+"""Each request, each error's text and each limit, against a scripted registry."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.schema_registry.client import SchemaRegistry
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from tests.schema_registry_server import Fault, SchemaRegistryServer
+
+INT = Schema(SchemaType.AVRO, '"int"')
+LONG = Schema(SchemaType.AVRO, '"long"')
+QUICK = {"schema.registry.retries.wait.ms": "5"}
+
+
+@pytest.fixture
+def server() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer() as running:
+        yield running
+
+
+def registry(url: str, **options: str) -> SchemaRegistry:
+    faults: list[str] = []
+    parsed = RegistryOptions.parse({"schema.registry.url": url, **QUICK, **options}, faults)
+    assert parsed is not None, faults
+    return SchemaRegistry(parsed, SystemClock())
+
+
+def error_of(call, *args) -> RegistryError:
+    with pytest.raises(RegistryError) as raised:
+        call(*args)
+    return raised.value
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_a_registered_schema_has_id_version_and_guid(server):
+    first, second = (registry(server.url).register("t-value", each) for each in (INT, LONG))
+    assert (first.id, first.version, first.schema, first.guid) == (1, 1, INT, server.guid(1))
+    assert (second.id, second.version, second.subject) == (2, 2, "t-value")
+    assert registry(server.url).register("t-value", INT) == first
+
+
+def test_a_registry_that_names_only_the_id_is_asked_for_the_version(server):
+    server.names_versions = server.guids = False
+    registered = registry(server.url).register("t-value", INT)
+    assert (registered.id, registered.version, registered.guid) == (1, 1, None)
+    assert [(each.method, each.path) for each in server.asked] == [
+        ("POST", "/registry/subjects/t-value/versions"), ("POST", "/registry/subjects/t-value"),
+    ]  # fmt: skip
+
+
+def test_lookup_latest_and_by_id_find_what_is_registered(server):
+    server.add("t-value", INT.text)
+    server.add("t-value", LONG.text)
+    client = registry(server.url)
+    assert client.lookup("t-value", INT)[:3] == ("t-value", 1, 1)
+    assert client.latest("t-value")[:4] == ("t-value", 2, 2, LONG)
+    assert client.by_id(1, "t-value") == ("t-value", None, 1, INT, server.guid(1))
+    assert server.asked[-1].query == {"subject": "t-value"}
+
+
+def test_protobuf_is_named_with_its_imports_and_read_as_a_descriptor_where_asked(server):
+    server.add("common", "message C {}", "PROTOBUF")
+    schema = Schema(SchemaType.PROTOBUF, 'import "c.proto";', (SchemaReference("c.proto", "common", 1),))
+    client = registry(server.url)
+    assert client.register("t-value", schema).schema == schema
+    assert server.asked[-1].body == {
+        "schema": 'import "c.proto";', "schemaType": "PROTOBUF",
+        "references": [{"name": "c.proto", "subject": "common", "version": 1}],
+    }  # fmt: skip
+    assert client.latest("t-value", serialized=True).schema == schema
+    assert server.asked[-1].query == {"format": "serialized"}
+    assert client.imports(schema) == {"c.proto": Schema(SchemaType.PROTOBUF, "message C {}")}
+
+
+def test_imports_of_imports_come_before_those_that_import_them(server):
+    server.add("a", "A", "PROTOBUF")
+    a = {"name": "a.proto", "subject": "a", "version": 1}
+    server.add("b", "B", "PROTOBUF", [a])
+    b = SchemaReference("b.proto", "b", 1)
+    schema = Schema(SchemaType.PROTOBUF, "C", (b, SchemaReference("a.proto", "a", 1)))
+    assert list(registry(server.url).imports(schema)) == ["a.proto", "b.proto"]
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(("text", "file"), [("CgdhLnByb3Rv", b"\n\x07a.proto"), ('syntax = "proto3";', None)])
+def test_a_descriptor_is_told_from_proto_text(text, file):
+    assert Schema(SchemaType.PROTOBUF, text).serialized_file() == file
+    assert Schema(SchemaType.AVRO, text).serialized_file() is None
+
+
+def test_normalize_schemas_is_asked_of_registrations_and_look_ups(server):
+    client = registry(server.url, **{"normalize.schemas": "true"})
+    client.register("t-value", INT)
+    client.lookup("t-value", INT)
+    assert [each.query for each in server.asked] == [{"normalize": "true"}] * 2
+    registry(server.url).register("t-value", INT)
+    assert server.asked[-1].query == {}
+
+
+def test_subjects_are_percent_encoded_contexts_too(server):
+    subject = ":.ctx:a/b ü?#-value"
+    registry(server.url).register(subject, INT)
+    assert server.asked[0].raw == "/registry/subjects/%3A.ctx%3Aa%2Fb%20%C3%BC%3F%23-value/versions"
+
+
+def test_newer_registries_are_asked_for_guids(server):
+    registry(server.url).register("t-value", INT)
+    headers = server.asked[0].headers
+    assert headers["Confluent-Accept-Unknown-Properties"] == "true"
+    assert headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
+
+
+def test_a_missing_subject_says_what_to_do(server):
+    client = registry(server.url)
+    assert str(error_of(client.latest, "t-value")) == (
+        f"schema.registry.url {server.url} cannot read the latest version of subject t-value: HTTP status 404, error "
+        "code 40401: Subject 't-value' not found; register a schema under this subject first, or leave "
+        "use.latest.version out."
+    )
+    assert str(error_of(client.lookup, "t-value", INT)) == (
+        f"schema.registry.url {server.url} cannot find the schema under subject t-value: HTTP status 404, error code "
+        "40401: Subject 't-value' not found; register the schema first, or set auto.register.schemas=true."
+    )
+    server.add("t-value", LONG.text)
+    assert "error code 40403: Schema not found; register the schema first" in str(
+        error_of(client.lookup, "t-value", INT)
+    )
+    assert str(error_of(client.by_id, 7, "t-value")).endswith(
+        "read the schema with id 7: HTTP status 404, error code 40403: Schema 7 not found; use.schema.id must be the "
+        "id of a schema in this registry."
+    )
+
+
+def test_an_incompatible_schema_has_the_registrys_own_message(server):
+    server.incompatible.add(INT.text)
+    error = error_of(registry(server.url).register, "t-value", INT)
+    assert (error.status, error.error_code) == (409, 409)
+    assert str(error) == (
+        f"schema.registry.url {server.url} cannot register a schema under subject t-value: HTTP status 409: Schema "
+        "being registered is incompatible with an earlier schema for subject 't-value'; change the schema, or the "
+        "compatibility of the subject."
+    )
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_an_invalid_schema_has_the_registrys_own_message(server):
+    error = error_of(registry(server.url).register, "t-value", Schema(SchemaType.AVRO, ""))
+    assert str(error).endswith("HTTP status 422, error code 42201: Invalid schema.")
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [("/nothing", None), ("", b"<html>a wiki</html>"), ("", b"[1]"), ("", b""), ("", b"\xff")],
+)
+def test_a_url_that_is_no_registry_is_named(server, path, content):
+    if content is not None:
+        server.faults.append(Fault(200, content))
+    error = error_of(registry(server.url + path).latest, "t-value")
+    assert str(error).endswith("is this schema.registry.url whole, with its path?")
+    assert "wiki" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("id", None, "has no valid id, but None"),
+        ("id", "1", "has no valid id, but '1'"),
+        ("id", True, "has no valid id, but True"),
+        ("id", 2**31, "has no valid id, but 2147483648"),
+        ("version", 0, "has no valid version, but 0"),
+        ("guid", "x", "has no valid guid, but 'x'"),
+        ("schema", 1, "has no schema"),
+        ("schemaType", "XML", "has the unknown schemaType 'XML'"),
+        ("schemaType", [1], "has the unknown schemaType [1]"),
+        ("references", [{"name": "a"}], "has a reference without name, subject and version"),
+        ("references", 1, "has no list of references"),
+    ],
+)
+def test_a_response_with_a_wrong_field_is_an_error_that_names_it(server, field, value, problem):
+    server.faults.append(Fault(200, {"id": 1, "version": 1, "schema": '"int"', field: value}))
+    error = error_of(registry(server.url).latest, "t-value")
+    assert str(error).endswith(f"latest version of subject t-value: its response {problem}.")
+
+
+def test_a_response_that_is_too_large_is_not_read(server):
+    server.faults.append(Fault(200, b" " * 17_000_000))
+    assert str(error_of(registry(server.url).latest, "t-value")).endswith("the response has more than 16000000 bytes.")
+
+
+def test_redirects_are_not_followed(server):
+    server.faults.append(Fault(302, b"", {"Location": "https://user:hunter2@elsewhere/subjects?key=hunter2"}))
+    error = error_of(registry(server.url).latest, "t-value")
+    assert str(error).endswith(
+        "HTTP status 302; it redirects to https://elsewhere/subjects, where credentials are not sent: write that URL."
+    )
+    assert len(server.asked) == 1
+
+
+# -- retries and several URLs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_registry_in_trouble_is_asked_again(server, status):
+    server.faults.extend([Fault(status)] * 3)
+    assert registry(server.url).register("t-value", INT).id == 1
+    assert len(server.asked) == 4
+
+
+def test_max_retries_ends_the_retries(server):
+    server.faults.extend([Fault(503, {"error_code": 50003, "message": "no\nleader"})] * 3)
+    error = error_of(registry(server.url, **{"max.retries": "2"}).latest, "t-value")
+    assert str(error).endswith("subject t-value: HTTP status 503, error code 50003: no leader.")
+    assert (error.status, error.error_code, len(server.asked)) == (503, 50003, 3)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 501])
+def test_a_refusal_is_final(server, status):
+    server.faults.append(Fault(status, {"error_code": status, "message": "no"}))
+    assert error_of(registry(server.url).latest, "t-value").status == status
+    assert len(server.asked) == 1
+
+
+def test_the_next_url_is_asked_when_one_is_down(server):
+    assert registry(f"http://127.0.0.1:{free_port()}, {server.url}").register("t-value", INT).id == 1
+
+
+def test_the_url_that_responded_stays_the_first_one(server):
+    with SchemaRegistryServer() as other:
+        other.faults.append(Fault(503))
+        client = registry(f"{other.url},{server.url}")
+        client.register("t-value", INT)
+        client.latest("t-value")
+        assert (len(other.asked), len(server.asked)) == (1, 2)
+
+
+def test_all_urls_down_are_one_error_with_the_failure_of_each():
+    urls = [f"http://127.0.0.1:{free_port()}/r" for _ in range(2)]
+    error = error_of(registry(",".join(urls), **{"max.retries": "1"}).latest, "t-value")
+    first, *others = str(error).splitlines()
+    assert first.startswith("No schema.registry.url could read the latest version of subject t-value within ")
+    assert others == [
+        f"- schema.registry.url {url} cannot read the latest version of subject t-value: connection failed: Connection "
+        "refused." for url in urls
+    ]  # fmt: skip
+
+
+def test_a_hanging_registry_is_given_up_at_the_deadline(server):
+    server.hang.set()
+    options = {"http.connect.timeout.ms": "300", "schema.registry.http.read.timeout.ms": "400"}
+    began = time.monotonic()
+    error = error_of(registry(server.url, **options).latest, "t-value")
+    assert time.monotonic() - began < 2
+    assert str(error).endswith(": no whole response within 400 ms (schema.registry.http.read.timeout.ms).")
+
+
+def test_a_hanging_registry_leaves_time_for_the_next_url(server):
+    with SchemaRegistryServer() as hanging:
+        hanging.hang.set()
+        options = {"http.connect.timeout.ms": "1000", "http.read.timeout.ms": "1000"}
+        began = time.monotonic()
+        assert registry(f"{hanging.url},{server.url}", **options).register("t-value", INT).id == 1
+        assert 0.4 < time.monotonic() - began < 1
+
+
+def test_a_connection_that_ends_without_a_response_is_retried():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        closed: list[None] = []
+
+        def accept() -> None:
+            for _ in range(2):
+                listener.accept()[0].close()
+                closed.append(None)
+
+        closing = threading.Thread(target=accept)
+        closing.start()
+        error = error_of(registry(url, **{"max.retries": "1"}).latest, "t-value")
+        closing.join(5)
+    assert len(closed) == 2
+    assert ": no response: " in str(error)
+
+
+def test_a_response_that_never_ends_is_given_up_at_the_deadline():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        def drip() -> None:
+            connection = listener.accept()[0]
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while True:
+                    connection.sendall(b" ")
+                    time.sleep(0.02)
+
+        threading.Thread(target=drip, daemon=True).start()
+        options = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
+        began = time.monotonic()
+        error = error_of(registry(url, **options).latest, "t-value")
+    assert time.monotonic() - began < 2
+    assert ": no whole response within 300 ms" in str(error)

@@ -1,0 +1,438 @@
+"""What the registry's options mean, and the error of each that is wrong."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.config.option import Kind
+from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
+from spark_kafka_sink.schema_registry.login_options import CredentialSource
+from spark_kafka_sink.schema_registry.registry_options import (
+    REGISTRY_OPTIONS,
+    RegistryOptions,
+    RegistryUrl,
+    is_registry_option,
+    registry_names,
+)
+from spark_kafka_sink.schema_registry.subjects import Side, SubjectNameStrategy
+
+URL = {"schema.registry.url": "http://r:8081"}
+JAVA = "io.confluent.kafka.serializers."
+SECRET = "zq7f3a91"
+
+
+def parse(options: dict[str, str], **others) -> RegistryOptions:
+    faults: list[str] = []
+    parsed = RegistryOptions.parse({**URL, **options}, faults, **others)
+    assert faults == []
+    assert parsed is not None
+    return parsed
+
+
+def faults_of(options: dict[str, str], **others) -> list[str]:
+    faults: list[str] = []
+    assert RegistryOptions.parse({**URL, **options}, faults, **others) is None
+    return faults
+
+
+def producer(**options: str) -> ProducerConfig:
+    sasl = {"security.protocol": "SASL_SSL"} if "sasl.mechanism" in options else {}
+    return ProducerConfig.parse({"bootstrap.servers": "b:1", **sasl, **options})
+
+
+PLAIN = {
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="u" password="{SECRET}";',
+}
+OAUTH = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+}
+
+
+def test_defaults_are_those_of_javas_serializers():
+    options = parse({})
+    assert options.urls == (RegistryUrl("http://r:8081"),)
+    for side in (options.key, options.value):
+        assert (side.auto_register, side.use_latest_version, side.schema_id, side.strict) == (True, False, None, True)
+        assert (side.subject_name_strategy, side.schema_id_place) == (SubjectNameStrategy.TOPIC, SchemaIdPlace.PREFIX)
+    assert (options.connect_timeout_ms, options.read_timeout_ms) == (60_000, 60_000)
+    assert (options.max_retries, options.retries_wait_ms, options.retries_max_wait_ms) == (3, 1000, 20_000)
+    assert (options.normalize_schemas, options.login.source) == (False, CredentialSource.URL)
+
+
+def test_no_option_of_a_registry_is_no_registry():
+    faults: list[str] = []
+    assert RegistryOptions.parse({"topic": "t", "kafka.acks": "all"}, faults) is None
+    assert faults == []
+
+
+def test_names_are_known_in_any_case():
+    assert parse({"Auto.Register.Schemas": "FALSE"}).value.auto_register is False
+    assert is_registry_option("use.schema.id")
+    assert not is_registry_option("topic")
+    assert registry_names({"Use.Schema.Id": "1", "topic": "t"}) == ["Use.Schema.Id"]
+
+
+def test_options_of_the_connection_may_have_the_prefix_or_not():
+    assert parse({"http.read.timeout.ms": "7"}).read_timeout_ms == 7
+    assert parse({"schema.registry.http.read.timeout.ms": "7"}).read_timeout_ms == 7
+    given = parse({"schema.registry.basic.auth.user.info": "u:p", "schema.registry.max.retries": "0"})
+    assert (given.login.source, given.max_retries) == (CredentialSource.USER_INFO, 0)
+    assert faults_of({"http.read.timeout.ms": "7", "schema.registry.http.read.timeout.ms": "8"}) == [
+        "http.read.timeout.ms and schema.registry.http.read.timeout.ms are the same option; leave one of them out."
+    ]
+    assert not is_registry_option("schema.auto.register.schemas")
+
+
+def test_an_unknown_option_has_a_suggestion():
+    assert faults_of({"schema.registry.ssl.truststore.locatoin": "/f"}) == [
+        "schema.registry.ssl.truststore.locatoin is not an option of a schema registry; did you mean "
+        "schema.registry.ssl.truststore.location?"
+    ]
+
+
+@pytest.mark.parametrize("options", [{"auto.register.schemas": "true"}, {"schema.registry.ssl.key.password": "p"}])
+def test_options_without_a_url_are_a_fault(options):
+    faults: list[str] = []
+    assert RegistryOptions.parse(options, faults) is None
+    assert faults == ["schema.registry.url is required with the other options of a schema registry."]
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "user_info"),
+    [
+        ("https://r", "https://r", None),
+        ("http://r:8081/", "http://r:8081", None),
+        ("http://r:8080/apis/ccompat/v7/", "http://r:8080/apis/ccompat/v7", None),
+        (f"https://u:{SECRET}%40@r:8081", "https://r:8081", f"u:{SECRET}@"),
+        ("https://[::1]:8081", "https://[::1]:8081", None),
+    ],
+)
+def test_urls_are_addresses_and_perhaps_a_login(url, address, user_info):
+    (parsed,) = parse({"schema.registry.url": url}).urls
+    assert parsed.address == address
+    assert (parsed.user_info and parsed.user_info.value) == user_info
+
+
+def test_several_urls_are_separated_by_commas():
+    urls = parse({"schema.registry.url": "http://a:1, https://b:2,"}).urls
+    assert [url.address for url in urls] == ["http://a:1", "https://b:2"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("r:8081", "'r:8081'"),
+        ("ftp://r", "'ftp://r'"),
+        ("http://", "'http://'"),
+        ("http://r:port", "'http://r:port'"),
+        (f"http://u:{SECRET}@r:port", "'…@r:port'"),
+        ("mock://scope", "'mock://scope'; mock:// registries exist only in a JVM"),
+    ],
+)
+def test_a_url_that_is_none_is_shown_without_its_login(url, shown):
+    assert faults_of({"schema.registry.url": url}) == [
+        f"schema.registry.url must have URLs such as https://host:8081, but has {shown}."
+    ]
+
+
+def test_a_url_has_no_query():
+    assert faults_of({"schema.registry.url": f"http://u:{SECRET}@r?a=b"}) == [
+        "schema.registry.url must have URLs without ? and #, but has '…@r?a=b'."
+    ]
+
+
+# -- which schema -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chosen", [{"use.latest.version": "true"}, {"value.use.schema.id": "7"}])
+def test_a_chosen_schema_switches_registration_off_unless_it_is_set(chosen):
+    assert parse(chosen).value.auto_register is False
+    assert parse({**chosen, "auto.register.schemas": "false"}).value.auto_register is False
+    (fault, *_) = faults_of({**chosen, "auto.register.schemas": "true"})
+    ((name, value),) = chosen.items()
+    shown = name if value == "7" else f"{name}={value}"
+    assert fault == (
+        f"auto.register.schemas is true and {shown} is given: they exclude each other, leave one of them out."
+    )
+
+
+def test_an_id_belongs_to_one_side():
+    options = parse({"key.use.schema.id": "7", "use.latest.version": "false"})
+    assert (options.key.schema_id, options.value.schema_id) == (7, None)
+    assert (options.key.auto_register, options.value.auto_register) == (False, True)
+    assert parse({"use.schema.id": "7"}, sides=[Side.VALUE]).value.schema_id == 7
+    assert parse({"use.schema.id": "7"}, sides=[Side.VALUE]).key.schema_id is None
+    assert faults_of({"use.schema.id": "7"}) == [
+        "use.schema.id must be key.use.schema.id or value.use.schema.id, as key and value are encoded."
+    ]
+    assert faults_of({"use.schema.id": "7", "key.use.schema.id": "8"}, sides=[Side.KEY]) == [
+        "key.use.schema.id and use.schema.id are both given; leave one of them out."
+    ]
+    assert parse({"use.schema.id": "-1"}, sides=[Side.VALUE]).value.schema_id is None
+
+
+def test_an_id_and_the_latest_version_exclude_each_other():
+    assert faults_of({"use.schema.id": "7", "use.latest.version": "true"}, sides=[Side.VALUE]) == [
+        "use.schema.id and use.latest.version=true exclude each other, leave one of them out."
+    ]
+
+
+def test_an_option_of_a_raw_side_is_a_fault():
+    assert faults_of({"key.use.schema.id": "7"}, sides=[Side.VALUE]) == [
+        "key.use.schema.id has no effect: keyFormat is raw; leave it out."
+    ]
+
+
+def test_strictness_is_that_of_the_chosen_schema():
+    lax = parse({"use.latest.version": "true", "latest.compatibility.strict": "false"})
+    assert not lax.value.strict
+    other = parse({"value.use.schema.id": "1", "latest.compatibility.strict": "false"})
+    assert other.value.strict
+    assert not parse({"value.use.schema.id": "1", "id.compatibility.strict": "false"}).value.strict
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy"),
+    [
+        ("topic", SubjectNameStrategy.TOPIC),
+        ("RECORD", SubjectNameStrategy.RECORD),
+        ("topic-record", SubjectNameStrategy.TOPIC_RECORD),
+        (f"{JAVA}subject.TopicNameStrategy", SubjectNameStrategy.TOPIC),
+        (f"{JAVA}subject.RecordNameStrategy", SubjectNameStrategy.RECORD),
+        (f"{JAVA}subject.TopicRecordNameStrategy", SubjectNameStrategy.TOPIC_RECORD),
+        ("TopicRecordNameStrategy", SubjectNameStrategy.TOPIC_RECORD),
+    ],
+)
+def test_strategies_have_short_names_and_javas(given, strategy):
+    options = parse({"key.subject.name.strategy": given})
+    assert (options.key.subject_name_strategy, options.value.subject_name_strategy) == (
+        strategy, SubjectNameStrategy.TOPIC,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("topics", "; did you mean topic?"),
+        (f"{JAVA}subject.RecordsNameStrategy", "; did you mean RecordNameStrategy?"),
+        ("com.example.Mine", "; other Java classes cannot be loaded."),
+    ],
+)
+def test_an_unknown_strategy_is_refused_with_a_suggestion(given, hint):
+    assert faults_of({"value.subject.name.strategy": given}) == [
+        "value.subject.name.strategy must be one of topic, record, topic-record, or Java's TopicNameStrategy, "
+        f"RecordNameStrategy, TopicRecordNameStrategy, but is {given!r}{hint}"
+    ]
+
+
+def test_the_associated_name_strategy_is_refused_with_what_to_write():
+    (fault,) = faults_of({"value.subject.name.strategy": f"{JAVA}subject.AssociatedNameStrategy"})
+    assert fault.startswith("value.subject.name.strategy is AssociatedNameStrategy, which asks the registry ")
+    assert "write topic," in fault
+
+
+@pytest.mark.parametrize("given", ["header", f"{JAVA}schema.id.HeaderSchemaIdSerializer", "HeaderSchemaIdSerializer"])
+def test_serializers_of_schema_ids_have_short_names_and_javas(given):
+    assert parse({"value.schema.id.serializer": given}).value.schema_id_place is SchemaIdPlace.HEADER
+    assert faults_of({"value.schema.id.serializer": "heder"}) == [
+        "value.schema.id.serializer must be one of prefix, header, or Java's PrefixSchemaIdSerializer, "
+        "HeaderSchemaIdSerializer, but is 'heder'; did you mean header?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("auto.register.schemas", "yes", "must be true or false, but is 'yes'."),
+        ("value.use.schema.id", "-2", "must be a whole number of at least 0, or -1, but is '-2'."),
+        ("http.read.timeout.ms", "0", "must be a whole number of at least 1, but is '0'."),
+        ("max.retries", "x", "must be a whole number of at least 0, but is 'x'."),
+        ("basic.auth.credentials.source", "NETRC", "must be one of URL, USER_INFO, SASL_INHERIT, but is 'NETRC'."),
+    ],
+)
+def test_a_bad_value_is_shown_with_what_is_allowed(name, value, problem):
+    (fault,) = faults_of({name: value})
+    assert fault.endswith(f"{name} {problem}")
+
+
+# -- login ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "source"),
+    [
+        ({"basic.auth.user.info": "u:p"}, CredentialSource.USER_INFO),
+        ({"basic.auth.credentials.source": "user_info", "basic.auth.user.info": "u:p"}, CredentialSource.USER_INFO),
+        ({"bearer.auth.token": "t"}, CredentialSource.STATIC_TOKEN),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}, CredentialSource.STATIC_TOKEN),
+        (
+            {
+                "bearer.auth.issuer.endpoint.url": "https://idp/token",
+                "bearer.auth.client.id": "me",
+                "bearer.auth.client.secret": SECRET,
+            },
+            CredentialSource.OAUTHBEARER,
+        ),
+    ],
+)
+def test_the_source_may_be_left_out(options, source):
+    assert parse(options).login.source is source
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (
+            {"basic.auth.credentials.source": "USER_INFO"},
+            "basic.auth.user.info is required with basic.auth.credentials.source=USER_INFO.",
+        ),
+        ({"basic.auth.user.info": SECRET}, "basic.auth.user.info must be user:password."),
+        (
+            {"basic.auth.credentials.source": "URL", "basic.auth.user.info": f"u:{SECRET}"},
+            "basic.auth.user.info has no effect with basic.auth.credentials.source=URL; it belongs to USER_INFO.",
+        ),
+        (
+            {"bearer.auth.credentials.source": "STATIC_TOKEN"},
+            "bearer.auth.token is required with bearer.auth.credentials.source=STATIC_TOKEN.",
+        ),
+        (
+            {"bearer.auth.token": SECRET, "bearer.auth.scope": "s"},
+            "bearer.auth.scope has no effect with bearer.auth.credentials.source=STATIC_TOKEN; it belongs to "
+            "OAUTHBEARER.",
+        ),
+        (
+            {"basic.auth.user.info": "u:p", "bearer.auth.logical.cluster": "lsrc-1"},
+            "bearer.auth.logical.cluster has no effect with basic.auth.credentials.source=USER_INFO; it belongs to "
+            "STATIC_TOKEN or OAUTHBEARER or SASL_OAUTHBEARER_INHERIT.",
+        ),
+        (
+            {"schema.registry.url": f"http://u:{SECRET}@r", "basic.auth.user.info": f"u:{SECRET}"},
+            "basic.auth.credentials.source is USER_INFO, but schema.registry.url has user and password; leave one of "
+            "them out.",
+        ),
+        (
+            {
+                "bearer.auth.issuer.endpoint.url": "idp", "bearer.auth.client.id": "me",
+                "bearer.auth.client.secret": SECRET,
+            },
+            "bearer.auth.issuer.endpoint.url must begin with https:// or http://.",
+        ),
+    ],
+)  # fmt: skip
+def test_credentials_that_do_not_fit_are_one_fault_without_them(options, fault):
+    assert faults_of(options) == [fault]
+
+
+def test_both_sources_are_a_fault():
+    sources = {"basic.auth.credentials.source": "URL", "bearer.auth.credentials.source": "STATIC_TOKEN"}
+    assert faults_of(sources) == [
+        "basic.auth.credentials.source and bearer.auth.credentials.source exclude each other; leave one of them out."
+    ]
+
+
+def test_the_brokers_login_may_be_inherited_where_it_has_what_is_needed():
+    basic, bearer = {"basic.auth.credentials.source": "SASL_INHERIT"}, {
+        "bearer.auth.credentials.source": "SASL_OAUTHBEARER_INHERIT"
+    }  # fmt: skip
+    assert parse(basic, producer=producer(**PLAIN)).login.sasl == producer(**PLAIN)
+    assert parse(bearer, producer=producer(**OAUTH)).login.sasl == producer(**OAUTH)
+    for config in (producer(), producer(**OAUTH)):
+        assert faults_of(basic, producer=config) == [
+            "basic.auth.credentials.source is SASL_INHERIT, which needs username and password in "
+            "kafka.sasl.jaas.config; or write USER_INFO and basic.auth.user.info."
+        ]
+    assert faults_of(bearer, producer=producer(**PLAIN)) == [
+        "bearer.auth.credentials.source is SASL_OAUTHBEARER_INHERIT, which needs kafka.sasl.mechanism=OAUTHBEARER with "
+        "kafka.sasl.oauthbearer.token.endpoint.url; or write OAUTHBEARER and bearer.auth.issuer.endpoint.url."
+    ]
+
+
+# -- TLS, config providers, secrets -----------------------------------------------------------------------------------
+
+
+def test_tls_options_have_the_rules_of_the_brokers():
+    options = parse({"schema.registry.url": "https://r", "schema.registry.ssl.enabled.protocols": "TLSv1.3"})
+    assert options.tls.ssl_enabled_protocols == ("TLSv1.3",)
+    assert faults_of({"schema.registry.ssl.keystore.key": "k"}) == [
+        "schema.registry.ssl.keystore.key needs schema.registry.ssl.keystore.certificate.chain: the private key and "
+        "its certificates come together."
+    ]
+
+
+def test_tls_options_without_https_warn():
+    with pytest.warns(ConfigWarning, match=r"schema\.registry\.ssl\.protocol has no effect, as no URL of"):
+        parse({"schema.registry.ssl.protocol": "TLSv1.2"})
+
+
+def test_placeholders_of_options_are_resolved_and_of_credentials_stay(tmp_path):
+    (tmp_path / "p").write_text(f"url=http://there:1\nsecret={SECRET}\nstore=/store\n")
+    options = parse({
+        "schema.registry.url": f"${{file:{tmp_path}/p:url}}",
+        "basic.auth.user.info": f"u:${{file:{tmp_path}/p:secret}}",
+    })  # fmt: skip
+    assert options.urls == (RegistryUrl("http://there:1"),)
+    assert options.login.user_info is not None
+    assert options.login.user_info.value == f"u:${{file:{tmp_path}/p:secret}}"
+    assert SECRET.encode() not in pickle.dumps(options)
+    secure = parse({
+        "schema.registry.url": "https://r", "schema.registry.ssl.truststore.location": f"${{file:{tmp_path}/p:store}}"
+    })  # fmt: skip
+    assert secure.tls.ssl_truststore_location == "/store"
+
+
+def test_config_providers_are_those_of_the_brokers_options(tmp_path):
+    (tmp_path / "url").write_text("http://there:1")
+    providers = {
+        "config.providers": "mine",
+        "config.providers.mine.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+    }
+    placeholder = {"schema.registry.url": f"${{mine:{tmp_path}:url}}", "basic.auth.user.info": "u:${mine:/d:f}"}
+    assert parse(placeholder, producer=producer(**providers)).urls == (RegistryUrl("http://there:1"),)
+    assert faults_of({"basic.auth.user.info": "u:${yours:/d:f}"}, producer=producer(**providers)) == [
+        "basic.auth.user.info has a placeholder ${alias:…} of an unknown config provider; the aliases are mine."
+    ]
+
+
+def test_a_fault_of_a_resolved_value_does_not_show_it(tmp_path):
+    (tmp_path / "p").write_text(f"url={SECRET}\n")
+    placeholder = f"${{file:{tmp_path}/p:url}}"
+    assert faults_of({"schema.registry.url": placeholder}) == [
+        f"schema.registry.url is refused, with the value that stands for {placeholder} and is not shown here."
+    ]
+
+
+PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is Kind.PASSWORD]
+
+
+def test_no_repr_shows_a_secret_and_a_pickle_holds_them():
+    url = {"schema.registry.url": f"https://u:{SECRET}@r"}
+    user_info = {"basic.auth.user.info": f"u:{SECRET}", "schema.registry.ssl.key.password": SECRET}
+    oauth = {
+        "bearer.auth.issuer.endpoint.url": "https://idp/token", "bearer.auth.client.id": "me",
+        "bearer.auth.client.secret": SECRET,
+    }  # fmt: skip
+    inherited = {"basic.auth.credentials.source": "SASL_INHERIT"}
+    https = {"schema.registry.url": "https://r"}
+    for options in (url, https | user_info, {"bearer.auth.token": SECRET}, oauth, inherited):
+        parsed = parse(options, producer=producer(**PLAIN))
+        assert SECRET not in f"{parsed!r} {parsed}"
+        assert pickle.loads(pickle.dumps(parsed)) == parsed
+        assert hash(parsed) == hash(parse(options, producer=producer(**PLAIN)))
+
+
+@pytest.mark.parametrize("name", PASSWORDS)
+def test_no_fault_shows_a_secret(name):
+    faults: list[str] = []
+    options = {name: f"{SECRET} ", "auto.register.schemas": "no", "schema.registry.url": f"x://u:{SECRET}@r"}
+    assert RegistryOptions.parse(options, faults) is None
+    assert faults
+    assert SECRET not in str(faults)
