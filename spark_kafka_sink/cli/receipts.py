@@ -1,122 +1,136 @@
-"""``spark-kafka-sink receipts``: what was written, from a receiptsPath or a receiptsTopic."""
+"""``spark-kafka-sink receipts``: what queries wrote, from a receiptsPath or a receiptsTopic."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.cli.arguments import add_client_options, add_command, client_config
+from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, TopicReceipts
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from collections.abc import Iterable
 
     from spark_kafka_sink.cli.arguments import Subparsers
 
-_COLUMNS = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
-_DEADLINE_S = 30.0
+_COLUMNS: Final = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
+_HOUR_MS: Final = 3_600_000
+_CLEAR: Final = "\033[H\033[2J"
+
+DESCRIPTION = """\
+Draws the last hours of each query: rows/s, latency, rows sent again, and how its rows are spread over
+partitions. A latency is from a Produce request to its response."""
+
+EXAMPLES = """\
+examples:
+  the last 24 hours, from a receiptsPath or a receiptsTopic:
+    spark-kafka-sink receipts --path s3://bucket/receipts
+    spark-kafka-sink receipts --topic receipts --bootstrap-server broker:9092 --command-config client.properties
+  the last two hours of one query, drawn anew every 5 s:
+    spark-kafka-sink receipts --path /data/receipts --query 4f1c… --hours 2 --follow
+  each task and partition, as a table or as JSON lines; every new receipt as it is written:
+    spark-kafka-sink receipts --path /data/receipts --list
+    spark-kafka-sink receipts --path /data/receipts --json --follow | jq .figures"""
 
 
 def add_to(commands: Subparsers) -> None:
-    command = add_command(commands, run, "receipts", "show what was written: query, batch, offsets, counts")
+    command = add_command(commands, run, "receipts", "show what queries wrote, and how fast", DESCRIPTION, EXAMPLES)
+    add_source(command)
+    command.add_argument("--query", help="only this query id, txnAppId or batch job")
+    command.add_argument("--hours", type=float, help="only writes of the last hours (default: 24 if drawn, else all)")
+    shown = command.add_mutually_exclusive_group()
+    shown.add_argument("--list", action="store_true", help="a table: one row per task and partition")
+    shown.add_argument("--json", action="store_true", help="the receipts as JSON lines")
+    command.add_argument("--follow", action="store_true", help="go on with receipts that are written later")
+    command.add_argument("--interval", type=float, default=5.0, metavar="SECONDS", help="of --follow (default: 5)")
+
+
+def add_source(command: argparse.ArgumentParser) -> None:
+    """Where receipts are read."""
     source = command.add_mutually_exclusive_group(required=True)
-    source.add_argument("--path", type=Path, help="a receiptsPath on this machine")
-    source.add_argument("--topic", help="a receiptsTopic (needs confluent-kafka)")
+    source.add_argument("--path", help="a receiptsPath: a folder, or a URI such as s3://bucket/receipts")
+    source.add_argument("--topic", help="a receiptsTopic")
     command.add_argument("--bootstrap-server", metavar="HOST:PORT", help="brokers, for --topic")
     add_client_options(command)
-    command.add_argument("--query", help="only this query id or txnAppId")
-    command.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+
+
+def open_source(arguments: argparse.Namespace, clock: Clock, since: int | None) -> TopicReceipts | FolderReceipts:
+    """``since``: epoch ms. Raises ``ConfigError``."""
+    if arguments.path is not None:
+        return FolderReceipts(arguments.path, since)
+    if arguments.bootstrap_server is None:
+        raise ConfigError(["--topic needs --bootstrap-server."])
+    return TopicReceipts(client_config(arguments), arguments.topic, clock, since)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    lines = _from_path(arguments.path) if arguments.path else _from_topic(arguments)
-    receipts = [each for each in map(_parsed, lines) if arguments.query in (None, each.query)]
-    receipts.sort(key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
-    print("\n".join(each.line() for each in receipts) if arguments.json else _table(receipts))
+    clock = SystemClock()
+    drawn = not (arguments.list or arguments.json)
+    hours = arguments.hours or (24.0 if drawn else None)
+    since = None if hours is None else clock.epoch_ms() - round(hours * _HOUR_MS)
+    with closing(open_source(arguments, clock, since)) as source:
+        held = _receipts(source, arguments.query)
+        _warn(source, held, arguments.follow)
+        if drawn:
+            _draw(held, clock, hours or 0.0, arguments.follow)
+        else:
+            _print(held, arguments.json, head=True)
+        while arguments.follow:
+            sys.stdout.flush()
+            time.sleep(arguments.interval)
+            new = _receipts(source, arguments.query)
+            if drawn:
+                begin = clock.epoch_ms() - round((hours or 0.0) * _HOUR_MS)
+                held = [each for each in (*held, *new) if each.ended_at >= begin]
+                _draw(held, clock, hours or 0.0, True)
+            elif new:
+                _print(new, arguments.json, head=False)
     return 0
 
 
-def _parsed(line: str) -> WriteReceipt:
-    try:
-        return WriteReceipt.parse(line)
-    except ValueError as error:
-        raise KafkaError(f"not a receipt: {error}") from error
+def _receipts(source: TopicReceipts | FolderReceipts, query: str | None) -> list[WriteReceipt]:
+    found = [each for each in source.read() if query in (None, each.query)]
+    return sorted(found, key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
 
 
-def _table(receipts: list[WriteReceipt]) -> str:
-    rows = [_COLUMNS, *(tuple(str(getattr(each, name)) for name in _COLUMNS) for each in receipts)]
+def _warn(source: TopicReceipts | FolderReceipts, found: list[WriteReceipt], follow: bool) -> None:
+    """Says on stderr what is not shown. Raises ``KafkaError`` if nothing there is a receipt."""
+    foreign = source.foreign
+    if foreign.count and not found:
+        raise KafkaError(f"not a receipt: {foreign.first}")
+    if foreign.count:
+        print(f"{foreign.count} records are not receipts, the first: {foreign.first}", file=sys.stderr)
+    if isinstance(source, TopicReceipts) and not follow:
+        for partition, offset in source.hidden.items():
+            print(f"{partition}: an open transaction hides the records from offset {offset} on", file=sys.stderr)
+
+
+def _print(receipts: Iterable[WriteReceipt], as_json: bool, head: bool) -> None:
+    if as_json:
+        for each in receipts:
+            print(each.line())
+        return
+    rows = [tuple(str(getattr(each, name)) for name in _COLUMNS) for each in receipts]
+    rows = [_COLUMNS, *rows] if head else rows
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _from_path(path: Path) -> Iterator[str]:
-    if not path.is_dir():
-        raise ConfigError([f"--path {path} is not a directory."])
-    for file in sorted(path.glob("*.jsonl")):
-        yield from file.read_text().splitlines()
+def _draw(receipts: list[WriteReceipt], clock: Clock, hours: float, again: bool) -> None:
+    from spark_kafka_sink.cli.receipt_charts import SPANS, drawer
+    from spark_kafka_sink.monitoring.history import histories
 
-
-def _from_topic(arguments: argparse.Namespace) -> Iterator[str]:
-    """The committed values up to the end of every partition, or to its first open transaction, named on stderr."""
-    topic: str = arguments.topic
-    if arguments.bootstrap_server is None:
-        raise ConfigError(["--topic needs --bootstrap-server."])
-    try:
-        from confluent_kafka import Consumer, KafkaException
-        from confluent_kafka import KafkaError as ClientError
-    except ImportError:
-        raise KafkaError("--topic needs confluent-kafka: pip install 'spark-kafka-sink[demo]'") from None
-    reading = {"group.id": "receipts", "enable.partition.eof": True, "enable.auto.commit": False}
-    consumer = Consumer({**_client(arguments), **reading, "isolation.level": "read_committed"})
-    try:
-        left = _assign(consumer, topic)
-        while left:
-            message = consumer.poll(_DEADLINE_S)
-            if message is None:
-                raise KafkaError(f"{topic} cannot be read: no response within {_DEADLINE_S:.0f} s")
-            error = message.error()
-            if error is None:
-                yield (message.value() or b"").decode(errors="replace")
-            elif error.code() == ClientError._PARTITION_EOF:
-                left.discard(message.partition())
-                _warn_of_open_transaction(consumer, message)
-            else:
-                raise KafkaError(f"{topic} cannot be read: {error.str()}")
-    except KafkaException as error:
-        raise KafkaError(f"{topic} cannot be read: {error}") from error
-    finally:
-        consumer.close()
-
-
-def _client(arguments: argparse.Namespace) -> dict[str, str]:
-    from spark_kafka_sink.security.librdkafka import librdkafka_options
-
-    return librdkafka_options(client_config(arguments))
-
-
-def _assign(consumer: Consumer, topic: str) -> set[int | None]:
-    """Assigns all partitions from their beginning; returns their numbers."""
-    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-
-    found = consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic]
-    if found.error is not None:
-        raise KafkaError(f"--topic {topic}: {found.error.str()}")
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in found.partitions])
-    return set(found.partitions)
-
-
-def _warn_of_open_transaction(consumer: Consumer, end: Message) -> None:
-    from confluent_kafka import TopicPartition
-
-    partition = TopicPartition(end.topic() or "", end.partition() or 0)
-    _, high_watermark = consumer.get_watermark_offsets(partition, cached=True)
-    offset = end.offset()
-    if offset is not None and offset < high_watermark:
-        name = f"{partition.topic}-{partition.partition}"
-        print(f"{name}: an open transaction hides the records from offset {offset} on", file=sys.stderr)
+    now = clock.epoch_ms()
+    found = histories(receipts, now - round(hours * _HOUR_MS), now, SPANS)
+    if again and sys.stdout.isatty():
+        print(_CLEAR, end="")
+    if not found:
+        print(f"No write in the last {hours:g} hours (--hours, --query)")
+    drawer()(found)

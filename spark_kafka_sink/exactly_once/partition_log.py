@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.codec import MakeEntity, camel_case
 from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
 
-_EARLIEST: Final = -2
+_EARLIEST, _LATEST = -2, -1
 _FETCH_BYTES: Final = 8 << 20
 _PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
 _ACK_TIME: Final = timedelta(seconds=30)
@@ -25,11 +26,14 @@ _LONGEST_PAUSE_MS: Final = 200.0
 
 
 class Fetched(NamedTuple):
-    """``batches`` from the requested offset on; ``next_offset``: where the next fetch continues."""
+    """``batches`` from the requested offset on; ``next_offset``: where the next fetch continues. ``end``: what a fetch
+    reads up to, the last stable offset with read_committed, else the high watermark.
+    """
 
     batches: list[RawBatch]
     next_offset: int
     high_watermark: int
+    end: int
 
 
 class PartitionLog:
@@ -41,33 +45,52 @@ class PartitionLog:
 
     def earliest(self, deadline: float) -> int:
         """The log start offset."""
+        return self._offset(_EARLIEST, deadline)
 
+    def offset_at(self, timestamp: int, deadline: float) -> int:
+        """Of the first record with this timestamp (epoch ms) or a later one; the end of the log if there is none."""
+        offset = self._offset(timestamp, deadline)
+        return self._offset(_LATEST, deadline) if offset < 0 else offset
+
+    def _offset(self, timestamp: int, deadline: float) -> int:
         def make(module: ModuleType, version: int) -> Any:
             partition = module.request.ListOffsetsPartition(
-                partition_index=self.partition.partition, timestamp=_EARLIEST
+                partition_index=self.partition.partition, timestamp=timestamp
             )
             topic = module.request.ListOffsetsTopic(name=self.partition.topic, partitions=(partition,))
             return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
 
         return int(self._call("list_offsets", (5, 7), make, deadline).offset)
 
-    def fetch(self, offset: int, deadline: float) -> Fetched | None:
-        """Without waiting for new records. None: offset out of range."""
+    def fetch(self, offset: int, deadline: float, *, read_committed: bool = False) -> Fetched | None:
+        """Without waiting for new records. None: offset out of range.
+
+        ``read_committed``: up to the last stable offset, without control batches and those of aborted transactions.
+        """
 
         def make(module: ModuleType, version: int) -> Any:
             partition = module.request.FetchPartition(
                 partition=self.partition.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
             )
             topic = module.request.FetchTopic(topic=self.partition.topic, partitions=(partition,))
-            return module.FetchRequest(max_wait=timedelta(0), min_bytes=0, topics=(topic,), forgotten_topics_data=())
+            return module.FetchRequest(
+                max_wait=timedelta(0),
+                min_bytes=0,
+                isolation_level=int(read_committed),
+                topics=(topic,),
+                forgotten_topics_data=(),
+            )
 
         fetched = self._call("fetch", (11, 12), make, deadline)
         if fetched.error_code is ErrorCode.offset_out_of_range:
             return None
         batches = [batch for batch in raw_batches(fetched.records or b"") if batch.header.last_offset >= offset]
-        # Compaction may have removed everything between the offset and the high watermark.
-        next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, fetched.high_watermark)
-        return Fetched(batches, next_offset, fetched.high_watermark)
+        end = fetched.last_stable_offset if read_committed else fetched.high_watermark
+        # Compaction may have removed everything between the offset and the end.
+        next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, end)
+        if read_committed:
+            batches = _committed(batches, fetched.aborted_transactions or ())
+        return Fetched(batches, next_offset, fetched.high_watermark, end)
 
     def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
         """Produce with acks=all. ``identity``: of the batch's transaction. Returns the batch's offset."""
@@ -97,6 +120,23 @@ class PartitionLog:
             return [CodeAt(where, each.error_code, getattr(each, "error_message", None)) for each in _partitions(body)]
 
         return _partitions(self._cluster.call(Call(api, versions, self.partition, make, codes), deadline))[0]
+
+
+def _committed(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
+    """Without control batches and the batches of ``aborted`` transactions, each from its first offset to its control
+    batch (Java: ``CompletedFetch.containsAbortMarker``, ``consumeAbortedTransactionsUpTo``).
+    """
+    first_offsets = sorted((each.first_offset, each.producer_id) for each in aborted)
+    aborting: set[int] = set()
+    kept = []
+    for batch in batches:
+        while first_offsets and first_offsets[0][0] <= batch.header.last_offset:
+            aborting.add(first_offsets.pop(0)[1])
+        if batch.header.is_control:
+            aborting.discard(batch.header.producer_id)
+        elif not batch.header.is_transactional or batch.header.producer_id not in aborting:
+            kept.append(batch)
+    return kept
 
 
 class ProgressDeadline:

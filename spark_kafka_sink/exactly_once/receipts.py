@@ -128,7 +128,7 @@ def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
         files.setdefault(_file_name(each.query, each.batch), []).append(each.line() + "\n")
     if not files:
         return
-    system, path = _file_system(folder)
+    system, path = file_system(folder)
     system.create_dir(path, recursive=True)
     for name, lines in files.items():
         with system.open_output_stream(f"{path}/{name}") as file:
@@ -138,13 +138,13 @@ def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
 def has_lines(folder: str, query: str, batch: int) -> bool:
     from pyarrow import fs
 
-    system, path = _file_system(folder)
+    system, path = file_system(folder)
     return bool(system.get_file_info(f"{path}/{_file_name(query, batch)}").type == fs.FileType.File)
 
 
 def probe(folder: str) -> None:
     """Writes a file into the folder and removes it; raises what ``write_lines`` would."""
-    system, path = _file_system(folder)
+    system, path = file_system(folder)
     system.create_dir(path, recursive=True)
     name = f"{path}/.probe-{uuid4().hex}"
     with system.open_output_stream(name) as file:
@@ -156,7 +156,8 @@ def _file_name(query: str, batch: int) -> str:
     return f"{query}-{batch}.jsonl"
 
 
-def _file_system(folder: str) -> tuple[Any, str]:
+def file_system(folder: str) -> tuple[Any, str]:
+    """Arrow's file system, and the path in it, of a path or a URI that Arrow knows."""
     from pyarrow import fs
 
     return fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)

@@ -35,7 +35,7 @@ def test_every_step_has_a_column():
 
 
 def test_every_room_of_the_engine_has_a_step():
-    once = {"cli", "demo", "testing", "config", "connection_check", "schema_registry"}
+    once = {"cli", "demo", "testing", "config", "connection_check", "monitoring", "schema_registry"}
     elsewhere = once | {"encoding", "formats"}  # the profiled rows are raw
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - elsewhere
     assert {room for room in rooms if not any(re.search(each, f"/{room}/a.py") for each, _ in STEPS)} == set()

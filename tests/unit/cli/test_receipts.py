@@ -1,9 +1,16 @@
 """``spark-kafka-sink receipts`` over files."""
 
 import json
+import re
+import sys
 
+import pytest
+
+from spark_kafka_sink.cli import receipts
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
+from spark_kafka_sink.task_figures import TaskFigures
 
 RECEIPTS = [
     WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010),
@@ -20,7 +27,7 @@ def run(capsys, *arguments):
 
 def test_a_table_by_query_batch_and_partition(capsys, tmp_path):
     write_lines(str(tmp_path), RECEIPTS)
-    code, out, _ = run(capsys, "--path", tmp_path)
+    code, out, _ = run(capsys, "--path", tmp_path, "--list")
     assert code == 0
     assert [line.split() for line in out.splitlines()] == [
         ["query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes"],
@@ -46,14 +53,105 @@ def test_fields_of_a_later_release_are_passed_over():
     assert WriteReceipt.parse(json.dumps({**json.loads(RECEIPTS[0].line()), "new": 1})) == RECEIPTS[0]
 
 
-def test_what_is_no_receipt_is_said_so(capsys, tmp_path):
+def test_a_folder_without_a_receipt_is_an_error_that_names_what_is_there(capsys, tmp_path):
     (tmp_path / "x.jsonl").write_text("{}\n")
     code, _, err = run(capsys, "--path", tmp_path)
     assert code == 1
-    assert "is no receipt" in err
+    assert re.search(r"not a receipt: .*x\.jsonl line 1: '\{\}' is no receipt: it has no field 'query'", err)
+
+
+def test_receipts_next_to_foreign_records_are_shown_with_a_warning(capsys, tmp_path):
+    write_lines(str(tmp_path), RECEIPTS)
+    (tmp_path / "x.jsonl").write_text("5\n[]\n")
+    code, out, err = run(capsys, "--path", tmp_path, "--json")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert "2 records are not receipts, the first:" in err
 
 
 def test_a_path_that_is_not_there_is_named(capsys, tmp_path):
     code, _, err = run(capsys, "--path", tmp_path / "none")
     assert code == 1
-    assert "is not a directory" in err
+    assert re.search("receiptsPath .*none cannot be read", err)
+
+
+def test_a_uri_is_read_as_the_sink_writes_it(capsys, tmp_path):
+    write_lines(f"file://{tmp_path}", RECEIPTS)
+    _, out, _ = run(capsys, "--path", f"file://{tmp_path}", "--json")
+    assert len(out.splitlines()) == 3
+
+
+NOW = SystemClock().epoch_ms()
+
+
+def recent(minutes_ago, count, partition=0, **figures):
+    ended = NOW - minutes_ago * 60_000
+    return WriteReceipt(
+        "q", 100 - minutes_ago, 0, "t", partition, 0, count - 1, count, 10 * count, ended - 50, ended,
+        TaskFigures(rows=count, **figures),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def drawn(capsys, tmp_path):
+    """What the command draws of receipts: line's name → the rest of it."""
+
+    def draw(receipts, *more):
+        write_lines(str(tmp_path), receipts)
+        code, out, _ = run(capsys, "--path", tmp_path, *more)
+        assert code == 0
+        return out
+
+    return draw
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_the_last_hours_are_drawn(drawn, monkeypatch, rich):
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setenv("COLUMNS", "150")
+    out = drawn(
+        [
+            recent(90, 3000, requests=2, latency_avg_ms=4.0, latency_max_ms=5.0, retries=7),
+            recent(1, 1000, 1, requests=2, latency_avg_ms=8.0, latency_max_ms=30.0, dead_letters=(("encode", 2),)),
+            recent(60 * 30, 77),
+        ],
+        "--hours", "2",
+    )  # fmt: skip
+    heading, *lines = out.splitlines()
+    assert heading.startswith("query q: last wrote batch 99 at 20")
+    assert heading.endswith("UTC; 2 h, a column is 2.5 min")
+    shown = {line.split("  ")[0 if rich else 1].strip(): line for line in lines}
+    assert re.search(r"█ +▃ +4000 rows, at most 20/s", shown["rows/s"])
+    assert re.search(r"▄ +█ +6.0 ms on average, at most 30.0", shown["latency"])
+    assert shown["sent again"].rstrip().endswith("7 rows")
+    assert shown["dead letters"].rstrip().endswith("2 rows")
+    assert re.search(r"█{24} +3000 rows, 75.0 %", shown["t-0"])
+    assert re.search(r" █{8} +1000 rows, 25.0 %", shown["t-1"])
+    assert "1.50" in shown["skew of t"]
+
+
+def test_no_write_in_the_last_hours_is_said(drawn):
+    assert "No write in the last 3 hours" in drawn([recent(60 * 30, 77)], "--hours", "3")
+
+
+def test_follow_goes_on_with_new_receipts_until_it_is_interrupted(capsys, tmp_path, monkeypatch):
+    write_lines(str(tmp_path), RECEIPTS[:1])
+    turns = iter([RECEIPTS[1:2], [], RECEIPTS[2:]])
+
+    def sleep(seconds):
+        assert seconds == 5
+        try:
+            write_lines(str(tmp_path), next(turns))
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(receipts.time, "sleep", sleep)
+    code, out, _ = run(capsys, "--path", tmp_path, "--json", "--follow")
+    assert code == 130
+    assert [WriteReceipt.parse(line) for line in out.splitlines()] == RECEIPTS
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["receipts", "--help"])
+    assert "spark-kafka-sink receipts --path s3://bucket/receipts" in capsys.readouterr().out
