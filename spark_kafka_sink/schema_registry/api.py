@@ -48,17 +48,20 @@ def problem(content: bytes) -> tuple[int | None, str]:
     return code if _is_integer(code) else None, text[:_LONGEST_SHOWN]
 
 
-def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None) -> RegisteredSchema:
+def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
     """``asked``: the schema of the request, for what the response leaves out. Raises ``UnreadableResponseError``."""
     schema_id, version = parsed.get("id"), parsed.get("version")
     if not _is_integer(schema_id) or not 0 <= schema_id <= _LARGEST_ID:
         raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
     if version is not None and not (_is_integer(version) and version >= 1):
         raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
-    return RegisteredSchema(subject, version, schema_id, _schema(parsed, asked), _guid(parsed.get("guid")))
+    return RegisteredSchema(subject, version, schema_id, schema_of(parsed, asked), _guid(parsed.get("guid")))
 
 
-def _schema(parsed: dict[str, Any], asked: Schema | None) -> Schema:
+def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
+    """As ``registered_schema``."""
+    if not isinstance(parsed, dict):
+        raise UnreadableResponseError("is not a JSON object")
     text = parsed.get("schema")
     if text is None and asked is not None:
         return asked

@@ -1,0 +1,167 @@
+"""What the driver keeps of a registry's responses: private, whole or absent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.schema_registry.responses import ResponseFiles, StoredResponse
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.testing.manual_clock import ManualClock
+
+KEY = ("app-1", "http://r", "t-value", "options")
+IMPORTED = Schema(SchemaType.PROTOBUF, "message C {}")
+SCHEMA = Schema(SchemaType.PROTOBUF, 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 3),))
+RESPONSE = StoredResponse(RegisteredSchema("t-value", 2, 7, SCHEMA, bytes(range(16))), {"c.proto": IMPORTED})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ResponseFiles:
+    return ResponseFiles(ManualClock(), tmp_path / "own")
+
+
+def only_file(tmp_path: Path) -> Path:
+    (file,) = (tmp_path / "own").iterdir()
+    return file
+
+
+def test_a_response_is_found_again_by_its_whole_key(files, tmp_path):
+    files.put(KEY, RESPONSE)
+    assert ResponseFiles(ManualClock(), tmp_path / "own").get(KEY) == RESPONSE
+    for number in range(len(KEY)):
+        assert files.get([*KEY[:number], "other", *KEY[number + 1 :]]) is None
+    assert files.get(("app-1http://r", *KEY[2:])) is None
+
+
+def test_a_schema_asked_by_id_and_without_guid_is_found_again(files):
+    response = StoredResponse(RegisteredSchema("t-value", None, 7, IMPORTED), {})
+    files.put(KEY, response)
+    assert files.get(KEY) == response
+
+
+def test_nothing_is_stored_at_first_and_a_newer_response_replaces_an_older_one(files):
+    assert files.get(KEY) is None
+    files.put(KEY, RESPONSE)
+    newer = RESPONSE._replace(registered=RESPONSE.registered._replace(id=8))
+    files.put(KEY, newer)
+    assert files.get(KEY) == newer
+
+
+def test_file_and_folder_are_the_users_own(files, tmp_path):
+    old = os.umask(0)
+    try:
+        files.put(KEY, RESPONSE)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
+    assert stat.S_IMODE(only_file(tmp_path).stat().st_mode) == 0o600
+
+
+def test_the_default_folder_is_of_this_user(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ResponseFiles(ManualClock()).put(KEY, RESPONSE)
+    assert [each.name for each in tmp_path.iterdir()] == [f"spark-kafka-sink-{os.geteuid()}"]
+
+
+def contents() -> list[bytes]:
+    whole = {
+        "subject": "t-value", "version": 2, "id": 7, "schema": "s", "schemaType": "AVRO", "references": [],
+        "imports": {},
+    }  # fmt: skip
+    wrong = [{"id": "7"}, {"subject": 1}, {"imports": []}, {"imports": {"a": 1}}, {"schemaType": "XML"}, {"guid": "x"}]
+    return [b"", b"\xff", b"[]", b'{"id": 7', b"[" * 100_000, *(json.dumps(whole | each).encode() for each in wrong)]
+
+
+@pytest.mark.parametrize("content", contents(), ids=range(len(contents())))
+def test_strange_content_is_absent(files, tmp_path, content, caplog):
+    files.put(KEY, RESPONSE)
+    only_file(tmp_path).write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert files.get(KEY) is None
+    assert "is not used" in caplog.text
+
+
+def test_a_cut_file_is_absent_at_every_length(files, tmp_path):
+    files.put(KEY, RESPONSE)
+    whole = only_file(tmp_path).read_bytes()
+    for length in range(len(whole)):
+        only_file(tmp_path).write_bytes(whole[:length])
+        assert files.get(KEY) is None
+    only_file(tmp_path).write_bytes(whole)
+    assert files.get(KEY) == RESPONSE
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_folder_open_to_others_is_not_used(files, tmp_path, mode, caplog):
+    files.put(KEY, RESPONSE)
+    (tmp_path / "own").chmod(mode)
+    assert files.get(KEY) is None
+    files.put(("other",), RESPONSE)
+    assert len(list((tmp_path / "own").iterdir())) == 1
+    assert "is not private to this user" in caplog.text
+
+
+def test_a_folder_of_another_user_is_not_used(files, monkeypatch):
+    files.put(KEY, RESPONSE)
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    assert files.get(KEY) is None
+
+
+def test_a_link_instead_of_a_folder_is_not_followed(files, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "own").symlink_to(tmp_path / "elsewhere")
+    files.put(KEY, RESPONSE)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["open to others", "link", "folder", "pipe"])
+def test_a_file_that_is_not_the_users_own_is_absent(files, tmp_path, kind):
+    files.put(KEY, RESPONSE)
+    file = only_file(tmp_path)
+    if kind == "open to others":
+        file.chmod(0o644)
+    else:
+        file.rename(tmp_path / "moved")
+        if kind == "link":
+            file.symlink_to(tmp_path / "moved")
+        elif kind == "folder":
+            file.mkdir(mode=0o700)
+        else:
+            os.mkfifo(file, 0o600)
+    assert files.get(KEY) is None
+
+
+def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    files = ResponseFiles(ManualClock(), tmp_path / "file" / "own")
+    files.put(KEY, RESPONSE)
+    assert files.get(KEY) is None
+    assert "cannot be written, each micro-batch asks the registry" in caplog.text
+
+
+def test_files_unused_for_a_month_are_removed_and_used_ones_stay(files, tmp_path):
+    for name in ("unused", "used"):
+        files.put((name,), RESPONSE)
+    clock = ManualClock()
+    long_ago = clock.epoch_ms() / 1000 - 31 * 24 * 3600
+    for file in (tmp_path / "own").iterdir():
+        os.utime(file, (long_ago, long_ago))
+    assert files.get(("used",)) == RESPONSE
+    files.put(("new",), RESPONSE)
+    assert (files.get(("unused",)), files.get(("used",)), files.get(("new",))) == (None, RESPONSE, RESPONSE)
+
+
+def test_a_write_that_fails_leaves_no_file(files, tmp_path, monkeypatch):
+    files.put(KEY, RESPONSE)
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.replace", full)
+    files.put(("other",), RESPONSE)
+    assert len(list((tmp_path / "own").iterdir())) == 1
