@@ -52,7 +52,7 @@ class Client(ClientMixin):
 class OidcServer(AbstractContextManager["OidcServer"]):
     """Requests of the token endpoint are in ``forms``. ``life_s``: of its tokens. ``audience``: their claim ``aud``.
 
-    ``hang``: set it, and requests get no response until ``let_go``. ``fail_with``: the status of the next responses.
+    After ``hang()`` requests get no response until ``let_go()``. ``fail_with``: the status of the next responses.
     ``certificate``: PEM file with key and chain, for https.
     """
 
@@ -65,8 +65,8 @@ class OidcServer(AbstractContextManager["OidcServer"]):
 
     def __post_init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "of-the-server", "use": "sig", "alg": "RS256"})
-        self.hang = threading.Event()
-        self._released = threading.Event()
+        self._may_respond = threading.Event()
+        self._may_respond.set()
         app = Flask("oidc")
         context = (str(self.certificate), str(self.certificate)) if self.certificate is not None else None
         self._server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=context)
@@ -94,9 +94,11 @@ class OidcServer(AbstractContextManager["OidcServer"]):
     def jwks_url(self) -> str:
         return f"{self.address}/jwks"
 
+    def hang(self) -> None:
+        self._may_respond.clear()
+
     def let_go(self) -> None:
-        self.hang.clear()
-        self._released.set()
+        self._may_respond.set()
 
     def issue(self, client_id: str) -> str:
         """An access token, without a request."""
@@ -106,8 +108,7 @@ class OidcServer(AbstractContextManager["OidcServer"]):
 
     def _token(self) -> Any:
         self.forms.append(request.form.to_dict())
-        if self.hang.is_set():
-            self._released.wait(60)
+        self._may_respond.wait(60)
         if self.fail_with:
             return {"error": "temporarily_unavailable"}, self.fail_with.pop(0)
         return self._oauth.create_token_response()

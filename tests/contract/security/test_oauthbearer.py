@@ -12,57 +12,26 @@ from confluent_kafka import Producer
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.testing import Listener, LocalKafka
+from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.oidc_server import Client, OidcServer
-
-OAUTH = "org.apache.kafka.common.security.oauthbearer."
-URL = "sasl.oauthbearer.token.endpoint.url"
-SECRET = "hunter2"
+from tests.oauth_kafka import LISTENER, PRIVATE_KEY, SECRET, STRANGER_S_KEY, URL, jwt_bearer, oauth_kafka, oidc_server
+from tests.oauth_kafka import oauth_options as options
+from tests.oidc_server import JWT_BEARER, Client, OidcServer
 
 pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture(scope="module")
 def oidc() -> Iterator[OidcServer]:
-    with OidcServer({"me": Client("me", SECRET)}) as server:
+    with oidc_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
 def kafka(request: pytest.FixtureRequest, oidc: OidcServer) -> Iterator[LocalKafka]:
-    listener = "listener.name.oauth."
-    checks = {
-        "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
-        "sasl.oauthbearer.expected.audience": oidc.audience,
-        "sasl.oauthbearer.expected.issuer": oidc.address,
-        # The default of Kafka 4.1.1 accepts every token, whatever its signature.
-        "sasl.oauthbearer.jwt.validator.class": f"{OAUTH}BrokerJwtValidator",
-    }
-    properties = {
-        **checks,
-        f"{listener}sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{listener}oauthbearer.sasl.jaas.config": f"{OAUTH}OAuthBearerLoginModule required;",
-        f"{listener}oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}OAuthBearerValidatorCallbackHandler",
-        **{f"{listener}oauthbearer.{option}": value for option, value in checks.items()},
-    }
-    with LocalKafka(
-        version=request.param,
-        properties=properties,
-        listeners={"OAUTH": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",))},
-        jvm_flags=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={oidc.jwks_url}"],
-    ) as cluster:
+    with oauth_kafka(oidc, request.param) as cluster:
         yield cluster
-
-
-def options(kafka: LocalKafka, url: str, jaas: str = f'clientId="me" clientSecret="{SECRET}" scope="kafka"', **others):
-    return {
-        "bootstrap.servers": kafka.servers("OAUTH"), "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER", URL: url,
-        "sasl.jaas.config": f"{OAUTH}OAuthBearerLoginModule required {jaas};",
-        "sasl.login.callback.handler.class": f"{OAUTH}OAuthBearerLoginCallbackHandler", **others,
-    }  # fmt: skip
 
 
 def write(given: dict[str, object], topic: str, values: list[bytes]) -> None:
@@ -110,7 +79,7 @@ def test_librdkafka_logs_in_with_the_same_endpoint_and_client(kafka: LocalKafka,
     kafka.create_topic(topic)
     outcomes: list[object] = []
     producer = Producer({
-        "bootstrap.servers": kafka.servers("OAUTH"), "security.protocol": "SASL_PLAINTEXT",
+        "bootstrap.servers": kafka.servers(LISTENER), "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": SECRET,
         "sasl.oauthbearer.scope": "kafka", URL: oidc.token_url,
@@ -138,6 +107,23 @@ def test_a_token_file_logs_in_and_one_that_the_broker_refuses_is_one_clear_error
     )
 
 
+def test_an_assertion_signed_here_logs_in_by_jwt_bearer_and_one_of_another_key_is_one_clear_error(
+    kafka: LocalKafka, oidc: OidcServer, tmp_path: Path
+) -> None:
+    topic = name("oauth")
+    kafka.create_topic(topic)
+    file = tmp_path / "key.pem"
+    file.write_bytes(PRIVATE_KEY)
+    given = options(kafka, oidc.token_url, "", **jwt_bearer(oidc, str(file)))
+    write(given, topic, [b"1", b"2"])
+    assert oidc.forms[-1]["grant_type"] == JWT_BEARER
+    assert written(kafka, topic, 2) == [b"1", b"2"]
+    file.write_bytes(STRANGER_S_KEY)
+    assert f"{URL} {oidc.token_url} responded with HTTP status 400 (" in error_of(
+        {**given, "client.id": "other"}, topic
+    )
+
+
 def test_a_wrong_secret_is_one_clear_error_after_one_request(kafka: LocalKafka, oidc: OidcServer) -> None:
     before = len(oidc.forms)
     began = time.monotonic()
@@ -155,7 +141,7 @@ def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_log
     limits = {"sasl.login.read.timeout.ms": 2_000, "sasl.login.retry.backoff.max.ms": 1_000}
     with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
         ready.send(ProducerRecord(topic, b"0", partition=0)).result(20)
-        oidc.hang.set()
+        oidc.hang()
         began = time.monotonic()
         failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
         count = 1
