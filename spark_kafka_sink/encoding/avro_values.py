@@ -87,7 +87,7 @@ class Real:
                 bad = bad if keep is None else bad & (keep != 0)
                 writer.refuse(bad, self.path, array, f"has more digits than {schema} holds")
         else:
-            values = _numbers(array, np.dtype(f"f{array.type.bit_width // 8}")).astype(kind, copy=False)
+            values = numbers_of(array, np.dtype(f"f{array.type.bit_width // 8}")).astype(kind, copy=False)
         words = values.view(np.dtype(f"u{self.bits // 8}")).astype(np.uint64, copy=False)
         if keep is None:
             writer.words(words, self.bits, self.bits)
@@ -113,7 +113,7 @@ class Text:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column, lengths, missing = spans(array, keep)
-        bad = _invalid_utf8(column, missing)
+        bad = invalid_utf8(column, missing)
         if bad is not None:
             writer.refuse(bad, self.path, column, "is not UTF-8")
         write_zigzag(writer, lengths, keep)
@@ -124,7 +124,7 @@ def integers(array: pa.Array) -> Int64Array:
     """Of integers, dates, times, timestamps and durations; in a null slot any number."""
     kind = array.type
     sign = "u" if pt.is_unsigned_integer(kind) else "i"
-    return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
+    return numbers_of(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
 
 
 def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
@@ -147,7 +147,7 @@ def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Arra
     return binary_array(offsets, data or b""), lengths, missing
 
 
-def _invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
+def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
     """The slots that are not UTF-8; None if all are."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
@@ -170,7 +170,7 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _numbers(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+def numbers_of(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.zeros(len(array), kind)

@@ -1,8 +1,8 @@
-"""Arrow arrays of any layout as an encoder reads them, and the rows that their slots belong to."""
+"""Arrow arrays of any layout as an encoder reads them."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,56 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.encoding.encoder import Fault
-from spark_kafka_sink.records.columns import Int64Array, int32_array, null_mask
+from spark_kafka_sink.encoding.row_writer import Mask, mask_of
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, raw_numbers
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Numbers: TypeAlias = npt.NDArray[Any]
-
-_SHOWN = 100
-
-
-class Slots:
-    """Where the slots of an array are in the column. Collects what is wrong with them."""
-
-    def __init__(self, faults: list[Fault], first: int = 0) -> None:
-        self.faults = faults
-        self._first = first
-        self._parent: Slots | None = None
-        self._ends: Int64Array | None = None
-
-    def elements(self, counts: Int64Array) -> Slots:
-        """Of the elements of lists with so many elements each."""
-        slots = Slots(self.faults)
-        slots._parent = self
-        slots._ends = np.cumsum(counts)
-        return slots
-
-    def slice(self, start: int) -> Slots:
-        """Of a slice from slot ``start`` on."""
-        slots = Slots(self.faults, self._first + start)
-        slots._parent, slots._ends = self._parent, self._ends
-        return slots
-
-    def rows(self, slots: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
-        """The rows that these slots belong to."""
-        slots = slots + self._first
-        if self._parent is None or self._ends is None:
-            return slots
-        return self._parent.rows(np.searchsorted(self._ends, slots, side="right"))
-
-    def report(self, wrong: Mask, path: str, problem: str, values: Numbers | pa.Array | None = None) -> None:
-        """The slots where ``wrong``; ``problem`` has the slot's value at ``{}``."""
-        if not wrong.any():
-            return
-        at = np.flatnonzero(wrong)
-        for slot, row in zip(at.tolist(), self.rows(at).tolist(), strict=True):
-            self.faults.append(Fault(row, path, problem if values is None else problem.format(_shown(values[slot]))))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value.as_py() if isinstance(value, pa.Scalar) else value.item())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+_MAX_BYTES = (1 << 31) - 1
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -104,13 +59,6 @@ def is_any_list(kind: pa.DataType) -> bool:
     )
 
 
-def missing_slots(array: pa.Array) -> Mask | None:
-    """True where a slot is null; None if none is."""
-    if pt.is_null(array.type):
-        return np.ones(len(array), np.bool_)
-    return null_mask(array) if array.null_count else None
-
-
 def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
     """The number of elements per row (a null list has none), then all elements.
 
@@ -120,52 +68,43 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
     if pt.is_map(kind):
         array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     lengths = pc.list_value_length(array)
-    dtype = np.int64 if pt.is_int64(lengths.type) else np.int32
-    counts: Int64Array = _buffer_numbers(lengths, np.dtype(dtype)).astype(np.int64)
-    if lengths.null_count:
-        counts[null_mask(lengths)] = 0
+    counts: Int64Array = raw_numbers(lengths, np.int64 if pt.is_int64(lengths.type) else np.int32).astype(np.int64)
+    present = mask_of(lengths)
+    if present is not None:
+        counts = counts & present.view(np.int64)
     # Respects slices, and leaves out the slots that a null list spans.
     return counts, array.flatten()
 
 
-def without_elements(dropped: Mask | None, counts: Int64Array, elements: pa.Array) -> tuple[Int64Array, pa.Array]:
-    """Lists without some of their elements."""
-    if dropped is None or not dropped.any():
-        return counts, elements
-    kept = np.zeros(len(elements) + 1, np.int64)
-    np.cumsum(~dropped, out=kept[1:])
-    ends = np.concatenate(([0], np.cumsum(counts)))
-    return np.diff(kept[ends]), elements.take(int32_array(np.flatnonzero(~dropped).astype(np.int32)))
-
-
-def repeated_keys(counts: Int64Array, keys: pa.Array) -> Mask:
+def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
     """True for a key that its map has had before."""
     again = np.zeros(len(keys), np.bool_)
     if int(counts.max(initial=0)) < 2:
         return again
-    codes = keys.dictionary_encode().indices
+    texts = pt.is_string_view(keys.type) or pt.is_binary_view(keys.type)  # which are not hashed
+    codes = (binary_column(keys) if texts else keys).dictionary_encode().indices
     maps = np.repeat(np.arange(len(counts)), counts)
-    pairs = maps * len(keys) + _buffer_numbers(codes, np.dtype(np.int32))
+    pairs = maps * len(keys) + raw_numbers(codes, np.int32)
     order = np.argsort(pairs, kind="stable")
     ordered = pairs[order]
     again[order[1:][ordered[1:] == ordered[:-1]]] = True
     return again
 
 
-def integers(array: pa.Array) -> Numbers:
-    """The numbers of an integer array, in its own width; 0 where null."""
-    kind = array.type
-    sign = "i" if pt.is_signed_integer(kind) else "u"
-    return numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}"))
+def only(array: pa.Array, keep: Mask | None) -> pa.Array:
+    """The array with nulls outside ``keep``: run ends in a null struct are not null by themselves."""
+    present = mask_of(array)
+    if keep is None or (present is not None and not (present & ~keep).any()):
+        return array
+    dropped = pa.py_buffer(np.packbits(keep == 0, bitorder="little"))
+    mask = pa.BooleanArray.from_buffers(pa.bool_(), len(array), [None, dropped])
+    return pa.StructArray.from_arrays([array], ["kept"], mask=mask).flatten()[0]
 
 
-def numbers(array: pa.Array, dtype: np.dtype[Any]) -> Numbers:
-    """The fixed-width values of an array, read as ``dtype``; 0 where null."""
-    values = _buffer_numbers(array, dtype)
-    return np.where(null_mask(array), dtype.type(0), values) if array.null_count else values
-
-
-def _buffer_numbers(array: pa.Array, dtype: np.dtype[Any]) -> Numbers:
-    if not len(array):
-        return np.zeros(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+def one_column(slices: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
+    """Encoded slices of a column, one behind the other. At most 2 GiB."""
+    if len(slices) == 1:
+        return slices[0]
+    if sum(each.nbytes for each in slices) > _MAX_BYTES:
+        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+    return pa.concat_arrays(slices) if slices else binary_array(np.zeros(1, np.int32), b"")

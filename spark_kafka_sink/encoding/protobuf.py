@@ -1,7 +1,6 @@
 """Arrow columns → Protobuf messages, all rows at once.
 
-``protobuf_plan.py`` makes a plan of descriptor and Arrow type; ``protobuf_fields.py`` is the plan, and encodes with it;
-``protobuf_wire.py`` has the wire format.
+``protobuf_plan.py`` makes a plan of descriptor and Arrow type; ``protobuf_fields.py`` is the plan, and writes with it.
 """
 
 from __future__ import annotations
@@ -10,11 +9,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_kafka_sink.encoding.columns import Slots, plain_type
-from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
-from spark_kafka_sink.encoding.protobuf_fields import SLICE_ROWS, Message
-from spark_kafka_sink.encoding.protobuf_wire import one_column
-from spark_kafka_sink.records.columns import one_array
+from spark_kafka_sink.encoding.columns import one_column, plain, plain_type
+from spark_kafka_sink.encoding.encoder import Fault, UnencodableRowsError
+from spark_kafka_sink.encoding.protobuf_fields import Message
+from spark_kafka_sink.encoding.row_writer import RowWriter, mask_of
+from spark_kafka_sink.encoding.type_names import type_name
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import binary_array, one_array
+
+_SLICE_ROWS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class ProtobufEncoder:
 
     kind: pa.DataType
     message: str
-    plan_of_message: Message
+    root: Message
 
     @classmethod
     def plan(cls, descriptor_set: bytes, message: str, kind: pa.DataType) -> ProtobufEncoder:
@@ -42,16 +45,22 @@ class ProtobufEncoder:
         """``prefix`` and the message per row, null where the row is null. At most 2 GiB."""
         array = one_array(array)
         if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
-            raise SchemaMismatchError([f"planned {self.message} from {self.kind}, not from {array.type}"])
+            raise InvalidRecordError(
+                f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}"
+            )
         faults: list[Fault] = []
-        slots = Slots(faults)
-        encoded = [
-            self.plan_of_message.encoded(array.slice(start, SLICE_ROWS), slots.slice(start), prefix)
-            for start in range(0, len(array), SLICE_ROWS)
-        ]
+        encoded = []
+        for start in range(0, len(array), _SLICE_ROWS):
+            rows = plain(array.slice(start, _SLICE_ROWS))
+            keep = mask_of(rows)
+            writer = RowWriter(len(rows))
+            writer.fixed(prefix, keep)
+            self.root.write_fields(writer, rows, keep)
+            starts, data = writer.finish()
+            encoded.append(binary_array(starts, data, None if keep is None else keep == 0))
+            faults += [each._replace(row=start + each.row) for _, each in sorted(writer.faults.items())]
         if faults:
-            first_of_row = {each.row: each for each in reversed(faults)}
-            raise UnencodableRowsError([first_of_row[row] for row in sorted(first_of_row)])
+            raise UnencodableRowsError(faults)
         return one_column(encoded)
 
 

@@ -1,6 +1,6 @@
-"""A plan of a Protobuf message: its fields, and how each reads its Arrow array. Needs no descriptors: workers have it.
+"""The plan of a Protobuf message: its fields, and how each writes its Arrow array. Pickled for workers: no descriptors.
 
-A *kind* turns an array into values of a Protobuf type; a *field* puts them behind tags.
+Source of the format: https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -9,98 +9,85 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.encoding.columns import (
-    Mask,
-    Numbers,
-    Slots,
-    integers,
-    list_elements,
-    missing_slots,
-    numbers,
-    plain,
-    repeated_keys,
-    without_elements,
-)
-from spark_kafka_sink.encoding.protobuf_wire import (
-    VARINT,
-    Delimited,
-    Fixeds,
-    Part,
-    Unsigned,
-    Values,
-    Varints,
-    one_column,
-    tag,
-)
+from spark_kafka_sink.encoding.avro_values import integers, invalid_utf8, numbers_of, spans
+from spark_kafka_sink.encoding.columns import list_elements, only, plain, repeated_keys
+from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, Words, both, mask_of
+from spark_kafka_sink.encoding.varints import write_varints
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, bytes_column
-
-SLICE_ROWS: Final = 10_000
-"""Rows, or elements of lists, that are encoded together: their pieces stay in the CPU's caches."""
+from spark_kafka_sink.records.sizes import zigzag
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
 _LONGEST_DURATION = 315_576_000_000
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NANOS = 1_000_000_000
 
 
 class Kind(Protocol):
     """A Protobuf type, and the Arrow type that it is written from."""
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        """``missing``: where ``array``, of a plain layout, is null."""
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        """``tag`` and a slot of ``array``, of a plain layout, per row of ``keep``, where none is null.
+
+        Without ``presence`` the type's default is left out.
+        """
 
 
 class Field(Protocol):
-    def part(self, array: pa.Array, absent: Mask | None, slots: Slots) -> Part:
-        """The field in the bytes of its message. ``absent``: where there is no message."""
+    """A field of a message."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        """A slot of ``array`` per row of ``keep``, nothing where it is null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """``lowest`` and ``highest``: of the Protobuf type; None if every number of the Arrow type fits."""
+    """``bounds``: of the Protobuf type, if the Arrow type has other numbers. ``fixed``: bits; 0 for a varint."""
 
     path: str
     type: str
-    fixed: str | None = None
+    fixed: int = 0
     zigzag: bool = False
-    range: tuple[int, int] | None = None
+    bounds: tuple[int, int] | None = None
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        values = integers(array)
-        if self.range is not None:
-            lowest, highest = self.range
-            wrong = values < lowest
-            if highest < np.iinfo(values.dtype).max:
-                wrong |= values > highest
-            slots.report(wrong, self.path, f"{{}} is out of range for {self.type}", array)
-        if self.fixed is not None:
-            return Fixeds(values.astype(self.fixed, copy=False))
-        if self.zigzag:
-            signed = values.astype(np.int64)
-            return Varints(((signed << 1) ^ (signed >> 63)).view(np.uint64))
-        return Varints(_as_varints(values))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        numbers = integers(array)
+        if self.bounds is not None:
+            bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+            _refuse(writer, bad, keep, self.path, array, f"is out of range for {self.type}")
+        if self.fixed:
+            words = numbers.view(np.uint64)
+            _write_fixed(writer, tag, words if self.fixed == 64 else words & 0xFFFFFFFF, self.fixed, keep, presence)
+        else:
+            words = zigzag(numbers).view(np.uint64) if self.zigzag else numbers.view(np.uint64)
+            _write_varints(writer, tag, words, keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
 class Floating:
     """float and double, from floats and from integers that they hold exactly."""
 
-    dtype: str
+    bits: int
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        floating = pt.is_floating(array.type)
-        values = numbers(array, np.dtype(f"f{array.type.bit_width // 8}")) if floating else integers(array)
-        return Fixeds(values.astype(self.dtype, copy=False))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        values = (
+            numbers_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
+            if pt.is_floating(array.type)
+            else integers(array)
+        )
+        size = self.bits // 8
+        words = values.astype(f"f{size}", copy=False).view(f"u{size}").astype(np.uint64, copy=False)
+        _write_fixed(writer, tag, words, self.bits, keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        return Varints(integers(array.cast(pa.uint8())))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        _write_varints(writer, tag, integers(array.cast(pa.uint8())).view(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +97,13 @@ class Bytes:
     path: str
     text: bool
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        column = binary_column(array)
-        if self.text:
-            try:
-                column.cast(pa.string())
-            except pa.ArrowInvalid:
-                wrong = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
-                slots.report(wrong, self.path, "{} is not UTF-8, and Protobuf strings are", column)
-        return Delimited.of(column, missing)
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        column, lengths, missing = spans(array, keep)
+        bad = invalid_utf8(column, missing) if self.text else None
+        if bad is not None:
+            writer.refuse(bad, self.path, column, "is not UTF-8, and a Protobuf string is")
+        _write_varints(writer, tag, lengths.view(np.uint64), keep, presence)
+        writer.column(column, missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,70 +112,65 @@ class EnumSymbol:
 
     path: str
     type: str
-    symbols: tuple[str, ...]
+    symbols: tuple[bytes, ...]
     numbers: tuple[int, ...]
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        column = binary_column(array)
-        found = pc.index_in(column, value_set=bytes_column([each.encode() for each in self.symbols]))
-        unknown = missing_slots(found)
-        if unknown is not None:
-            wrong = unknown if missing is None else unknown & ~missing
-            slots.report(wrong, self.path, f"{{}} is not a symbol of enum {self.type}", array)
-        values = np.array(self.numbers, np.int32)[integers(found)]
-        return Varints(_as_varints(values if missing is None else np.where(missing, np.int32(0), values)))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        found = pc.index_in(binary_column(array), value_set=bytes_column(self.symbols))
+        known = mask_of(found)
+        places = integers(found)
+        if known is not None:
+            _refuse(writer, known == 0, keep, self.path, array, f"is not a symbol of enum {self.type}")
+            places = places & known.view(np.int64)
+        numbers = np.array(self.numbers, np.int64)[places]
+        _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
 class EnumNumber:
-    """An enum from numbers. ``numbers``: those of a closed enum; None: an open one, which has any."""
+    """An enum from numbers. ``numbers``: of a closed enum; empty for an open one, which has any."""
 
     path: str
     type: str
-    numbers: tuple[int, ...] | None
+    numbers: tuple[int, ...]
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        values = integers(array)
-        if self.numbers is not None:
-            wrong = ~np.isin(values, np.array(self.numbers, np.int32))
-            wrong = wrong if missing is None else wrong & ~missing
-            slots.report(wrong, self.path, f"{{}} is not a number of enum {self.type}", array)
-        return Varints(_as_varints(values))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        numbers = integers(array)
+        if self.numbers:
+            bad = ~np.isin(numbers, np.array(self.numbers, np.int64))
+            _refuse(writer, bad, keep, self.path, array, f"is not a number of enum {self.type}")
+        _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """google.protobuf.Timestamp: seconds rounded down and nanoseconds from 0 on."""
+    """google.protobuf.Timestamp: seconds rounded down, nanoseconds from 0 on."""
 
     path: str
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        unit = array.type.unit
-        values = numbers(array, np.dtype(np.int64))
-        seconds = values // _PER_SECOND[unit]
-        wrong = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
-        slots.report(
-            wrong, self.path, f"{{}} {unit} since 1970 is not in the years 0001 to 9999 of a Timestamp", values
-        )
-        return _seconds_and_nanos(seconds, values - seconds * _PER_SECOND[unit], unit)
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        per_second = _PER_SECOND[array.type.unit]
+        numbers = integers(array)
+        seconds = numbers // per_second
+        bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
+        _refuse(writer, bad, keep, self.path, array, "is not in the years 0001 to 9999 of a Timestamp")
+        _write_time(writer, tag, seconds, (numbers - seconds * per_second) * (_NANOS // per_second), keep)
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """google.protobuf.Duration: seconds and nanoseconds have the same sign."""
+    """google.protobuf.Duration: seconds and nanoseconds of the same sign."""
 
     path: str
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        unit = array.type.unit
-        values = numbers(array, np.dtype(np.int64))
-        rest = np.fmod(values, _PER_SECOND[unit])
-        seconds = (values - rest) // _PER_SECOND[unit]
-        wrong = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
-        slots.report(
-            wrong, self.path, f"{{}} {unit} is longer than a Duration, which has {_LONGEST_DURATION} s", values
-        )
-        return _seconds_and_nanos(seconds, rest, unit)
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        per_second = _PER_SECOND[array.type.unit]
+        numbers = integers(array)
+        rest = np.fmod(numbers, per_second)
+        seconds = (numbers - rest) // per_second
+        bad = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
+        _refuse(writer, bad, keep, self.path, array, "is longer than the 10,000 years of a Duration")
+        _write_time(writer, tag, seconds, rest * (_NANOS // per_second), keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,44 +178,40 @@ class Wrapper:
     """google.protobuf.StringValue and the like: a message around one value."""
 
     tag: bytes
-    kind: Kind
+    value: Kind
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        values = self.kind.values(array, missing, slots)
-        part = values.part(self.tag, values.zeros())
-        return Delimited(part.sizes, part.pieces)
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        inner = RowWriter(writer.rows, writer)
+        self.value.write(inner, self.tag, array, keep, presence=False)
+        _write_message(writer, tag, inner, keep)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message from a struct. ``fields``: with their indexes in the struct, by number; ``oneofs``: with paths."""
+    """A message from a struct. ``fields``: by number, each with its place in the struct. ``oneofs``: path, places."""
 
     fields: tuple[tuple[int, Field], ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
-    def part(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Part:
-        """The bytes of the message; none where it is null."""
-        columns = array.flatten()
-        for path, indexes in self.oneofs:
-            self._check(path, [columns[index] for index in indexes], slots)
-        return Part.of(len(array), (field.part(columns[index], missing, slots) for index, field in self.fields))
+    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        inner = RowWriter(writer.rows, writer)
+        self.write_fields(inner, array, keep)
+        _write_message(writer, tag, inner, keep)
 
-    def values(self, array: pa.Array, missing: Mask | None, slots: Slots) -> Values:
-        part = self.part(array, missing, slots)
-        return Delimited(part.sizes, part.pieces)
-
-    def encoded(self, array: pa.Array, slots: Slots, prefix: bytes = b"") -> pa.BinaryArray:
-        """``prefix`` and the message per row, null where it is null."""
-        missing = missing_slots(array)
-        return self.part(array, missing, slots).joined(prefix, missing)
+    def write_fields(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        columns = array.flatten()  # respects slices; children of a null struct become null
+        for path, places in self.oneofs:
+            self._check(writer, path, [plain(columns[place]) for place in places], array, keep)
+        for place, field in self.fields:
+            field.write(writer, columns[place], keep)
 
     @staticmethod
-    def _check(path: str, columns: list[pa.Array], slots: Slots) -> None:
-        count = np.zeros(len(columns[0]), np.int32)
+    def _check(writer: RowWriter, path: str, columns: list[pa.Array], array: pa.Array, keep: Mask | None) -> None:
+        count = np.zeros(writer.rows, np.uint64)
         for each in columns:
-            missing = missing_slots(each)
-            count += 1 if missing is None else ~missing
-        slots.report(count > 1, path, "more than one column of the oneof is not null")
+            present = mask_of(each)
+            count += 1 if present is None else present & 1
+        _refuse(writer, count > 1, keep, path, array, "has more than one column of a oneof that is not null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +224,13 @@ class Singular:
     presence: bool = False
     required: bool = False
 
-    def part(self, array: pa.Array, absent: Mask | None, slots: Slots) -> Part:
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
-        missing = missing_slots(array)
-        if self.required and missing is not None:
-            slots.report(missing if absent is None else missing & ~absent, self.path, "null, but the field is required")
-        if pt.is_null(array.type):
-            return no_bytes(len(array))
-        values = self.kind.values(array, missing, slots)
-        if not self.presence:
-            zeros = values.zeros()
-            missing = zeros if missing is None else zeros | missing
-        return values.part(self.tag, missing)
+        present = mask_of(array)
+        if self.required and present is not None:
+            _refuse(writer, present == 0, keep, self.path, array, "is not allowed: the field is required")
+        if not pt.is_null(array.type):
+            self.kind.write(writer, self.tag, array, both(keep, present), self.presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,18 +241,20 @@ class Repeated:
     element: Kind
     packed: bool
 
-    def part(self, array: pa.Array, absent: Mask | None, slots: Slots) -> Part:
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
         if pt.is_null(array.type):
-            return no_bytes(len(array))
-        counts, elements = list_elements(array)
+            return
+        counts, elements = list_elements(only(array, keep))
         elements = plain(elements)
-        counts, elements = without_elements(missing_slots(elements), counts, elements)
+        inner = RowWriter(len(elements), writer, counts)
+        if not pt.is_null(elements.type):
+            tag = b"" if self.packed else self.tag
+            self.element.write(inner, tag, elements, mask_of(elements), presence=True)
+        lists, lengths = _lists_of(inner, counts)
         if self.packed:
-            packed = _lists_of(_encoded(self.element, b"", elements, slots.elements(counts)), counts)
-            return packed.part(self.tag, packed.zeros())
-        lists = _lists_of(_encoded(self.element, self.tag, elements, slots.elements(counts)), counts)
-        return Part(lists.lengths, lists.body)
+            _write_varints(writer, self.tag, lengths.view(np.uint64), None, presence=False)
+        writer.column(lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,60 +265,65 @@ class Map:
     entry: Message
     path: str
 
-    def part(self, array: pa.Array, absent: Mask | None, slots: Slots) -> Part:
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
         if pt.is_null(array.type):
-            return no_bytes(len(array))
-        counts, entries = list_elements(array)
-        counts, entries = without_elements(missing_slots(plain(entries.flatten()[1])), counts, entries)
-        slots = slots.elements(counts)
-        keys = plain(entries.flatten()[0])
-        slots.report(repeated_keys(counts, keys), self.path, "the key {} is there more than once", keys)
-        lists = _lists_of(_encoded(self.entry, self.tag, entries, slots), counts)
-        return Part(lists.lengths, lists.body)
+            return
+        counts, entries = list_elements(only(array, keep))
+        keys, values = (plain(each) for each in entries.flatten())
+        inner = RowWriter(len(entries), writer, counts)
+        again = repeated_keys(counts, keys)
+        if again.any():
+            inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        self.entry.write(inner, self.tag, entries, mask_of(values), presence=True)
+        writer.column(_lists_of(inner, counts)[0])
 
 
-def no_bytes(rows: int) -> Part:
-    return Part(np.zeros(rows, np.int64), ())
+def _write_varints(writer: RowWriter, tag: bytes, numbers: Words, keep: Mask | None, presence: bool) -> None:
+    if not presence:
+        keep = both(keep, _not_zero(numbers))
+    writer.fixed(tag, keep)
+    write_varints(writer, numbers, keep)
 
 
-def _encoded(kind: Kind, before: bytes, array: pa.Array, slots: Slots) -> pa.BinaryArray:
-    """Each value behind ``before``; none may be null."""
-    encoded = []
-    for start in range(0, len(array), SLICE_ROWS):
-        values = kind.values(array.slice(start, SLICE_ROWS), None, slots.slice(start))
-        encoded.append(values.part(before, None).joined())
-    return one_column(encoded)
+def _write_fixed(writer: RowWriter, tag: bytes, words: Words, bits: int, keep: Mask | None, presence: bool) -> None:
+    if not presence:
+        keep = both(keep, _not_zero(words))
+    writer.fixed(tag, keep)
+    if keep is None:
+        writer.words(words, bits, bits)
+    else:
+        writer.words(words & keep, keep & bits, bits)
 
 
-def _lists_of(elements: pa.BinaryArray, counts: Int64Array) -> Delimited:
-    """So many neighbouring elements each, as one slot."""
+def _write_message(writer: RowWriter, tag: bytes, message: RowWriter, keep: Mask | None) -> None:
+    _write_varints(writer, tag, message.lengths().view(np.uint64), keep, presence=True)
+    writer.append(message)
+
+
+def _write_time(writer: RowWriter, tag: bytes, seconds: Int64Array, nanos: Int64Array, keep: Mask | None) -> None:
+    inner = RowWriter(writer.rows, writer)
+    _write_varints(inner, b"\x08", seconds.view(np.uint64), keep, presence=False)
+    _write_varints(inner, b"\x10", nanos.view(np.uint64), keep, presence=False)
+    _write_message(writer, tag, inner, keep)
+
+
+def _lists_of(elements: RowWriter, counts: Int64Array) -> tuple[pa.BinaryArray, Int64Array]:
+    """``counts[i]`` rows of ``elements`` as one slot, and its length."""
+    starts, data = elements.finish()
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
-    _, buffer, data = elements.buffers()
-    bounds = np.frombuffer(buffer, np.int32, len(elements) + 1, 4 * elements.offset)[ends]
-    return Delimited.of(binary_array(bounds, data))
+    bounds = starts[ends]
+    return binary_array(bounds, data), np.diff(bounds).astype(np.int64)
 
 
-def _as_varints(values: Numbers) -> Unsigned:
-    """Negative numbers take 10 bytes, as those of int64."""
-    if values.dtype.kind == "u":
-        return values
-    return values.astype(np.int64, copy=False).view(np.uint64)
+def _not_zero(numbers: Words) -> Mask:
+    mask: Mask = np.negative((numbers != 0).astype(np.uint64))
+    return mask
 
 
-def _seconds_and_nanos(seconds: Int64Array, rest: Int64Array, unit: str) -> Values:
-    nanos = rest * (_NANOS // _PER_SECOND[unit])
-    parts = (
-        Varints(values.view(np.uint64)).part(tag(number, VARINT), values == 0)
-        for number, values in ((1, seconds), (2, nanos))
-    )
-    part = Part.of(len(seconds), parts)
-    return Delimited(part.sizes, part.pieces)
-
-
-def _is_utf8(value: bytes | None) -> bool:
-    try:
-        return value is None or bool(value.decode()) or True
-    except UnicodeDecodeError:
-        return False
+def _refuse(
+    writer: RowWriter, bad: npt.NDArray[np.bool_], keep: Mask | None, path: str, array: pa.Array, reason: str
+) -> None:
+    if bad.any():
+        writer.refuse(bad if keep is None else bad & (keep != 0), path, array, reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -28,7 +27,7 @@ from spark_kafka_sink.encoding.protobuf_fields import (
     Timestamp,
     Wrapper,
 )
-from spark_kafka_sink.encoding.protobuf_wire import DELIMITED, FIXED32, FIXED64, VARINT, tag
+from spark_kafka_sink.encoding.type_names import type_name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -40,11 +39,13 @@ _TYPE_NAMES: Final = (
 """By the numbers of ``FieldDescriptorProto.Type``."""
 
 
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+
+
 class _Integers(NamedTuple):
     signed: bool
     bits: int
     wire_type: int
-    fixed: str | None = None
 
 
 _INTEGERS: Final = {
@@ -54,13 +55,13 @@ _INTEGERS: Final = {
     "uint64": _Integers(False, 64, VARINT),
     "sint32": _Integers(True, 32, VARINT),
     "sint64": _Integers(True, 64, VARINT),
-    "fixed32": _Integers(False, 32, FIXED32, "<u4"),
-    "fixed64": _Integers(False, 64, FIXED64, "<u8"),
-    "sfixed32": _Integers(True, 32, FIXED32, "<i4"),
-    "sfixed64": _Integers(True, 64, FIXED64, "<i8"),
+    "fixed32": _Integers(False, 32, FIXED32),
+    "fixed64": _Integers(False, 64, FIXED64),
+    "sfixed32": _Integers(True, 32, FIXED32),
+    "sfixed64": _Integers(True, 64, FIXED64),
 }
-_FLOATS: Final = {"float": ("<f4", 24, FIXED32), "double": ("<f8", 53, FIXED64)}
-"""Each with the bits of integers that it holds exactly."""
+_FLOATS: Final = {"float": (32, 24, FIXED32), "double": (64, 53, FIXED64)}
+"""Each with its bits, and those of integers that it holds exactly."""
 
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{each}Value"
@@ -76,7 +77,9 @@ def plan_message(descriptor: Descriptor, kind: pa.DataType) -> Message:
     """The plan of a column. Raises ``SchemaMismatchError`` with all mismatches."""
     kind = plain_type(kind)
     if not pt.is_struct(kind):
-        raise SchemaMismatchError([f"Arrow type {kind} does not fit message {descriptor.full_name}: give a struct"])
+        raise SchemaMismatchError(
+            [f"column type {type_name(kind)} does not fit message {descriptor.full_name}: give a struct"]
+        )
     planner = _Planner()
     message = planner.message(descriptor, kind, "")
     if planner.mismatches:
@@ -95,16 +98,18 @@ class _Planner:
         for index, name in enumerate(names):
             field = descriptor.fields_by_name.get(name)
             if field is None:
-                self._add(before + name, f"{descriptor.full_name} has no such field: leave the column out")
+                self._add(
+                    before + name, f"{descriptor.full_name} has no such field ({type_name(kind.field(index).type)})"
+                )
             elif name in names[:index]:
-                self._add(before + name, "there is more than one column of this name")
+                self._add(before + name, f"{names.count(name)} columns have this name")
             else:
                 planned = self._field(field, kind.field(index).type, before + name)
                 if planned is not None:
                     fields.append((field.number, index, planned))
         for field in descriptor.fields:
             if _is_required(field) and field.name not in names:
-                self._add(before + field.name, f"{descriptor.full_name} requires this field, and no column has it")
+                self._add(before + field.name, f"no such column, and {descriptor.full_name} requires the field")
         oneofs = []
         for oneof in descriptor.oneofs:
             members = tuple(index for index, name in enumerate(names) if name in {each.name for each in oneof.fields})
@@ -122,8 +127,8 @@ class _Planner:
             return None
 
     def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
-        type_name = _TYPE_NAMES[field.type]
-        if type_name == "group":
+        proto_type = _TYPE_NAMES[field.type]
+        if proto_type == "group":
             raise _DoesNotFitError(
                 f"{path}: Protobuf groups cannot be written ({field.message_type.full_name}): leave the column out"
             )
@@ -132,7 +137,7 @@ class _Planner:
         if not _is_repeated(field):
             element = self._kind(field, kind, path)
             return Singular(
-                tag(field.number, _wire_type(type_name)), element, path, field.has_presence, _is_required(field)
+                _tag(field.number, _wire_type(proto_type)), element, path, field.has_presence, _is_required(field)
             )
         if pt.is_null(kind):
             kind = pa.list_(kind)
@@ -140,7 +145,7 @@ class _Planner:
             raise _does_not_fit(path, kind, f"repeated {_type(field)}")
         element = self._kind(field, kind.value_type, f"{path}[]")
         packed = _is_packed(field)
-        return Repeated(tag(field.number, DELIMITED if packed else _wire_type(type_name)), element, packed)
+        return Repeated(_tag(field.number, DELIMITED if packed else _wire_type(proto_type)), element, packed)
 
     def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
@@ -150,11 +155,11 @@ class _Planner:
             raise _does_not_fit(path, kind, f"map<{_type(key)}, {_type(value)}>")
         fields: list[tuple[int, Field]] = []
         for index, (each, of) in enumerate(((key, kind.key_type), (value, kind.item_type))):
-            at = f"{path}[].{each.name}"
+            at = f"{path}.{each.name}"
             wire_type = _wire_type(_TYPE_NAMES[each.type])
             element = self._kind(each, of, at)
-            fields.append((index, Singular(tag(each.number, wire_type), element, at, presence=True, required=True)))
-        return Map(tag(field.number, DELIMITED), Message(tuple(fields)), path)
+            fields.append((index, Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)))
+        return Map(_tag(field.number, DELIMITED), Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
         """How values of Arrow type ``kind`` are written as the field's type, be it repeated or not."""
@@ -185,7 +190,7 @@ class _Planner:
             return Duration(path)
         if descriptor.full_name in _WRAPPERS:
             value = descriptor.fields_by_name["value"]
-            return Wrapper(tag(value.number, _wire_type(_TYPE_NAMES[value.type])), self._kind(value, kind, path))
+            return Wrapper(_tag(value.number, _wire_type(_TYPE_NAMES[value.type])), self._kind(value, kind, path))
         raise _does_not_fit(path, kind, _type(field))
 
     def _add(self, path: str, problem: str) -> None:
@@ -197,44 +202,46 @@ def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
 
     Spark has no unsigned integers: its uint32 is an integer or a long, its uint64 a long.
     """
-    signed, bits, _, fixed = _INTEGERS[name]
-    given = np.iinfo(f"{'i' if pt.is_signed_integer(kind) else 'u'}{kind.bit_width // 8}")
-    holds = np.iinfo(f"{'i' if signed else 'u'}{bits // 8}")
-    lowest, highest = int(holds.min), int(holds.max)
-    fits = given.min >= lowest and given.max <= highest
-    if not fits and (signed or given.min >= 0):
+    signed, bits, wire_type = _INTEGERS[name]
+    given, holds = _range(pt.is_signed_integer(kind), kind.bit_width), _range(signed, bits)
+    fits = given[0] >= holds[0] and given[1] <= holds[1]
+    if not fits and (signed or given[0] == 0):
         raise _narrows(path, kind, name)
-    return Integer(path, name, fixed, name.startswith("sint"), None if fits else (lowest, highest))
+    bounds = None if fits else (holds[0], min(holds[1], given[1]))
+    return Integer(path, name, 0 if wire_type == VARINT else bits, name.startswith("sint"), bounds)
+
+
+def _range(signed: bool, bits: int) -> tuple[int, int]:
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
-    dtype, exact_bits, _ = _FLOATS[name]
-    signed = pt.is_signed_integer(kind)
-    if pt.is_integer(kind):
-        fits = kind.bit_width - signed <= exact_bits
-    else:
-        fits = kind.bit_width <= np.dtype(dtype).itemsize * 8
+    bits, exact_bits, _ = _FLOATS[name]
+    needed = kind.bit_width - pt.is_signed_integer(kind) if pt.is_integer(kind) else kind.bit_width
+    fits = needed <= (exact_bits if pt.is_integer(kind) else bits)
     if not fits:
         raise _narrows(path, kind, name)
-    return Floating(dtype)
+    return Floating(bits)
 
 
 def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
     if pt.is_string(kind):
-        symbols = {each.name: each.number for each in enum.values}
-        return EnumSymbol(path, enum.full_name, tuple(symbols), tuple(symbols.values()))
-    if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) <= 31:
-        closed = tuple(each.number for each in enum.values) if enum.is_closed else None
+        numbers = {each.name.encode(): each.number for each in enum.values}
+        return EnumSymbol(path, enum.full_name, tuple(numbers), tuple(numbers.values()))
+    if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) < 32:
+        closed = tuple(each.number for each in enum.values) if enum.is_closed else ()
         return EnumNumber(path, enum.full_name, closed)
-    raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int32)")
+    raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int)")
 
 
-def _does_not_fit(path: str, kind: pa.DataType, type_name: str) -> _DoesNotFitError:
-    return _DoesNotFitError(f"{path}: Arrow type {kind} does not fit Protobuf type {type_name}")
+def _does_not_fit(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
+    return _DoesNotFitError(f"{path}: column type {type_name(kind)} does not fit Protobuf type {proto_type}")
 
 
-def _narrows(path: str, kind: pa.DataType, type_name: str) -> _DoesNotFitError:
-    return _DoesNotFitError(f"{path}: Arrow type {kind} would narrow to Protobuf type {type_name}: cast the column")
+def _narrows(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
+    return _DoesNotFitError(
+        f"{path}: column type {type_name(kind)} would narrow to Protobuf type {proto_type}: cast it"
+    )
 
 
 def _type(field: FieldDescriptor) -> str:
@@ -244,12 +251,21 @@ def _type(field: FieldDescriptor) -> str:
     return str(field.message_type.full_name) if field.message_type is not None else _TYPE_NAMES[field.type]
 
 
-def _wire_type(type_name: str) -> int:
-    if type_name in _INTEGERS:
-        return _INTEGERS[type_name].wire_type
-    if type_name in _FLOATS:
-        return _FLOATS[type_name][2]
-    return DELIMITED if type_name in ("string", "bytes", "message") else VARINT
+def _tag(number: int, wire_type: int) -> bytes:
+    rest = number << 3 | wire_type
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*encoded, rest])
+
+
+def _wire_type(proto_type: str) -> int:
+    if proto_type in _INTEGERS:
+        return _INTEGERS[proto_type].wire_type
+    if proto_type in _FLOATS:
+        return _FLOATS[proto_type][2]
+    return DELIMITED if proto_type in ("string", "bytes", "message") else VARINT
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import Fault
-from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column
+from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, slot_lengths
 from spark_kafka_sink.records.encode import RowJoin
 
 Words: TypeAlias = npt.NDArray[np.integer]
@@ -28,7 +28,7 @@ _SHOWN = 100
 class RowWriter:
     """Fields of ``rows`` rows, in their order within a row; then ``finish``.
 
-    ``parents`` and ``counts``: the rows are the items of another writer's rows, so many each.
+    ``parents`` and ``counts``: the rows are the items of another writer's rows, so many each (None: one each).
     """
 
     __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_size", "_words", "faults", "rows")
@@ -77,6 +77,23 @@ class RowWriter:
         self._end_words()
         self._piece(array, np.arange(self.rows, dtype=np.int32), missing)
 
+    def append(self, other: RowWriter) -> None:
+        """The fields of another writer of as many rows, which is not used any more."""
+        if other._pieces:
+            self._end_words()
+            self._pieces += other._pieces
+            self._size += other._size
+        self.words(other._words, other._bits, other._largest)
+
+    def lengths(self) -> Int64Array:
+        """Bytes of each row so far."""
+        lengths = np.zeros(self.rows, np.int64)
+        lengths += self._bits >> 3 if isinstance(self._bits, int) else (self._bits >> 3).view(np.int64)
+        for array, slots, missing in self._pieces:
+            each = slot_lengths(array)[slots]
+            lengths += each if missing is None else np.where(missing, 0, each)
+        return lengths
+
     def finish(self) -> tuple[npt.NDArray[np.int32], memoryview]:
         """Offsets of the rows (one more than rows) and their bytes."""
         self._end_words()
@@ -90,15 +107,17 @@ class RowWriter:
 
     def refuse(self, bad: npt.NDArray[np.bool_], path: str, array: pa.Array, reason: str) -> None:
         """Notes a fault in each row where ``bad`` is true: the row's value, then ``reason``. The first one counts."""
-        for index in np.flatnonzero(bad).tolist():
-            row = self._row(index)
+        at = np.flatnonzero(bad)
+        for index, row in zip(at.tolist(), self._rows(at).tolist(), strict=True):
             if row not in self.faults:
                 self.faults[row] = Fault(row, path, f"{_shown(array, index)} {reason}")
 
-    def _row(self, index: int) -> int:
-        if self._parents is None or self._counts is None:
-            return index
-        return self._parents._row(int(np.searchsorted(np.cumsum(self._counts), index, side="right")))
+    def _rows(self, indexes: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+        if self._parents is None:
+            return indexes
+        if self._counts is not None:
+            indexes = np.searchsorted(np.cumsum(self._counts), indexes, side="right")
+        return self._parents._rows(indexes)
 
     def _end_words(self) -> None:
         words, bits, self._largest = self._words, self._bits, 0

@@ -128,9 +128,9 @@ def test_all_faulty_rows_of_an_array_are_named():
     ]
     array = pa.array(rows, pa.struct({"id": pa.int32(), "name": pa.binary(), "more": pa.list_(pa.int64())}))
     assert faults(array, schema) == [
-        (1, "id", "null, but the field is required"),
+        (1, "id", "null is not allowed: the field is required"),
         (2, "id", "-5 is out of range for uint32"),
-        (3, "name", "b'\\xff' is not UTF-8, and Protobuf strings are"),
+        (3, "name", "b'\\xff' is not UTF-8, and a Protobuf string is"),
         (5, "more[]", "-1 is out of range for uint64"),
     ]
 
@@ -163,15 +163,15 @@ def test_all_mismatches_are_named():
     with pytest.raises(SchemaMismatchError) as raised:
         ProtobufEncoder.plan(schema, "M", kind)
     assert raised.value.mismatches == (
-        "number: Arrow type int64 would narrow to Protobuf type int32: cast the column",
-        "price: Arrow type double would narrow to Protobuf type float: cast the column",
-        "name: Arrow type decimal128(10, 2) does not fit Protobuf type string",
-        "flags: Arrow type bool does not fit Protobuf type repeated bool",
+        "number: column type bigint would narrow to Protobuf type int32: cast it",
+        "price: column type double would narrow to Protobuf type float: cast it",
+        "name: column type decimal(10,2) does not fit Protobuf type string",
+        "flags: column type boolean does not fit Protobuf type repeated bool",
         "g: Protobuf groups cannot be written (M.G): leave the column out",
-        "in.lines: In has no such field: leave the column out",
-        "in.line: In requires this field, and no column has it",
-        "color: Arrow type double does not fit Protobuf type enum M.Color (give its symbols as strings, or int32)",
-        "counts[].key: Arrow type int32 does not fit Protobuf type string",
-        "other: M has no such field: leave the column out",
-        "id: M requires this field, and no column has it",
+        "in.lines: In has no such field (string)",
+        "in.line: no such column, and In requires the field",
+        "color: column type double does not fit Protobuf type enum M.Color (give its symbols as strings, or int)",
+        "counts.key: column type int does not fit Protobuf type string",
+        "other: M has no such field (int)",
+        "id: no such column, and M requires the field",
     )
