@@ -38,6 +38,11 @@ class Sleeper:
             self._asleep.release()
 
 
+def sleep(ms: float) -> None:
+    """May return early: the caller looks at the clock again."""
+    Sleeper().wait(ms)
+
+
 class Waiters:
     """The threads that wait for changes of the state that one lock guards."""
 

@@ -52,6 +52,10 @@ class TaskMeter:
         yield
         self._wait_ms += self._clock.now() - began
 
+    def paused(self, ms: float) -> None:
+        """Within ``appending``: so long the task kept to its rate."""
+        self._append_ms -= ms
+
     def add_dead_letters(self, reason: str, rows: int) -> None:
         self._dead_letters[reason] = self._dead_letters.get(reason, 0) + rows
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.spark.worker_log import FORMAT
 from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import TaskReport
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
-_FORMAT = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def announce(text: str, level: int = logging.INFO) -> None:
     if _LOGGER.hasHandlers():
         _LOGGER.handle(record)
     else:
-        sys.stderr.write(_FORMAT.format(record) + "\n")
+        sys.stderr.write(FORMAT.format(record) + "\n")
 
 
 def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:

@@ -62,6 +62,17 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("receiptsPath", Kind.STRING, None, "low",
            "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
     *TOPIC_OPTIONS,
+    Option("maxBytesPerSecondPerTask", Kind.LONG, None, "low",
+           "Most bytes that a task writes in a second, as records before compression; receipts do not count. A task "
+           "waits between its appends, so that no row waits for delivery.timeout.ms. Brokers' quotas limit all tasks "
+           "together.", Range(1)),
+    Option("maxRowsPerSecondPerTask", Kind.LONG, None, "low",
+           "Most rows that a task writes in a second; also beside maxBytesPerSecondPerTask.", Range(1)),
+    Option("logLevel", Kind.STRING, None, "low",
+           "Level of the sink's log lines in workers and in the driver's Python processes. They go to stderr, or to "
+           "the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: INFO for the "
+           "driver's line of each write, else WARNING.",
+           OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"), ignore_case=True)),
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
@@ -129,7 +140,7 @@ class SinkOptions:
     """The options of a write, sent to every task.
 
     ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
-    the brokers decide.
+    the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit.
     """
 
     producer: ProducerConfig
@@ -139,6 +150,9 @@ class SinkOptions:
     receipts_topic: str | None = None
     receipts_path: str | None = None
     topic_creation: TopicCreation | None = None
+    bytes_per_s: int | None = None
+    rows_per_s: int | None = None
+    log_level: str | None = None
 
     @property
     def wants_receipts(self) -> bool:
@@ -185,6 +199,9 @@ class SinkOptions:
             own.get("receiptstopic"),
             own.get("receiptspath"),
             topic_creation,
+            own.get("maxbytespersecondpertask"),
+            own.get("maxrowspersecondpertask"),
+            own.get("loglevel"),
         )
 
 

@@ -16,13 +16,16 @@ from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, recei
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import FieldLengths, record_size_bounds
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.rate import Pace
 from spark_kafka_sink.spark.rows import in_task, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_topics
 from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.waiting import sleep
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
@@ -30,6 +33,9 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 PRODUCERS = ProducerCache(KafkaProducer)
 
 _BYTES_PER_TOPIC = 256 << 10
+
+_OFFSET_DELTAS = 64
+"""Their varints take two bytes, as most of a batch do."""
 
 
 class RowSink(Protocol):
@@ -41,6 +47,29 @@ class RowSink(Protocol):
     def writes(self) -> bool: ...
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None: ...
     def partition_count(self, topic: str) -> int: ...
+
+
+class _PacedSink:
+    """A sink that keeps to ``maxBytesPerSecondPerTask`` and ``maxRowsPerSecondPerTask``."""
+
+    def __init__(self, sink: RowSink, pace: Pace) -> None:
+        self._sink = sink
+        self._pace = pace
+        self.writes = sink.writes
+        self.meter = sink.meter
+        self.partition_count = sink.partition_count
+
+    def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        sizes = record_size_bounds(FieldLengths.of(columns), _OFFSET_DELTAS, 1)
+        for part in self._pace.parts(sizes):
+            self.meter.paused(self._pace.wait())
+            rows = columns.slice(part.start, part.stop - part.start)
+            try:
+                self._sink.append(topic[part], rows, None if partitions is None else partitions[part])
+            except InvalidRecordError as error:
+                if error.row is None:
+                    raise
+                raise type(error)(str(error), part.start + error.row) from None
 
 
 class AppendSize:
@@ -131,6 +160,8 @@ def append_rows(
 ) -> None:
     """Appends a task's rows; an error about a row names the row's number in the task."""
     target = AppendSize(options.producer)
+    if sink.writes and (options.bytes_per_s or options.rows_per_s):
+        sink = _PacedSink(sink, Pace(options.bytes_per_s, options.rows_per_s, clock, sleep))
     first_row = 0
     for batch in gathered(batches, target):
         if not batch.num_rows:

@@ -18,6 +18,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
+from spark_kafka_sink.spark.worker_log import log_at
 from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class _Writer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
+        log_at(self.options.log_level)
         probe_receipts(self.options)
         if self.options.topic_creation is not None:
             with connection_explained(self.options):
@@ -52,6 +54,7 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
+        log_at(self.options.log_level)
         with delegation_tokens_explained(), connection_explained(self.options):
             message = self._write(iterator)
         freeze_imports()
@@ -67,6 +70,7 @@ class _Writer:
         return write_rows(iterator, self.layout, self.options)
 
     def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+        log_at(self.options.log_level)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
@@ -78,6 +82,7 @@ class _Writer:
         freeze_imports()
 
     def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+        log_at(self.options.log_level)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 

@@ -1,0 +1,29 @@
+"""The sink's log lines in Spark's Python processes, which configure no logging: on stderr, at ``logLevel``."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+FORMAT: Final = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
+
+
+class _Stderr(logging.Handler):
+    """Silent while the process has handlers: Spark's worker logs, or the user's own logging."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            sys.stderr.write(self.format(record) + "\n")
+
+
+_stderr: Final = _Stderr()
+_stderr.setFormatter(FORMAT)
+
+
+def log_at(level: str | None) -> None:
+    """In a worker or a process of the driver, before its work. None: the level stays, by default WARNING."""
+    logger = logging.getLogger("spark_kafka_sink")
+    logger.addHandler(_stderr)  # a second time without effect
+    if level is not None:
+        logger.setLevel(level)

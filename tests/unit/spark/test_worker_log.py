@@ -1,0 +1,71 @@
+"""logLevel, and where the sink's log lines go in a process that configures no logging."""
+
+import logging
+import pickle
+import re
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.writers import KafkaBatchWriter
+
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+def in_a_worker(code):
+    """What a process writes to stderr."""
+    program = (
+        "import logging, sys\n"
+        "from spark_kafka_sink.spark.worker_log import log_at\n"
+        "log = logging.getLogger('spark_kafka_sink.sender')\n" + code
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return run.stderr.splitlines()
+
+
+def test_warnings_go_to_stderr_with_time_and_level():
+    (line,) = in_a_worker("log_at(None); log_at(None); log.info('quiet'); log.warning('a stall')")
+    assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING pykafka: a stall", line)
+
+
+def test_the_level_is_the_options():
+    lines = in_a_worker("log_at('DEBUG'); log.debug('a'); log_at('ERROR'); log.warning('b'); log.error('c')")
+    assert [line.rpartition(" ")[2] for line in lines] == ["a", "c"]
+
+
+def test_handlers_of_the_process_have_the_lines_for_themselves():
+    """As in Spark, whose worker logs come and go with each task."""
+    lines = in_a_worker(
+        "log_at('INFO'); handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
+        "log.info('theirs'); logging.getLogger().removeHandler(handler); log.info('ours')"
+    )
+    assert lines[0] == "theirs"
+    assert lines[1].endswith("INFO pykafka: ours")
+    assert len(lines) == 2
+
+
+@pytest.fixture
+def logger():
+    logger = logging.getLogger("spark_kafka_sink")
+    level = logger.level
+    yield logger
+    logger.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("given", "level"), [("debug", logging.DEBUG), ("WARN", logging.WARNING), ("Error", logging.ERROR)]
+)
+def test_a_writer_sets_the_level_in_the_process_that_plans_it(logger, given, level):
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t", "loglevel": given})
+    pickle.dumps(KafkaBatchWriter(RowLayout.of(SCHEMA, "t", None), options))
+    assert logger.level == level
+
+
+def test_another_level_is_refused():
+    with pytest.raises(ConfigError, match="logLevel must be one of DEBUG, INFO, WARN, WARNING, ERROR, but is 'loud'"):
+        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t", "loglevel": "loud"})
