@@ -117,7 +117,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     Keys and values are of any string or binary type. A null list means no headers; a header's value may be null.
     Raises ``InvalidRecordError`` with the row of a null header key (text as in Java's ``DefaultRecord``).
     """
-    counts, keys, values = _flatten(one_array(array))
+    counts, keys, values = header_entries(one_array(array))
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))
@@ -172,8 +172,11 @@ def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
     return join.finish()
 
 
-def _flatten(array: pa.Array) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
-    """The number of headers per row, then the keys and the values of all rows, without those under a null list."""
+def header_entries(array: pa.Array) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
+    """The number of headers per row, then the keys and the values of all rows, without those under a null list.
+
+    ``array``: as for ``header_column``.
+    """
     kind = array.type
     if pt.is_null(kind):
         array = array.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))

@@ -17,6 +17,7 @@ from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
+    from spark_kafka_sink.formats.task_formats import SchemaOfSubject
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 
@@ -41,13 +42,14 @@ class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
     ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath. ``figures``: what the
-    task's producer counted.
+    task's producer counted. ``schemas``: those of a registry that its rows were written with.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     receipts: tuple[WriteReceipt, ...] = ()
     figures: TaskFigures = NO_FIGURES
+    schemas: tuple[SchemaOfSubject, ...] = ()
 
 
 class LogLine(NamedTuple):

@@ -1,8 +1,8 @@
 """Writes the tables of options and metrics into the documentation.
 
 ``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` replaces each block of these
-pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->``, ``<!-- options:old -->`` or
-``<!-- options:metrics -->`` and ends with ``<!-- options:end -->``.
+pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->``, ``<!-- options:registry -->``,
+``<!-- options:old -->`` or ``<!-- options:metrics -->`` and ends with ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import Kind, Option, Status
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import metric_rows
+from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
@@ -29,13 +30,24 @@ _REFUSED_AND_IGNORED = {
 
 def filled(page: str) -> str:
     """``page`` with every block replaced by its table."""
-    tables = {"sink": sink_options, "kafka": producer_options, "old": old_names, "metrics": metrics}
+    tables = {
+        "sink": sink_options,
+        "kafka": producer_options,
+        "registry": registry_options,
+        "old": old_names,
+        "metrics": metrics,
+    }
     return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
 
 
 def sink_options() -> str:
     """The sink's own options."""
     return _option_table(SINK_OPTIONS)
+
+
+def registry_options() -> str:
+    """The options of a schema registry."""
+    return _option_table(REGISTRY_OPTIONS)
 
 
 def producer_options() -> str:

@@ -32,11 +32,12 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
+from spark_kafka_sink.formats.plan import FormatPlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, append_rows, partition_writes
+from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, append_rows, encoded_rows, partition_writes
 
 _SPECULATION = "spark.speculation"
 
@@ -72,7 +73,11 @@ def plan_stream(options: SinkOptions) -> WritePlan:
 
 
 def write_exactly_once(
-    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, plan: WritePlan
+    batches: Iterator[pa.RecordBatch],
+    layout: RowLayout,
+    options: SinkOptions,
+    plan: WritePlan,
+    formats: FormatPlan | None = None,
 ) -> KafkaCommitMessage:
     """One task: its rows are in Kafka when this returns, not yet visible to read_committed readers."""
     context = TaskContext.get()
@@ -82,6 +87,9 @@ def write_exactly_once(
     _refuse_settings(context, write_id)
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
+        encoded = None if formats is None else encoded_rows(layout, options, formats)
+        if encoded is not None:
+            batches, layout = encoded.batches(batches, task.meter), encoded.layout
         append_rows(batches, layout, options, clock, task)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
@@ -89,7 +97,8 @@ def write_exactly_once(
             if options.receipts_topic is not None and receipts:
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
         report = task.prepare()
-        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures)
+        schemas = () if encoded is None else encoded.schemas
+        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, schemas)
 
 
 def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:

@@ -16,6 +16,8 @@ from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.formats.format_options import FORMAT_OPTIONS, FormatOptions
+from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS, is_registry_option
 from spark_kafka_sink.spark.topic_options import (
     TOPIC_OPTIONS,
     TopicCreation,
@@ -73,6 +75,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: INFO for the "
            "driver's line of each write, else WARNING.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"), ignore_case=True)),
+    *FORMAT_OPTIONS,
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
@@ -94,7 +97,10 @@ _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
 _READ_SIDE = {name.lower(): name for name in READ_SIDE}
-_SUGGESTIONS = (*(option.name for option in SINK_OPTIONS), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME))
+_SUGGESTIONS = (
+    *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)),
+    *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
+)
 
 # The texts of Spark's KafkaSourceProvider.
 _SERIALIZERS = {
@@ -140,7 +146,8 @@ class SinkOptions:
     """The options of a write, sent to every task.
 
     ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
-    the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit.
+    the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit. ``formats`` None: key and
+    value are raw.
     """
 
     producer: ProducerConfig
@@ -153,6 +160,7 @@ class SinkOptions:
     bytes_per_s: int | None = None
     rows_per_s: int | None = None
     log_level: str | None = None
+    formats: FormatOptions | None = None
 
     @property
     def wants_receipts(self) -> bool:
@@ -176,17 +184,19 @@ class SinkOptions:
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
             elif name in _OWN:
                 own[name] = _own_value(_OWN[name], value, faults)
-            elif name not in ADDED_BY_SPARK and name not in settings:
+            elif not (name in ADDED_BY_SPARK or name in settings or is_registry_option(name)):
                 faults.append(_unknown(name))
         exactly_once = _exactly_once(own, options, faults)
         topic_creation = TopicCreation.of(own, settings, faults)
         kafka = without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
+        producer = None
         try:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
         except ConfigError as error:
-            raise ConfigError([*faults, *error.faults]) from None
-        if faults:
+            faults += error.faults
+        formats = FormatOptions.parse(own, options, faults, producer)
+        if faults or producer is None:
             raise ConfigError(faults)
         if read_side:
             text = f"{', '.join(sorted(read_side))}: no effect on write; they belong to Spark's Kafka source."
@@ -202,6 +212,7 @@ class SinkOptions:
             own.get("maxbytespersecondpertask"),
             own.get("maxrowspersecondpertask"),
             own.get("loglevel"),
+            formats,
         )
 
 

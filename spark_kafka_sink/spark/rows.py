@@ -61,7 +61,7 @@ def task_rows(
     if topic is not None:
         yield TaskRows(TopicColumn((topic,)), columns, partitions, first_row)
     elif layout.topic is not None:
-        yield TaskRows(_topics(batch.column(layout.topic), first_row), columns, partitions, first_row)
+        yield TaskRows(topic_column(batch.column(layout.topic), first_row), columns, partitions, first_row)
 
 
 def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
@@ -97,7 +97,8 @@ def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
     return numbers
 
 
-def _topics(column: pa.Array, first_row: int) -> TopicColumn:
+def topic_column(column: pa.Array, first_row: int) -> TopicColumn:
+    """Raises ``InvalidRecordError`` with Spark's text for a null topic."""
     if column.null_count:
         row = int(np.argmax(null_mask(column)))
         raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + row)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
@@ -13,13 +15,19 @@ from pyspark.sql.types import (
     MapType,
     NullType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.formats.format_options import ColumnFormat, Format, FormatOptions
+from spark_kafka_sink.schema_registry.subjects import Side
 
 _BYTES = (StringType, BinaryType)
+
+EncodedFields: TypeAlias = Mapping[Side, StructField]
+"""The columns key and value that are not raw."""
 
 
 class SchemaError(KafkaError, ValueError):
@@ -41,8 +49,14 @@ class RowLayout:
     timestamp: int | None = None
 
     @classmethod
-    def of(cls, schema: StructType, topic: str | None, timestamp_column: str | None) -> RowLayout:
-        """The layout of ``schema`` under the options topic and timestampColumn.
+    def of(
+        cls,
+        schema: StructType,
+        topic: str | None,
+        timestamp_column: str | None,
+        formats: FormatOptions | None = None,
+    ) -> RowLayout:
+        """The layout of ``schema`` under the options topic and timestampColumn and those of formats (None: raw).
 
         Column names are case-sensitive; of two with one name the first counts; other columns are ignored. Raises
         ``SchemaError`` with Spark's text.
@@ -52,10 +66,12 @@ class RowLayout:
             raise SchemaError(
                 "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
             )
-        key = _find(schema, "key", (*_BYTES, NullType), "string or binary")
-        value = _find(schema, "value", _BYTES, "string or binary")
+        key = _find_data(schema, "key", (*_BYTES, NullType), None if formats is None else formats.key)
+        value = _find_data(schema, "value", _BYTES, None if formats is None else formats.value)
         if value is None:
             raise SchemaError("Required attribute 'value' not found")
+        if key is None and formats is not None and not formats.key.is_raw:
+            raise SchemaError(f"keyFormat={formats.key.format.value}: there is no column key to encode")
         return cls(
             value=value,
             key=None if key is None or isinstance(schema[key].dataType, NullType) else key,
@@ -64,6 +80,13 @@ class RowLayout:
             partition=_find(schema, "partition", (IntegerType,), "int"),
             timestamp=None if timestamp_column is None else _find_timestamp(schema, timestamp_column),
         )
+
+
+def encoded_fields(schema: StructType, layout: RowLayout, formats: FormatOptions) -> EncodedFields:
+    indexes = {Side.KEY: layout.key, Side.VALUE: layout.value}
+    return {
+        side: schema[index] for side, index in indexes.items() if index is not None and not formats.column(side).is_raw
+    }
 
 
 def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desired: str) -> int | None:
@@ -75,6 +98,18 @@ def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desi
     if not isinstance(kind, types):
         raise _unsupported(name, kind, desired)
     return index
+
+
+def _find_data(
+    schema: StructType, name: str, raw: tuple[type[DataType], ...], column: ColumnFormat | None
+) -> int | None:
+    """Key or value. ``raw``: the types of bytes; Avro takes any type, Protobuf structs."""
+    if column is not None and column.format is Format.AVRO:
+        return _find(schema, name, (DataType,), "")
+    if column is not None and column.format is Format.PROTOBUF:
+        void = (NullType,) if NullType in raw else ()
+        return _find(schema, name, (StructType, *void), "struct")
+    return _find(schema, name, raw, "string or binary")
 
 
 def _find_headers(schema: StructType) -> int | None:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, encoded_fields
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 
 
@@ -38,7 +38,7 @@ class KafkaDataSource(DataSource):
 
         ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
         """
-        layout, options = self._plan(schema)
+        layout, options, fields = self._plan(schema)
         asked = options.exactly_once
         if asked is not None and asked.version is not None:
             raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
@@ -47,8 +47,9 @@ class KafkaDataSource(DataSource):
                 "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "
                 "Set one that is unique per query and stable across restarts."
             ])  # fmt: skip
-        return KafkaStreamWriter(layout, options)
+        return KafkaStreamWriter(layout, options, fields)
 
-    def _plan(self, schema: StructType) -> tuple[RowLayout, SinkOptions]:
+    def _plan(self, schema: StructType) -> tuple[RowLayout, SinkOptions, EncodedFields | None]:
         options = SinkOptions.parse(self.options)
-        return RowLayout.of(schema, options.topic, options.timestamp_column), options
+        layout = RowLayout.of(schema, options.topic, options.timestamp_column, options.formats)
+        return layout, options, None if options.formats is None else encoded_fields(schema, layout, options.formats)

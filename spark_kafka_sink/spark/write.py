@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,6 +27,10 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_topics
 from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.waiting import sleep
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.formats.plan import FormatPlan
+    from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
@@ -143,7 +148,9 @@ class _LeasedProducer:
         receipt.wait(self._options.producer.delivery_timeout_ms)
 
 
-def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions) -> KafkaCommitMessage:
+def write_rows(
+    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, formats: FormatPlan | None = None
+) -> KafkaCommitMessage:
     """Sends all rows and waits until every one is acknowledged; raises the first error, with the row's number.
 
     A task without rows opens no producer.
@@ -151,8 +158,19 @@ def write_rows(batches: Iterator[pa.RecordBatch], layout: RowLayout, options: Si
     clock = SystemClock()
     with ExitStack() as stack:
         leased = _LeasedProducer(stack, options, clock)
-        append_rows(batches, layout, options, clock, leased)
-        return leased.finish()
+        if formats is None:
+            append_rows(batches, layout, options, clock, leased)
+            return leased.finish()
+        encoded = encoded_rows(layout, options, formats)
+        append_rows(encoded.batches(batches, leased.meter), encoded.layout, options, clock, leased)
+        return replace(leased.finish(), schemas=encoded.schemas)
+
+
+def encoded_rows(layout: RowLayout, options: SinkOptions, formats: FormatPlan) -> EncodedRows:
+    """Imports what tasks with raw keys and values do not need."""
+    from spark_kafka_sink.spark.encoded_rows import EncodedRows
+
+    return EncodedRows(layout, options.topic, formats)
 
 
 def append_rows(

@@ -16,7 +16,7 @@ from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
-from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.spark.worker_log import log_at
 from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_kafka_sink.exactly_once.values import WritePlan
+    from spark_kafka_sink.formats.plan import FormatPlan
 
 
 class _Writer:
@@ -32,15 +33,22 @@ class _Writer:
 
     _is_batch = False
 
-    def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
+    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
         self.layout = layout
         self.options = options
         self.plan: WritePlan | None = None
+        self.formats: FormatPlan | None = None
+        self._fields = fields
 
     def __getstate__(self) -> dict[str, Any]:
         """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
         log_at(self.options.log_level)
         probe_receipts(self.options)
+        if self._fields is not None:
+            from spark_kafka_sink.spark.formats import planned_formats
+
+            self.formats = planned_formats(self.options, self._fields)
+            self._fields = None
         if self.options.topic_creation is not None:
             with connection_explained(self.options):
                 ensure_planned_topics(self.options)
@@ -64,10 +72,10 @@ class _Writer:
         if self.plan is not None:
             from spark_kafka_sink.spark.exactly_once import write_exactly_once
 
-            return write_exactly_once(iterator, self.layout, self.options, self.plan)
+            return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
         from spark_kafka_sink.spark.write import write_rows
 
-        return write_rows(iterator, self.layout, self.options)
+        return write_rows(iterator, self.layout, self.options, self.formats)
 
     def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
         log_at(self.options.log_level)
@@ -98,8 +106,8 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
 
     _is_batch = True
 
-    def __init__(self, layout: RowLayout, options: SinkOptions) -> None:
-        super().__init__(layout, options)
+    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
+        super().__init__(layout, options, fields)
         if options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import named
 

@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import METRICS
+from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.document import filled
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
@@ -22,7 +23,7 @@ def test_the_page_is_fresh(page):
 
 def test_every_option_is_documented():
     text = (ROOT / "docs/options.md").read_text()
-    names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS)]
+    names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS, *REGISTRY_OPTIONS)]
     assert [name for name in names if f"| `{name}` |" not in text] == []
 
 

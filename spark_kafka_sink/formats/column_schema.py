@@ -1,0 +1,176 @@
+"""A schema of each format: what a registry gets, the name of its record, the encoder of a column.
+
+For the driver; in a worker only where a topic has a schema of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from spark_kafka_sink.encoding.encoder import Encoder
+from spark_kafka_sink.encoding.proto_text import proto_texts
+from spark_kafka_sink.formats.avro_imports import with_imports
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.format_options import ColumnFormat, Format
+from spark_kafka_sink.formats.plain_encoder import PlainEncoder
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+
+_TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
+
+
+class Registry(Protocol):
+    """``SchemaRegistry``, or what keeps its responses."""
+
+    def register(self, subject: str, schema: Schema) -> RegisteredSchema: ...
+    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema: ...
+    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
+    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
+    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]: ...
+
+
+class ColumnSchema(Protocol):
+    """A schema that options give, a column derives or a registry holds."""
+
+    @property
+    def record(self) -> str:
+        """Full name of the record or message, title of a JSON Schema; "" for none."""
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        """Of Protobuf, else empty."""
+
+    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+        """Raises ``SchemaMismatchError`` for a column that does not fit."""
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        """As a registry gets it. ``registers``: what it imports is registered first; else it is looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroColumnSchema:
+    """``text``: Avro JSON without references."""
+
+    text: str
+
+    @property
+    def record(self) -> str:
+        schema = json.loads(self.text)
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            return ""
+        name: str = schema["name"]
+        namespace = "" if "." in name else schema.get("namespace") or ""
+        return f"{namespace}.{name}".removeprefix(".")
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        return ()
+
+    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+        from spark_kafka_sink.encoding.avro import AvroEncoder
+
+        return AvroEncoder.plan(self.text, kind, nullable)
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        return Schema(SchemaType.AVRO, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonColumnSchema:
+    """JSON Schema, which no row is compared with."""
+
+    text: str
+
+    @property
+    def record(self) -> str:
+        schema = json.loads(self.text)
+        return str(schema.get("title") or "") if isinstance(schema, dict) else ""
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        return ()
+
+    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+        return PlainEncoder()
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        return Schema(SchemaType.JSON, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufColumnSchema:
+    """``descriptor_set``: a serialized FileDescriptorSet. ``registered``: by a registry, whose order counts."""
+
+    descriptor_set: bytes
+    message: str
+    registered: bool = False
+
+    @property
+    def record(self) -> str:
+        from spark_kafka_sink.encoding.descriptors import message_descriptor
+
+        name: str = message_descriptor(self.descriptor_set, self.message).full_name
+        return name
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        if not self.registered:
+            return proto_texts(self.descriptor_set, self.message).message_indexes
+        from spark_kafka_sink.encoding.descriptors import message_indexes
+
+        return message_indexes(self.descriptor_set, self.message)
+
+    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+        from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+
+        return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        """Imports have the subject that Java gives them: their name (``DefaultReferenceSubjectNameStrategy``)."""
+        ask = registry.register if registers else registry.lookup
+        references: dict[str, SchemaReference] = {}
+        *imported, file = proto_texts(self.descriptor_set, self.message).files
+        for each in imported:
+            schema = Schema(SchemaType.PROTOBUF, each.text, tuple(references[name] for name in each.imports))
+            version = ask(each.name, schema).version
+            assert version is not None
+            references[each.name] = SchemaReference(each.name, each.name, version)
+        return Schema(SchemaType.PROTOBUF, file.text, tuple(references[name] for name in file.imports))
+
+
+def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+    """The schema that a registry holds. Raises ``FormatError`` for one of another format."""
+    schema = found.schema
+    if schema.type is not _TYPES[column.format]:
+        raise FormatError(
+            f"Schema {found.id} of subject {found.subject} is of type {schema.type.value}, but "
+            f"{column.option('Format')} is {column.format.value}."
+        )
+    if column.format is Format.JSON:
+        return JsonColumnSchema(schema.text)
+    if column.format is Format.AVRO:
+        imports = [each.text for each in registry.imports(schema).values()]
+        return AvroColumnSchema(with_imports(schema.text, imports))
+    return _registered_protobuf(column, found, registry)
+
+
+def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+    """The message that the options name, else the first one of the file, as in Java."""
+    from spark_kafka_sink.encoding.descriptors import descriptor_set_of, ordered_files
+
+    imports = registry.imports(found.schema, serialized=True)
+    unread = [name for name, each in {"": found.schema, **imports}.items() if each.serialized_file() is None]
+    if unread:
+        raise FormatError(
+            f"The registry gives schema {found.id} of subject {found.subject} as .proto text only, which is not read "
+            f"here. Give {column.option('DescriptorFile')} and {column.option('Message')}."
+        )
+    files = descriptor_set_of(found.schema.text, found.subject, {name: each.text for name, each in imports.items()})
+    main = ordered_files(files)[-1]
+    if column.message is None and not main.message_type:
+        raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
+    message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
+    return ProtobufColumnSchema(files, message, registered=True)

@@ -1,0 +1,68 @@
+"""What planning decides about a write's formats. Picklable: Spark sends it to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_kafka_sink.encoding.encoder import Encoder
+from spark_kafka_sink.formats.format_options import ColumnFormat
+from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
+from spark_kafka_sink.schema_registry.subjects import Side
+
+
+class SchemaUse(NamedTuple):
+    """How rows of one subject are written. ``prefix``: in front of the encoded value. ``header``: value of the header
+    that names the schema, None without one. ``registered`` None: without a registry.
+    """
+
+    encoder: Encoder
+    prefix: bytes = b""
+    header: bytes | None = None
+    registered: RegisteredSchema | None = None
+
+
+class GivenSchema(NamedTuple):
+    """The schema that options give or the column derives. ``encoder`` None: it is only compared with the registry's."""
+
+    schema: Schema
+    encoder: Encoder | None
+    message_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How the column key or value is encoded.
+
+    ``kind``, ``nullable``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
+    the registry's schema is taken. ``known``: subject → what the registry said in planning; without a registry the
+    only key is "".
+    """
+
+    column: ColumnFormat
+    kind: pa.DataType
+    nullable: bool
+    record: str = ""
+    given: GivenSchema | None = None
+    known: Mapping[str, SchemaUse] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatPlan:
+    """``columns``: the encoded ones. ``registry`` None: bare Avro or Protobuf."""
+
+    columns: Mapping[Side, ColumnPlan]
+    registry: RegistryOptions | None = None
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether headers name the schemas of some column."""
+        registry = self.registry
+        if registry is None:
+            return False
+        return any(registry.side(side).schema_id_place is SchemaIdPlace.HEADER for side in self.columns)

@@ -1,0 +1,158 @@
+"""Planning, on the driver: options and columns → ``FormatPlan``. Reads files and asks the registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import KafkaError, RegistryError
+from spark_kafka_sink.formats.column_schema import (
+    AvroColumnSchema,
+    ColumnSchema,
+    JsonColumnSchema,
+    ProtobufColumnSchema,
+    Registry,
+)
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.format_options import ColumnFormat, Format, FormatOptions, takes_registered
+from spark_kafka_sink.formats.plan import ColumnPlan, FormatPlan, GivenSchema, SchemaUse
+from spark_kafka_sink.formats.subject_schemas import SubjectSchemas, mismatch_explained
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.subjects import Side
+
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """A column of the frame. ``derived``: the Avro schema that it gets if nothing else gives one, else None."""
+
+    kind: pa.DataType
+    nullable: bool
+    derived: str | None = None
+
+
+def plan_formats(
+    options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: Registry | None
+) -> FormatPlan:
+    """``frame``: the encoded columns. ``topic`` None: each row names its topic. ``registry`` None: bare.
+
+    Raises ``FormatError``.
+    """
+    columns = {}
+    for side, column in frame.items():
+        with _as_format_error():
+            columns[side] = _column(options.column(side), column, topic, options.registry, registry)
+    return FormatPlan(columns, options.registry)
+
+
+def derives(options: FormatOptions, side: Side) -> bool:
+    """Whether the column's own schema is needed: it is written, or names the subject."""
+    column = options.column(side)
+    if column.format is not Format.AVRO or column.has_schema:
+        return False
+    if options.registry is None:
+        return True
+    of_side = options.registry.side(side)
+    return not takes_registered(of_side) or of_side.subject_name_strategy.needs_record
+
+
+def _column(
+    column: ColumnFormat,
+    frame: FrameColumn,
+    topic: str | None,
+    options: RegistryOptions | None,
+    registry: Registry | None,
+) -> ColumnPlan:
+    schema = _given(column, frame)
+    plan = ColumnPlan(column, frame.kind, frame.nullable, "" if schema is None else schema.record)
+    origin = "the schema derived from it" if schema is not None and frame.derived is not None else "its schema"
+    if options is None or registry is None:
+        assert schema is not None
+        with mismatch_explained(column, origin):
+            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, frame.nullable))})
+    side = options.side(column.side)
+    if side.subject_name_strategy.needs_record and not plan.record:
+        raise FormatError(_no_record(column, side.subject_name_strategy.value))
+    if schema is not None and not (takes_registered(side) and frame.derived is not None):
+        encoder = None
+        if not takes_registered(side):
+            with mismatch_explained(column, origin):
+                encoder = schema.encoder(frame.kind, frame.nullable)
+        to_register = schema.to_register(registry, registers=side.auto_register)
+        plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
+    if side.subject_name_strategy.needs_topic and topic is None:
+        return plan
+    schemas = SubjectSchemas(plan, side, registry)
+    subject = schemas.subject(topic or "")
+    with _incompatible_explained(column, frame):
+        return replace(plan, known={subject: schemas.current(subject)})
+
+
+def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
+    """None: the registry's."""
+    if column.descriptor_file is not None:
+        assert column.message is not None
+        return ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
+    text, option = column.schema, "Schema"
+    try:
+        if column.schema_file is not None:
+            option = "SchemaFile"
+            text = _read(column, option, column.schema_file).decode()
+        if text is not None:
+            json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{column.option(option)} is not JSON: {error}") from error
+    if text is None:
+        text = frame.derived
+    if text is None:
+        return None
+    return AvroColumnSchema(text) if column.format is Format.AVRO else JsonColumnSchema(text)
+
+
+def _read(column: ColumnFormat, option: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FormatError(
+            f"{column.option(option)} {path} cannot be read on the driver: {error.strerror or error}."
+        ) from error
+
+
+def _no_record(column: ColumnFormat, strategy: str) -> str:
+    side = column.side.value
+    return (
+        f"{side}.subject.name.strategy={strategy} needs the name of a record; the schema of the column {side} "
+        f"has none. Give {column.option('Schema')}, the schema of a record, or use the strategy topic. (A nullable "
+        "struct derives a union.)"
+    )
+
+
+@contextmanager
+def _as_format_error() -> Iterator[None]:
+    """Spark shows an error of pickling only if it is a ``PickleError``."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (KafkaError, ImportError) as error:
+        raise FormatError(str(error)) from error
+
+
+@contextmanager
+def _incompatible_explained(column: ColumnFormat, frame: FrameColumn) -> Iterator[None]:
+    """A derived schema has no defaults, so a registry under BACKWARD refuses one with a further field."""
+    try:
+        yield
+    except RegistryError as error:
+        if error.status != _CONFLICT or frame.derived is None:
+            raise
+        raise FormatError(
+            f"{error} The schema is derived from the column {column.side.value}, so no field has a default: give "
+            f"{column.option('Schema')} with a default for each new field."
+        ) from error

@@ -1,0 +1,112 @@
+"""The schema of each subject of a column, by the registry's responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from spark_kafka_sink.encoding.encoder import Encoder, SchemaMismatchError
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.formats.column_schema import Registry, registered_column_schema
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.format_options import ColumnFormat, Format, takes_registered
+from spark_kafka_sink.formats.plan import ColumnPlan, SchemaUse
+from spark_kafka_sink.formats.wire_format import guid_header, id_prefix
+from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
+from spark_kafka_sink.schema_registry.registry_options import SideOptions
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
+
+_NOT_FOUND: Final = 404
+
+
+class SubjectSchemas:
+    """Of one column, in planning; in a task for the topics that planning does not know."""
+
+    def __init__(self, plan: ColumnPlan, options: SideOptions, registry: Registry) -> None:
+        self._plan = plan
+        self._options = options
+        self._registry = registry
+        self._encoders: dict[Schema, tuple[Encoder, tuple[int, ...]]] = {}
+
+    def subject(self, topic: str) -> str:
+        return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
+
+    def current(self, subject: str) -> SchemaUse:
+        """As the options say: registered, looked up, the latest version or the schema of an id."""
+        given, options = self._plan.given, self._options
+        if not takes_registered(options):
+            assert given is not None
+            assert given.encoder is not None
+            ask = self._registry.register if options.auto_register else self._registry.lookup
+            return self._use(given.encoder, ask(subject, given.schema), given.message_indexes)
+        if options.schema_id is not None:
+            use = self.by_id(subject, options.schema_id)
+        else:
+            use = self._of_registry(self._registry.latest(subject, serialized=self._serialized))
+        if given is not None and options.strict:
+            self._compare(subject, given.schema, use)
+        return use
+
+    def by_id(self, subject: str, schema_id: int) -> SchemaUse:
+        """The schema of this id, whatever the options say."""
+        known = self._plan.known.get(subject)
+        if known is not None and known.registered is not None and known.registered.id == schema_id:
+            return known
+        return self._of_registry(self._registry.by_id(schema_id, subject, serialized=self._serialized))
+
+    @property
+    def _serialized(self) -> bool:
+        return self._plan.column.format is Format.PROTOBUF
+
+    def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
+        plan = self._plan
+        if found.schema not in self._encoders:
+            schema = registered_column_schema(plan.column, found, self._registry)
+            with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
+                encoder = schema.encoder(plan.kind, plan.nullable)
+            self._encoders[found.schema] = encoder, schema.message_indexes
+        encoder, indexes = self._encoders[found.schema]
+        return self._use(encoder, found, indexes)
+
+    def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
+        if self._options.schema_id_place is SchemaIdPlace.PREFIX:
+            return SchemaUse(encoder, id_prefix(found.id, indexes), registered=found)
+        if found.guid is None:
+            side = self._plan.column.side.value
+            raise FormatError(
+                f"{side}.schema.id.serializer=header: the registry gives schema {found.id} of subject {found.subject} "
+                "no GUID, which the header would name. Use prefix, or a registry that has GUIDs (Confluent's from 8.0 "
+                "on)."
+            )
+        return SchemaUse(encoder, header=guid_header(found.guid, indexes), registered=found)
+
+    def _compare(self, subject: str, given: Schema, use: SchemaUse) -> None:
+        """Raises ``FormatError`` if the registry's schema is not the explicit one."""
+        assert use.registered is not None
+        try:
+            same = self._registry.lookup(subject, given)
+        except RegistryError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            known_as = f"not under subject {subject}"
+        else:
+            if same.id == use.registered.id:
+                return
+            known_as = f"schema {same.id} of subject {subject}"
+        option = "latest" if self._options.schema_id is None else "id"
+        raise FormatError(
+            f"{option}.compatibility.strict: the schema that the options give for the column "
+            f"{self._plan.column.side.value} is {known_as}, but schema {use.registered.id} is to be written. Leave the "
+            f"options of the schema out, give that one, or set {option}.compatibility.strict=false."
+        )
+
+
+@contextmanager
+def mismatch_explained(column: ColumnFormat, schema: str) -> Iterator[None]:
+    """``schema``: what the column is compared with, as "subject t-value, version 2"."""
+    try:
+        yield
+    except SchemaMismatchError as error:
+        mismatches = "\n".join(f"- {each}" for each in error.mismatches)
+        raise FormatError(f"The column {column.side.value} does not fit {schema}:\n{mismatches}") from error

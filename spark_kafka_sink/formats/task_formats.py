@@ -1,0 +1,159 @@
+"""A task's columns key and value, encoded. No Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.encoding.encoder import Encoder, UnencodableRowsError
+from spark_kafka_sink.formats.column_schema import Registry
+from spark_kafka_sink.formats.plain_encoder import prefixed
+from spark_kafka_sink.formats.plan import ColumnPlan, FormatPlan, SchemaUse
+from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
+from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema
+from spark_kafka_sink.schema_registry.subjects import Side
+
+_asked: dict[object, SchemaUse] = {}
+"""What this worker has asked for, by column and subject. A worker ends with its application."""
+
+
+class EncodedColumn(NamedTuple):
+    """``values``: null where the column is. ``headers``: per row the value of the header that names its schema, null
+    for a null value; None if no row has one.
+    """
+
+    values: pa.BinaryArray
+    headers: pa.BinaryArray | None = None
+
+
+class SchemaOfSubject(NamedTuple):
+    """A schema that rows were written with."""
+
+    side: Side
+    registered: RegisteredSchema
+
+
+@lru_cache(16)
+def worker_registry(options: RegistryOptions) -> Registry:
+    from spark_kafka_sink.schema_registry.client import SchemaRegistry
+
+    return SchemaRegistry(options, SystemClock())
+
+
+class TaskFormats:
+    """The encoded columns of one task. ``pinned``: subject → the schema that a replayed batch is written with."""
+
+    def __init__(self, plan: FormatPlan, pinned: Mapping[Side, Mapping[str, SchemaUse]] | None = None) -> None:
+        self.has_headers = plan.has_headers
+        self._columns = {
+            side: _TaskColumn(column, plan.registry, (pinned or {}).get(side, {}))
+            for side, column in plan.columns.items()
+        }
+
+    @property
+    def schemas(self) -> tuple[SchemaOfSubject, ...]:
+        """Those that rows of this task were written with."""
+        return tuple(
+            SchemaOfSubject(side, use.registered)
+            for side, column in self._columns.items()
+            for use in column.uses.values()
+            if use.registered is not None
+        )
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """The encoded columns."""
+        return tuple(self._columns)
+
+    def encode(self, side: Side, array: pa.Array, topics: TopicColumn) -> EncodedColumn:
+        """Raises ``UnencodableRowsError``; ``RegistryError`` for a topic that planning does not know."""
+        column = self._columns[side]
+        uses = [column.use(topic) for topic in topics.names]
+        values = _values(array, uses, topics.codes)
+        return EncodedColumn(values, _headers(values, uses, topics.codes))
+
+
+class _TaskColumn:
+    """The column key or value. ``uses``: by subject."""
+
+    def __init__(self, plan: ColumnPlan, registry: RegistryOptions | None, pinned: Mapping[str, SchemaUse]) -> None:
+        self._plan = plan
+        self._registry = registry
+        self._known = {**plan.known, **pinned}
+        self._subjects: dict[str, str] = {}
+        self.uses: dict[str, SchemaUse] = {}
+
+    def use(self, topic: str) -> SchemaUse:
+        subject = self._subjects.get(topic)
+        if subject is None:
+            subject = self._subjects[topic] = self._subject(topic)
+            self.uses[subject] = self._known.get(subject) or self._ask(subject)
+        return self.uses[subject]
+
+    def _subject(self, topic: str) -> str:
+        if self._registry is None:
+            return ""
+        side = self._plan.column.side
+        return self._registry.side(side).subject_name_strategy.subject(topic, side, self._plan.record)
+
+    def _ask(self, subject: str) -> SchemaUse:
+        plan, registry = self._plan, self._registry
+        assert registry is not None
+        of = (registry, plan.column, plan.kind, plan.given and plan.given.schema, subject)
+        if of not in _asked:
+            options = registry.side(plan.column.side)
+            _asked[of] = SubjectSchemas(plan, options, worker_registry(registry)).current(subject)
+        # The plan's own encoder: rows of topics with one encoder are encoded at once.
+        given = plan.given and plan.given.encoder
+        return _asked[of] if given is None else _asked[of]._replace(encoder=given)
+
+
+def _values(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray:
+    """``codes``: of the use of each row; None: the only one."""
+    prefixes = [use.prefix for use in uses]
+    if len(set(prefixes)) == 1 and _one_encoder(uses):
+        return uses[0].encoder.encode(array, prefixes[0])
+    assert codes is not None
+    values = uses[0].encoder.encode(array) if _one_encoder(uses) else _by_encoder(array, uses, codes)
+    return prefixed(values, prefixes, codes) if any(prefixes) else values
+
+
+def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
+    return all(use.encoder is uses[0].encoder for use in uses)
+
+
+def _by_encoder(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array) -> pa.BinaryArray:
+    """Topics with schemas of their own: the rows of each encoder are taken, encoded and put back."""
+    encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
+    numbers = {key: number for number, key in enumerate(encoders)}
+    encoder_of_row = np.array([numbers[id(use.encoder)] for use in uses], np.int32)[codes]
+    order = np.argsort(encoder_of_row, kind="stable")
+    ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
+    parts = []
+    for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
+        rows = order[start:end]
+        try:
+            parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32)))))
+        except UnencodableRowsError as error:
+            faults = [fault._replace(row=int(rows[fault.row])) for fault in error.faults]
+            raise UnencodableRowsError(faults) from None
+    back = np.empty(len(order), np.int32)
+    back[order] = np.arange(len(order), dtype=np.int32)
+    return pa.concat_arrays(parts).take(int32_array(back))
+
+
+def _headers(values: pa.BinaryArray, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray | None:
+    headers = [use.header for use in uses]
+    if not any(headers):
+        return None
+    order = np.zeros(len(values), np.int32) if codes is None else codes
+    if values.null_count:
+        order = np.where(null_mask(values), np.int32(len(headers)), order)
+    return bytes_column([*headers, None]).take(int32_array(np.ascontiguousarray(order, np.int32)))

@@ -1,0 +1,108 @@
+"""keyFormat, valueFormat and the registry's options beside them: what goes together."""
+
+import pytest
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.formats.format_options import Format
+from spark_kafka_sink.schema_registry.subjects import Side, SubjectNameStrategy
+from spark_kafka_sink.spark.options import SinkOptions
+
+URL = {"schema.registry.url": "http://registry:8081"}
+AVRO = {"valueFormat": "avro"}
+
+
+def parse(options):
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **options}).formats
+
+
+def faults(options):
+    with pytest.raises(ConfigError) as raised:
+        parse(options)
+    return raised.value.faults
+
+
+def test_raw_is_the_default_and_needs_nothing():
+    assert parse({}) is None
+    assert parse({"keyFormat": "raw", "valueformat": "raw"}) is None
+
+
+def test_registry_options_are_refused_when_both_are_raw():
+    (fault,) = faults({**URL, "auto.register.schemas": "false"})
+    assert fault == (
+        "auto.register.schemas, schema.registry.url: only with keyFormat or valueFormat avro, protobuf or json."
+    )
+
+
+def test_an_unknown_format_is_refused():
+    assert faults({"valueFormat": "parquet"}) == (
+        "valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'.",
+    )
+
+
+def test_bare_avro_needs_no_registry():
+    formats = parse({**AVRO, "valueSchema": '"int"'})
+    assert (formats.key.format, formats.value.format, formats.registry) == (Format.RAW, Format.AVRO, None)
+
+
+def test_options_of_a_schema_belong_to_their_format():
+    assert faults({"keySchema": '"int"', "valueMessage": "a.B", **AVRO}) == (
+        "keySchema: only with keyFormat=avro or json.",
+        "valueMessage: only with valueFormat=protobuf.",
+    )
+
+
+def test_a_schema_is_given_once():
+    assert faults({**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"}) == (
+        "valueSchema and valueSchemaFile give the same: give one of them.",
+    )
+
+
+def test_a_descriptor_set_needs_the_message():
+    assert faults({"valueFormat": "protobuf", "valueDescriptorFile": "/x"}) == (
+        "valueDescriptorFile needs valueMessage, the message in it.",
+    )
+
+
+@pytest.mark.parametrize("options", [{}, URL, {"valueMessage": "a.B"}])
+def test_protobuf_derives_no_schema(options):
+    (fault,) = faults({"valueFormat": "protobuf", **options})
+    assert fault == (
+        "valueFormat=protobuf needs a schema: give valueDescriptorFile and valueMessage, or a registry with "
+        "use.latest.version or use.schema.id."
+    )
+
+
+def test_json_needs_a_registry_and_a_schema():
+    assert faults({"valueFormat": "json", "valueSchema": "{}"}) == (
+        "valueFormat=json needs schema.registry.url; without a registry valueFormat=raw writes the same.",
+    )
+    (fault,) = faults({"valueFormat": "json", **URL})
+    assert "valueFormat=json needs a schema: give valueSchema, or a registry with use.latest.version" in fault
+    assert parse({"valueFormat": "json", **URL, "use.latest.version": "true"}) is not None
+    assert parse({"valueFormat": "json", **URL, "use.schema.id": "7"}) is not None
+
+
+def test_the_registrys_schema_switches_registration_off_and_both_by_hand_are_refused():
+    for options in ({"use.latest.version": "true"}, {"use.schema.id": "7"}):
+        assert parse({**AVRO, **URL, **options}).registry.side(Side.VALUE).auto_register is False
+        (fault,) = faults({**AVRO, **URL, **options, "auto.register.schemas": "true"})
+        assert "auto.register.schemas" in fault
+
+
+def test_one_id_for_two_encoded_columns_is_refused():
+    both = {"keyFormat": "avro", **AVRO, **URL}
+    (fault,) = faults({**both, "use.schema.id": "7"})
+    assert "key.use.schema.id or value.use.schema.id" in fault
+    registry = parse({**both, "key.use.schema.id": "7", "value.use.schema.id": "8"}).registry
+    assert [registry.side(side).schema_id for side in (Side.KEY, Side.VALUE)] == [7, 8]
+
+
+def test_strategies_have_javas_names_too():
+    java = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
+    registry = parse({**AVRO, **URL, "value.subject.name.strategy": java}).registry
+    assert registry.side(Side.VALUE).subject_name_strategy is SubjectNameStrategy.TOPIC_RECORD
+
+
+def test_all_faults_come_at_once():
+    found = faults({"kafka.acks": "2", "valueFormat": "avro", "keyMessage": "x", "schema.registry.url": "registry"})
+    assert len(found) == 3

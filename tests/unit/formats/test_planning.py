@@ -1,0 +1,172 @@
+"""Options, columns and a registry → the plan of a write, on the driver."""
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.formats import planning
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark.options import SinkOptions
+from tests.unit.formats.fake_registry import FakeRegistry
+
+STRUCT = pa.struct([("a", pa.int32())])
+
+
+def record(*names, default=None, name="R"):
+    fields = [{"name": each, "type": ["int", "null"]} for each in names]
+    return json.dumps({"type": "record", "name": name, "namespace": "n", "fields": fields})
+
+
+def options(**given):
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    url = {"schema.registry.url": "http://registry:8081"}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
+
+
+def plan(registry, topic="t", derived=None, kind=STRUCT, **given):
+    frame = {Side.VALUE: FrameColumn(kind, False, derived)}
+    return pickle.loads(pickle.dumps(plan_formats(options(**given), frame, topic, registry)))
+
+
+def written(formats, rows, topics="t"):
+    array = pa.array(rows, formats.columns[Side.VALUE].kind)
+    return TaskFormats(formats).encode(Side.VALUE, array, TopicColumn.of(topics)).values.to_pylist()
+
+
+@pytest.fixture
+def registry():
+    return FakeRegistry()
+
+
+def avro(text):
+    return Schema(SchemaType.AVRO, text)
+
+
+def test_an_explicit_schema_is_registered_once_per_plan_and_named_in_front_of_each_value(registry):
+    registry.register("other", avro('"string"'))
+    formats = plan(registry, valueSchema=record("a"))
+    assert registry.requests[1:] == [("register", "t-value")]
+    assert written(formats, [{"a": 1}, None]) == [b"\0\0\0\0\2\0\2", None]
+
+
+def test_without_registration_the_schema_must_be_there(registry):
+    given = {"valueSchema": record("a"), "auto.register.schemas": "false"}
+    with pytest.raises(FormatError, match="t-value has no such schema"):
+        plan(registry, **given)
+    registry.register("t-value", avro(record("a")))
+    assert written(plan(registry, **given), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
+
+
+def test_the_latest_version_is_taken(registry):
+    registry.register("t-value", avro(record("a")))
+    registry.register("t-value", avro(record("b", "a").replace('"b", "type": ["int", "null"]', '"b", "type": "null"')))
+    formats = plan(registry, use_latest_version="true")
+    assert registry.requests[-1] == ("latest", "t-value")
+    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\2\0\2"]
+
+
+def test_the_schema_of_an_id_is_taken(registry):
+    registry.register("t-value", avro(record("a")))
+    registry.register("t-value", avro(record("a", "z")))
+    assert written(plan(registry, use_schema_id="1"), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
+
+
+def test_an_explicit_schema_beside_the_latest_is_only_compared(registry):
+    registry.register("t-value", avro(record("a")))
+    assert written(plan(registry, use_latest_version="true", valueSchema=record("a")), [{"a": 1}])
+    registry.register("t-value", avro(record("a", name="S")))
+    with pytest.raises(FormatError, match="is schema 1 of subject t-value, but schema 2 is to be written"):
+        plan(registry, use_latest_version="true", valueSchema=record("a"))
+    with pytest.raises(FormatError, match="not under subject t-value, but schema 2 is to be written"):
+        plan(registry, use_latest_version="true", valueSchema=record("q"))
+    loose = {"use.latest.version": "true", "latest.compatibility.strict": "false"}
+    assert written(plan(registry, **loose, valueSchema=record("q")), [{"a": 1}]) == [b"\0\0\0\0\2\0\2"]
+
+
+def test_a_schema_of_another_format_is_refused(registry):
+    registry.register("t-value", Schema(SchemaType.JSON, "{}"))
+    with pytest.raises(FormatError, match="Schema 1 of subject t-value is of type JSON, but valueFormat is avro"):
+        plan(registry, use_latest_version="true")
+
+
+def test_a_column_that_does_not_fit_registers_nothing(registry):
+    with pytest.raises(FormatError, match=r"The column value does not fit its schema:\n- x: "):
+        plan(registry, kind=pa.struct([("a", pa.int32()), ("x", pa.string())]), valueSchema=record("a"))
+    assert registry.requests == []
+
+
+def test_a_derived_schema_that_the_registry_refuses_points_at_an_explicit_one(registry):
+    registry.refuses = True
+    with pytest.raises(FormatError, match="no field has a default: give valueSchema with a default for each new field"):
+        plan(registry, derived=record("a"))
+    with pytest.raises(FormatError, match=r"incompatible with an earlier schema\.$"):
+        plan(registry, valueSchema=record("a"))
+
+
+def test_record_names_make_subjects_and_a_bare_schema_has_none(registry):
+    plan(registry, valueSchema=record("a"), **{"value.subject.name.strategy": "record"})
+    plan(registry, valueSchema=record("a"), **{"value.subject.name.strategy": "topic-record"})
+    assert [subject for _, subject in registry.requests] == ["n.R", "t-n.R"]
+    with pytest.raises(FormatError, match=r"value\.subject\.name\.strategy=record needs the name of a record"):
+        plan(registry, kind=pa.int32(), valueSchema='"int"', **{"value.subject.name.strategy": "record"})
+
+
+def test_a_header_needs_a_guid():
+    given = {"valueSchema": record("a"), "value.schema.id.serializer": "header"}
+    with pytest.raises(FormatError, match=r"value\.schema\.id\.serializer=header: the registry gives schema 1 of sub"):
+        plan(FakeRegistry(), **given)
+    formats = plan(FakeRegistry(guids=True), **given)
+    encoded = TaskFormats(formats).encode(Side.VALUE, pa.array([{"a": 1}, None], STRUCT), TopicColumn.of("t"))
+    assert encoded.values.to_pylist() == [b"\0\2", None]
+    assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
+
+
+def test_a_registry_that_is_down_is_one_error_that_spark_shows(registry):
+    registry.down = True
+    with pytest.raises(pickle.PickleError, match="the registry does not respond"):
+        plan(registry, valueSchema=record("a"))
+
+
+def test_named_types_of_other_subjects_are_put_in(registry):
+    registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
+    fields = '[{"name":"a","type":"geo.City"},{"name":"b","type":{"type":"array","items":"geo.City"}}]'
+    text = f'{{"type":"record","name":"R","namespace":"n","fields":{fields}}}'
+    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("geo.City", "city", 1),)))
+    city = pa.struct([pa.field("zip", pa.int32(), False)])
+    formats = plan(registry, kind=pa.struct([("a", city), ("b", pa.list_(city))]), use_latest_version="true")
+    assert written(formats, [{"a": {"zip": 1}, "b": [{"zip": 2}]}]) == [b"\0\0\0\0\2\2\2\4\0"]
+
+
+@pytest.mark.parametrize(("option", "text"), [("valueSchema", "{"), ("valueSchemaFile", "/nowhere")])
+def test_a_schema_that_cannot_be_read_names_its_option(registry, option, text):
+    with pytest.raises(FormatError, match=f"^{option} "):
+        plan(registry, **{option: text})
+
+
+def test_a_schema_file_is_read_on_the_driver_only(registry, tmp_path):
+    path = tmp_path / "schema.avsc"
+    path.write_text(record("a"))
+    formats = plan(registry, valueSchemaFile=str(path))
+    path.unlink()
+    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
+
+
+def test_json_only_gets_the_prefix(registry):
+    formats = plan(registry, kind=pa.string(), valueFormat="json", valueSchema='{"title": "T"}')
+    assert written(formats, ['{"a": 1}', None]) == [b'\0\0\0\0\1{"a": 1}', None]
+
+
+def test_a_missing_library_is_named(registry, monkeypatch):
+    def missing(*_):
+        raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]")
+
+    monkeypatch.setattr(planning.AvroColumnSchema, "encoder", missing)
+    with pytest.raises(FormatError, match=r"pip install spark-kafka-sink\[avro\]"):
+        plan(registry, valueSchema=record("a"))

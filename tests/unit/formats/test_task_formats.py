@@ -1,0 +1,104 @@
+"""A task's columns: one encoder for many topics, topics with schemas of their own, rows that cannot be encoded."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.encoding.encoder import UnencodableRowsError
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.formats import task_formats as module
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.rows import topic_column
+from tests.unit.formats.fake_registry import FakeRegistry
+
+STRUCT = pa.struct([("a", pa.int32())])
+LONG = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"]}]}'
+INT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The registry of planning and of the worker."""
+    registry = FakeRegistry()
+    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
+    monkeypatch.setattr(module, "_asked", {})
+    return registry
+
+
+def plan(registry, **given):
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    url = {"schema.registry.url": "http://registry:8081"}
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
+    column = FrameColumn(STRUCT, False, None)
+    return pickle.loads(pickle.dumps(plan_formats(options, {Side.VALUE: column}, None, registry)))
+
+
+def encode(formats, numbers, topics):
+    rows = pa.array([None if number is None else {"a": number} for number in numbers], STRUCT)
+    return formats.encode(Side.VALUE, rows, topic_column(pa.array(list(topics)), 0)).values.to_pylist()
+
+
+def prefix(number):
+    return b"\0" + number.to_bytes(4, "big")
+
+
+def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registry):
+    registry.register("b-value", Schema(SchemaType.AVRO, '"string"'))
+    registry.register("b-value", Schema(SchemaType.AVRO, '"bytes"'))
+    formats = plan(registry, valueSchema=LONG)
+    assert encode(TaskFormats(formats), [1, None, 2], "aba") == [prefix(3) + b"\2\2", None, prefix(3) + b"\2\4"]
+    del registry.requests[:]
+    second = TaskFormats(formats)
+    assert encode(second, [1, 2], "ab") == [prefix(3) + b"\2\2", prefix(3) + b"\2\4"]
+    assert registry.requests == []
+    assert [schema.registered.subject for schema in second.schemas] == ["a-value", "b-value"]
+
+
+def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(registry):
+    registry.register("a-value", Schema(SchemaType.AVRO, LONG))
+    registry.register("b-value", Schema(SchemaType.AVRO, INT))
+    formats = TaskFormats(plan(registry, use_latest_version="true"))
+    assert encode(formats, [1, 2, 3, 4, None], "abbab") == [
+        prefix(1) + b"\2\2",
+        prefix(2) + b"\4",
+        prefix(2) + b"\6",
+        prefix(1) + b"\2\x08",
+        None,
+    ]
+
+
+def test_rows_that_cannot_be_encoded_are_numbered_by_their_column(registry):
+    registry.register("a-value", Schema(SchemaType.AVRO, LONG))
+    registry.register("b-value", Schema(SchemaType.AVRO, INT))
+    formats = TaskFormats(plan(registry, use_latest_version="true"))
+    rows = pa.array([{"a": 1}, {"a": None}, {"a": None}, {"a": 4}], STRUCT)
+    with pytest.raises(UnencodableRowsError) as raised:
+        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"]), 0))
+    assert [(fault.row, fault.path) for fault in raised.value.faults] == [(2, "a")]
+
+
+def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(registry):
+    formats = plan(registry, valueSchema=LONG)
+    encode(TaskFormats(formats), [1], "a")
+    registry.down = True
+    assert encode(TaskFormats(formats), [1], "a") == [prefix(1) + b"\2\2"]
+    with pytest.raises(RegistryError, match="does not respond"):
+        encode(TaskFormats(formats), [1], "b")
+
+
+def test_a_header_names_the_schema_of_each_topic(monkeypatch):
+    registry = FakeRegistry(guids=True)
+    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
+    monkeypatch.setattr(module, "_asked", {})
+    formats = TaskFormats(plan(registry, valueSchema=LONG, value_schema_id_serializer="header"))
+    rows = pa.array([{"a": 1}, None, {"a": 2}], STRUCT)
+    encoded = formats.encode(Side.VALUE, rows, TopicColumn.of("a"))
+    guid = b"\1" + (1).to_bytes(16, "big")
+    assert encoded.headers.to_pylist() == [guid, None, guid]
+    assert encoded.values.to_pylist() == [b"\2\2", None, b"\2\4"]
