@@ -12,7 +12,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.encoding.avro_kernels import Kernel, plain_array
+from spark_kafka_sink.encoding.avro_kernels import Kernel
+from spark_kafka_sink.encoding.columns import plain
 from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
 from spark_kafka_sink.encoding.row_writer import RowWriter, mask_of
 from spark_kafka_sink.encoding.type_names import type_name
@@ -75,7 +76,7 @@ class AvroEncoder:
         return pa.concat_arrays(parts)
 
     def _encode_slice(self, array: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
-        array = plain_array(array)
+        array = plain(array)
         keep = mask_of(array)
         writer = RowWriter(len(array))
         writer.fixed(prefix, keep)

@@ -10,12 +10,11 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
+from spark_kafka_sink.encoding.columns import list_elements, plain, repeated_keys
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, both, mask_of
 from spark_kafka_sink.encoding.varints import write_zigzag
-from spark_kafka_sink.records.columns import Int64Array, binary_array, raw_numbers
+from spark_kafka_sink.records.columns import Int64Array, binary_array
 
 
 class Kernel(Protocol):
@@ -53,7 +52,7 @@ class Required:
     index: bytes = b""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        array = plain_array(array)
+        array = plain(array)
         present = mask_of(array)
         if present is not None:
             missing = present == 0 if keep is None else (keep & ~present) != 0
@@ -72,7 +71,7 @@ class Branch:
     value: Kernel
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        array = plain_array(array)
+        array = plain(array)
         present = mask_of(array)
         if present is None:
             writer.fixed(self.index, keep)
@@ -105,10 +104,10 @@ class Items:
     item: Kernel
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        array, counts = _emptied(array, keep)
-        inner = RowWriter(int(counts.sum()), writer, counts)
-        self.item.write(inner, array.flatten(), None)
-        write_blocks(writer, inner, counts, keep)
+        counts, items = list_elements(_only(array, keep))
+        inner = RowWriter(len(items), writer, counts)
+        self.item.write(inner, items, None)
+        _write_blocks(writer, inner, counts, keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +119,19 @@ class Entries:
     value: Kernel
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        kind = array.type
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-        array, counts = _emptied(array, keep)
-        keys, values = array.flatten().flatten()
-        keys = plain_array(keys)
-        inner = RowWriter(int(counts.sum()), writer, counts)
-        self._refuse_duplicates(inner, keys, counts)
+        counts, entries = list_elements(_only(array, keep))
+        keys, values = entries.flatten()
+        keys = plain(keys)
+        inner = RowWriter(len(entries), writer, counts)
+        again = repeated_keys(counts, keys)
+        if again.any():
+            inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
         self.key.write(inner, keys, None)
         self.value.write(inner, values, None)
-        write_blocks(writer, inner, counts, keep)
-
-    def _refuse_duplicates(self, inner: RowWriter, keys: pa.Array, counts: Int64Array) -> None:
-        """A reader would keep one of two equal keys."""
-        if not inner.rows or int(counts.max()) < 2:
-            return
-        codes = keys.dictionary_encode().indices
-        row_numbers = np.repeat(np.arange(len(counts)), counts)
-        numbers = row_numbers * len(keys) + raw_numbers(codes, np.int32)
-        order = np.argsort(numbers, kind="stable")
-        again = np.zeros(len(keys), np.bool_)
-        again[order[1:]] = np.diff(numbers[order]) == 0
-        if again.any():
-            inner.refuse(again, f"{self.path}.key", keys, "is twice in the map")
+        _write_blocks(writer, inner, counts, keep)
 
 
-def write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep: Mask | None) -> None:
+def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep: Mask | None) -> None:
     """``counts[i]`` rows of ``inner`` as the items of row ``i``."""
     starts, data = inner.finish()
     ends = np.zeros(len(counts) + 1, np.int64)
@@ -155,33 +141,10 @@ def write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep: 
     writer.fixed(b"\0", keep)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary, of runs, or of an extension."""
-    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    return plain_type(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def plain_array(array: pa.Array) -> pa.Array:
-    """The array as ``plain_type`` of its type."""
-    kind = array.type
-    if pt.is_dictionary(kind):
-        return plain_array(array.dictionary_decode())
-    if pt.is_run_end_encoded(kind):
-        return plain_array(pc.run_end_decode(array))
-    return plain_array(array.storage) if isinstance(kind, pa.BaseExtensionType) else array
-
-
-def _emptied(array: pa.Array, keep: Mask | None) -> tuple[pa.Array, Int64Array]:
-    """Lists without items outside ``keep``, and the number of items of each."""
-    lengths = pc.list_value_length(array)
-    counts: Int64Array = raw_numbers(lengths, np.int64 if lengths.type == pa.int64() else np.int32).astype(np.int64)
-    present = mask_of(lengths)
-    if present is not None:
-        counts &= present.view(np.int64)
-    if keep is None or not (counts & ~keep.view(np.int64)).any():
-        return array, counts
+def _only(array: pa.Array, keep: Mask | None) -> pa.Array:
+    """The array with nulls outside ``keep``: run ends in a null struct are not null by themselves."""
+    if keep is None or array.null_count == len(keep) - np.count_nonzero(keep):
+        return array
     rows = np.arange(len(array), dtype=np.int32)
     validity = pa.py_buffer(np.packbits(keep != 0, bitorder="little"))
-    kept = pa.Int32Array.from_buffers(pa.int32(), len(rows), [validity, pa.py_buffer(rows)])
-    return array.take(kept), counts & keep.view(np.int64)
+    return array.take(pa.Int32Array.from_buffers(pa.int32(), len(rows), [validity, pa.py_buffer(rows)]))

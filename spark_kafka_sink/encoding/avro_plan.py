@@ -17,11 +17,11 @@ from spark_kafka_sink.encoding.avro_kernels import (
     Nothing,
     RecordFields,
     Required,
-    plain_type,
 )
 from spark_kafka_sink.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
 from spark_kafka_sink.encoding.avro_uuid import UUID_BYTES, Uuid, UuidBytes, UuidText
 from spark_kafka_sink.encoding.avro_values import PER_SECOND, Boolean, Bytes, Integer, Real, Text
+from spark_kafka_sink.encoding.columns import is_any_list
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.records.sizes import encode_varint
 
@@ -45,7 +45,7 @@ class Planner:
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """For a field whose values may be null in Arrow."""
-        kind = plain_type(kind)
+        kind = plain_kind(kind)
         if schema.type == "union":
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
@@ -90,9 +90,9 @@ class Planner:
     def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
             return self._record(schema, kind, path)
-        if schema.type == "array" and _is_list(kind):
+        if schema.type == "array" and is_any_list(kind):
             return Items(self.plan(schema.items, kind.value_type, f"{path}[]"))
-        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_type(kind.key_type)):
+        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
             key = Required(f"{path}.key", "string", Text(f"{path}.key"))
             return Entries(path, key, self.plan(schema.values, kind.item_type, f"{path}.value"))
         return None
@@ -257,6 +257,8 @@ def _is_uuid(kind: pa.DataType) -> bool:
     return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == UUID_BYTES)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    tests = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-    return any(test(kind) for test in tests)
+def plain_kind(kind: pa.DataType) -> pa.DataType:
+    """The type that ``plain`` gives an array."""
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return plain_kind(kind.value_type)
+    return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind

@@ -18,12 +18,14 @@ _MAX_BYTES = (1 << 31) - 1
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Without the layouts that only save memory: dictionaries and run ends."""
+    """Without the layouts that only save memory, dictionaries and run ends, and of extension types the storage."""
     while True:
         if pt.is_dictionary(array.type):
             array = array.dictionary_decode()
         elif pt.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
+        elif isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
         else:
             return array
 
@@ -35,6 +37,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     """
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
     if pt.is_large_string(kind) or pt.is_string_view(kind):
         return pa.string()
     if pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.encoding.columns import is_any_list
+
 _SPARK_NAMES = {
     "bool": "boolean",
     "int8": "tinyint",
@@ -29,11 +31,13 @@ _SPARK_NAMES = {
 
 def type_name(kind: pa.DataType) -> str:
     """As ``array<bigint>``; an Arrow type that Spark lacks as Arrow writes it."""
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return type_name(kind.value_type)
     if pt.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in kind)}>"
     if pt.is_map(kind):
         return f"map<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_list_view(kind) or pt.is_large_list_view(kind):
+    if is_any_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pt.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"

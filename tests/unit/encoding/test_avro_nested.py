@@ -1,0 +1,228 @@
+"""Records, arrays, maps and unions, in every layout that Arrow has: fastavro's bytes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.encoding import avro
+from spark_kafka_sink.encoding.avro import AvroEncoder
+from spark_kafka_sink.errors import InvalidRecordError
+from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
+
+ARRAY = {"type": "array", "items": ["null", "string"]}
+MAP = {"type": "map", "values": ["null", "long"]}
+INNER = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": ["string", "null"]}],
+}
+
+ROWS = [
+    {"a": ["x", None, ""], "m": [("k", 1), ("", None)], "r": {"n": 1, "t": None}},
+    {"a": [], "m": [], "r": {"n": -1, "t": "t"}},
+    {"a": None, "m": None, "r": None},
+    {"a": ["y" * 20] * 70, "m": [(str(n), n) for n in range(100)], "r": {"n": 2**40, "t": "é"}},
+]
+KIND = pa.struct(
+    [
+        ("a", pa.list_(pa.string())),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("r", pa.struct([("n", pa.int64()), ("t", pa.string())])),
+    ]
+)
+SCHEMA = record(a=["null", ARRAY], m=[MAP, "null"], r=["null", INNER])
+
+
+def as_avro(row):
+    return {**row, "m": None if row["m"] is None else dict(row["m"])}
+
+
+EXPECTED = written(SCHEMA, map(as_avro, ROWS))
+
+
+def test_nested_rows():
+    assert encoded(SCHEMA, pa.array(ROWS, KIND)) == EXPECTED
+
+
+def test_a_slice_of_rows_is_that_slice():
+    array = pa.array(ROWS * 3, KIND)
+    for start in range(len(array) + 1):
+        for end in range(start, len(array) + 1):
+            assert encoded(SCHEMA, array[start:end]) == (EXPECTED * 3)[start:end]
+
+
+def test_chunks_and_slices_of_a_large_column(monkeypatch):
+    monkeypatch.setattr(avro, "_SLICE_ROWS", 3)
+    chunks = pa.chunked_array([pa.array(ROWS, KIND), pa.array([], KIND), pa.array([None, *ROWS, *ROWS], KIND)])
+
+    assert encoded(SCHEMA, chunks) == [*EXPECTED, None, *EXPECTED, *EXPECTED]
+
+
+def test_faults_of_all_chunks_and_slices_one_a_row(monkeypatch):
+    monkeypatch.setattr(avro, "_SLICE_ROWS", 2)
+    chunk = pa.array([{"x": 1, "y": "a"}, {"x": None, "y": None}, None, {"x": 1, "y": None}])
+    array = pa.chunked_array([chunk, chunk])
+
+    assert faults(record(x="long", y="string"), array) == [
+        (1, "x", "null is not allowed: the schema says long, without null"),
+        (3, "y", "null is not allowed: the schema says string, without null"),
+        (5, "x", "null is not allowed: the schema says long, without null"),
+        (7, "y", "null is not allowed: the schema says string, without null"),
+    ]
+
+
+LAYOUTS = {
+    "large": (pa.large_list(pa.large_string()), pa.large_string()),
+    "views": (pa.list_view(pa.string_view()), pa.string_view()),
+    "large views": (pa.large_list_view(pa.string()), pa.string()),
+    "dictionaries": (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.dictionary(pa.int32(), pa.large_string())),
+    "fixed size": (pa.list_(pa.string(), 2), pa.string()),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    items, text = LAYOUTS[layout]
+    kind = pa.struct(
+        [("a", items), ("m", pa.map_(text, pa.int64())), ("r", pa.struct([("n", pa.int64()), ("t", text)]))]
+    )
+    rows = [{**row, "a": None if row["a"] is None else (row["a"] + ["p", "q"])[:2]} for row in ROWS]
+    expected = written(SCHEMA, map(as_avro, rows))
+    array = pa.array([*rows, None], kind)
+
+    assert encoded(SCHEMA, array) == [*expected, None]
+    assert encoded(SCHEMA, array[1:4]) == expected[1:]
+
+
+def test_values_under_a_null_parent_are_left_out():
+    """Arrow allows slots of a null row to span values, at every depth."""
+    lists = pa.array([["hidden"], ["a"], ["hidden", "too"], []])
+    texts = pa.array(["hidden", "b", "hidden", "c"])
+    maps = pa.array([[("hidden", 1)], [("k", 1)], [("hidden", 1), ("hidden", 2)], []], pa.map_(pa.string(), pa.int64()))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), texts)
+    inner = pa.StructArray.from_arrays(
+        [lists, texts, maps, runs], names=["l", "t", "m", "e"], mask=pa.array([True, False, True, False])
+    )
+    types = {
+        "l": {"type": "array", "items": "string"},
+        "t": "string",
+        "m": {"type": "map", "values": "long"},
+        "e": "string",
+    }
+    schema = record(i=["null", {**record(**types), "name": "I"}])
+    rows = [None, {"l": ["a"], "t": "b", "m": {"k": 1}, "e": "b"}, None, {"l": [], "t": "c", "m": {}, "e": "c"}]
+
+    assert encoded(schema, struct(i=inner)) == written(schema, [{"i": each} for each in rows])
+    outer = pa.StructArray.from_arrays([inner], names=["i"], mask=pa.array([False, True, False, False]))
+    assert encoded(schema, outer) == [
+        each if row != 1 else None for row, each in enumerate(encoded(schema, struct(i=inner)))
+    ]
+
+
+def test_strings_under_a_null_slot_are_left_out():
+    offsets, data = (
+        pa.py_buffer(b"".join([n.to_bytes(4, "little") for n in (0, 3, 5)])),
+        pa.py_buffer(b"\xffxxab"),
+    )
+    array = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\2"))
+
+    assert encoded(record(t=["null", "string"]), struct(t=array)) == written(
+        record(t=["null", "string"]), [{"t": None}, {"t": "ab"}]
+    )
+
+
+def test_lists_in_run_ends_under_a_null_struct():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([["a"], ["b", "c"]]))
+    inner = pa.StructArray.from_arrays([runs], names=["l"], mask=pa.array([False, True, False, True]))
+    schema = record(i=["null", {**record(l={"type": "array", "items": "string"}), "name": "I"}])
+    rows = [{"l": ["a"]}, None, {"l": ["b", "c"]}, None]
+
+    assert encoded(schema, struct(i=inner)) == written(schema, [{"i": each} for each in rows])
+
+
+def test_a_column_of_nulls():
+    assert encoded(record(x=["long", "null"], y="null"), struct(x=pa.nulls(2), y=pa.nulls(2))) == [b"\2"] * 2
+    assert encoded("long", pa.array([None, None], pa.int64())) == [None, None]
+    assert mismatches("long", pa.null()) == ["column type void does not fit schema type long"]
+
+
+def test_a_record_without_fields():
+    array = pa.array([{}, None, {}], pa.struct([]))
+
+    assert encoded({"type": "record", "name": "Empty", "fields": []}, array) == [b"", None, b""]
+
+
+def test_faults_name_the_path_within_lists_and_maps():
+    schema = record(
+        a={"type": "array", "items": {"type": "array", "items": "long"}}, m={"type": "map", "values": INNER}
+    )
+    rows = [
+        {"a": [[1], []], "m": [("k", {"n": 1, "t": None})]},
+        {"a": [[], [1, None]], "m": [("k", {"n": None, "t": None})]},
+        {"a": [None], "m": []},
+        {"a": [], "m": [("k", {"n": 1, "t": "t"}), ("l", None)]},
+        {"a": [], "m": [("k", {"n": None, "t": "t"})]},
+        {"a": [], "m": [("k", {"n": 1, "t": "t"}), ("k", {"n": 1, "t": "t"})]},
+    ]
+    kind = pa.struct([("a", pa.list_(pa.list_(pa.int64()))), ("m", pa.map_(pa.string(), KIND.field("r").type))])
+
+    assert faults(schema, pa.array(rows, kind)) == [
+        (1, "a[][]", "null is not allowed: the schema says long, without null"),
+        (2, "a[]", "null is not allowed: the schema says array of long, without null"),
+        (3, "m.value", "null is not allowed: the schema says record Inner, without null"),
+        (4, "m.value.n", "null is not allowed: the schema says long, without null"),
+        (5, "m", "'k' is twice in the map: a reader would keep one of them"),
+    ]
+
+
+def test_unions():
+    schema = record(u=["null", "string", INNER], v=["Inner", "string", "null"])
+    array = struct(u=pa.array(["a", None]), v=pa.array([{"n": 1, "t": None}, None], INNER_KIND))
+    assert encoded(schema, array) == written(schema, [{"u": "a", "v": {"n": 1, "t": None}}, {"u": None, "v": None}])
+    assert encoded(["long", "string"], pa.array([1])) == written(["long", "string"], [1])
+    assert encoded(["string"], pa.array(["a", None])) == [*written(["string"], ["a"]), None]
+    assert faults(record(x=["long", "string"]), struct(x=pa.array([1, None]))) == [
+        (1, "x", "null is not allowed: the schema says [long, string], without null")
+    ]
+
+
+def test_a_union_of_more_than_64_branches():
+    names = [{"type": "enum", "name": f"E{n}", "symbols": ["a"]} for n in range(70)]
+    schema = record(x=[*names, "long", "null"])
+
+    assert encoded(schema, struct(x=pa.array([5, None]))) == written(schema, [{"x": 5}, {"x": None}])
+
+
+INNER_KIND = pa.struct([("n", pa.int64()), ("t", pa.string())])
+
+
+def test_a_pickled_encoder_encodes_without_the_schema():
+    encoder = pickle.loads(pickle.dumps(AvroEncoder.plan(json.dumps(SCHEMA), KIND)))
+
+    assert encoder.encode(pa.array(ROWS, KIND)).to_pylist() == EXPECTED
+
+
+def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
+    encoder = AvroEncoder.plan('"string"', pa.string())
+
+    assert encoder.encode(pa.array(["a"], pa.large_string())).to_pylist() == [b"\2a"]
+    with pytest.raises(InvalidRecordError, match="the encoder was planned for string, the column is bigint"):
+        encoder.encode(pa.array([1]))
+
+
+def test_more_than_an_arrow_array_holds(monkeypatch):
+    monkeypatch.setattr(avro, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(avro, "_MAX_BYTES", 10)
+
+    with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):
+        encoded("string", pa.array(["abc"] * 5))
+
+
+def test_wide_rows_are_laid_out_by_views():
+    rows = [{"a": "x" * 1000, "b": n} for n in range(50)]
+
+    assert encoded(record(a="string", b="long"), pa.array(rows)) == written(record(a="string", b="long"), rows)

@@ -1,0 +1,257 @@
+"""What fits which schema: defaults, missing and extra columns, promotions, branches; and the text of each mismatch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.encoding.avro import AvroEncoder
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
+
+ONE = struct(x=pa.array([1, 2]))
+
+
+def with_field(schema, **default):
+    return {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "x", "type": "long"}, {"name": "d", "type": schema, **default}],
+    }
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+RECORD = {
+    "type": "record",
+    "name": "S",
+    "fields": [{"name": "p", "type": "int"}, {"name": "q", "type": "int", "default": 7}],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "default", "value"),
+    [
+        ("null", None, None),
+        ("boolean", True, True),
+        ("int", -5, -5),
+        ("long", 2**40, 2**40),
+        ("float", 1.5, 1.5),
+        ("double", 0.1, 0.1),
+        ("string", "é", "é"),
+        ("bytes", "\xff\0", b"\xff\0"),
+        (FIXED, "\xfe\1", b"\xfe\1"),
+        (ENUM, "b", "b"),
+        ({"type": "array", "items": "int"}, [], []),
+        ({"type": "array", "items": "int"}, [1, 2], [1, 2]),
+        ({"type": "map", "values": "string"}, {"k": "v"}, {"k": "v"}),
+        (RECORD, {"p": 1}, {"p": 1, "q": 7}),
+        (["null", "string"], None, None),
+        (["string", "null"], "x", "x"),
+        (["null", "long"], 3, 3),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 5, None),
+    ],
+)
+def test_a_missing_column_gets_the_default(schema, default, value):
+    schema = with_field(schema, default=default)
+    rows = [read(schema, each) for each in encoded(schema, ONE)]
+
+    assert [row["x"] for row in rows] == [1, 2]
+    if value is not None or default is None:
+        assert [row["d"] for row in rows] == [value, value]
+
+
+def test_a_missing_column_without_default_is_null():
+    for schema in (["null", "long"], ["long", "null"], "null"):
+        assert [read(with_field(schema), each)["d"] for each in encoded(with_field(schema), ONE)] == [None, None]
+
+
+def test_a_missing_column_in_a_nested_record():
+    schema = record(s={**with_field("string", default="long enough to be a piece of its own"), "name": "S"})
+
+    assert [read(schema, each)["s"]["d"] for each in encoded(schema, struct(s=ONE))] == [
+        "long enough to be a piece of its own"
+    ] * 2
+
+
+def test_all_mismatches_at_once():
+    schema = record(
+        id="long",
+        name="string",
+        Total="double",
+        tags={"type": "array", "items": "int"},
+        at={"type": "int", "logicalType": "date"},
+    )
+    kind = pa.struct(
+        [
+            ("id", pa.float64()),
+            ("total", pa.float64()),
+            ("tags", pa.list_(pa.int64())),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    )
+
+    assert mismatches(schema, kind) == [
+        "total: record R has no such field (double)",
+        "id: column type double does not fit schema type long",
+        "name: no such column, and the field (string) has no default and no null",
+        "Total: no such column, only total, and the field (double) has no default and no null",
+        "tags[]: column type bigint does not fit schema type int",
+        "at: column type timestamp does not fit schema type int date",
+    ]
+
+
+def test_the_error_lists_the_mismatches():
+    with pytest.raises(SchemaMismatchError, match="^x: column type string does not fit schema type long$"):
+        AvroEncoder.plan(json.dumps(record(x="long")), pa.struct([("x", pa.string())]))
+    with pytest.raises(SchemaMismatchError, match="^- x: .*\n- y: "):
+        AvroEncoder.plan(json.dumps(record()), pa.struct([("x", pa.string()), ("y", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ("int", pa.int64()),
+        ("int", pa.uint32()),
+        ("long", pa.uint64()),
+        ("float", pa.float64()),
+        ("long", pa.float32()),
+        ("boolean", pa.int8()),
+        ("string", pa.int64()),
+        ("bytes", pa.list_(pa.int8())),
+        ("string", pa.decimal128(4, 2)),
+        ("long", pa.date32()),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, pa.timestamp("us", "UTC")),
+        ({"type": "array", "items": "long"}, pa.map_(pa.string(), pa.int64())),
+        ({"type": "map", "values": "long"}, pa.list_(pa.int64())),
+        ({"type": "map", "values": "long"}, pa.map_(pa.int64(), pa.int64())),
+        (record(), pa.string()),
+        (ENUM, pa.int32()),
+        (FIXED, pa.string()),
+    ],
+)
+def test_types_that_do_not_fit(schema, kind):
+    (text,) = mismatches(schema, kind)
+
+    assert "does not fit schema type" in text
+
+
+def test_two_columns_of_one_name():
+    kind = pa.struct([pa.field("x", pa.int64()), pa.field("x", pa.int64())])
+
+    assert mismatches(record(x="long"), kind) == ["x: 2 columns have this name"]
+
+
+def test_the_branch_that_fits_without_promotion_is_taken():
+    assert encoded(["null", "string", "bytes"], pa.array(["a"])) == written(["null", "string", "bytes"], ["a"])
+    assert encoded(["null", "bytes", "string"], pa.array([b"a"])) == written(["null", "bytes", "string"], [b"a"])
+    assert encoded(["int", "long", "double"], pa.array([1])) == written(["long"], [1])[0].replace(
+        b"\0", b"\2", 1
+    ).split(b"?")
+    assert encoded(["string", "double"], pa.array([1])) == [b"\2" + written("double", [1])[0]]
+    assert mismatches(["null", "float", "double"], pa.int32()) == [
+        "column type int fits more than one branch of the union: float and double"
+    ]
+    assert mismatches(["null", "long", "boolean"], pa.string()) == [
+        "column type string fits no branch of the union [null, long, boolean]"
+    ]
+
+
+def test_a_named_type_used_again():
+    schema = record(a=ENUM, b="E", c={"type": "array", "items": "E"})
+    rows = [{"a": "a", "b": "b", "c": ["a", "b"]}]
+
+    assert encoded(schema, pa.array(rows)) == written(schema, rows)
+
+
+def test_namespaces():
+    schema = {**record(a=FIXED, b=["null", "n.s.F"]), "namespace": "n.s"}
+    rows = [{"a": b"ab", "b": b"cd"}]
+
+    assert encoded(schema, pa.array(rows)) == written(schema, rows)
+
+
+def test_a_recursive_schema_as_deep_as_the_columns():
+    schema = record(value="long", next=["null", "R"])
+    rows = [{"value": 1, "next": {"value": 2, "next": {"value": 3}}}, {"value": 4, "next": None}]
+
+    assert encoded(schema, pa.array(rows)) == written(schema, rows)
+    assert mismatches(record(value="long", next="R"), pa.array(rows).type) == [
+        "next.next.next: no such column, and the field (record R) has no default and no null"
+    ]
+
+
+def test_types_within_types():
+    """Java takes an object around a type, as it takes logical types that do not apply."""
+    schema = record(
+        x={"type": {"type": "long"}},
+        y={"type": ["null", {"type": "string"}]},
+        z={"type": "long", "logicalType": "date"},
+    )
+    plain = record(x="long", y=["null", "string"], z="long")
+    rows = [{"x": 1, "y": "a", "z": 5}]
+
+    assert encoded(schema, pa.array(rows)) == written(plain, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "long",
+            "the Avro schema is not JSON (Expecting value: line 1 column 1 (char 0)): long",
+        ),
+        ('"lang"', 'not an Avro schema (lang): "lang"'),
+        ('{"type": "array"}', 'the Avro schema lacks the attribute \'items\': {"type": "array"}'),
+        ('{"name": "R"}', 'the Avro schema lacks the attribute \'type\': {"name": "R"}'),
+        ('["int", "other"]', 'not an Avro schema (other): ["int", "other"]'),
+    ],
+)
+def test_texts_that_are_no_schema(text, problem):
+    with pytest.raises(SchemaMismatchError) as caught:
+        AvroEncoder.plan(text, pa.int64())
+
+    assert str(caught.value) == problem
+
+
+def test_a_default_that_no_branch_takes():
+    schema = with_field({"type": "array", "items": ["null", ENUM]}, default=["c"])
+
+    assert mismatches(schema, ONE.type) == ['d: the default in the schema is wrong: "c" is no [null, enum E]']
+
+
+def test_without_fastavro():
+    script = (
+        "import sys; sys.modules['fastavro'] = None\n"
+        "import pyarrow as pa\nfrom spark_kafka_sink import encode_avro\n"
+        "try:\n    encode_avro(pa.nulls(0, pa.int64()), '\"long\"')\nexcept ImportError as error:\n    print(error)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+
+    assert result.stdout.strip() == "Avro needs fastavro: pip install spark-kafka-sink[avro]"
+
+
+def test_a_worker_unpickles_and_encodes_without_fastavro_and_pandas():
+    encoder = AvroEncoder.plan(
+        json.dumps(record(x=["null", "long"], t=["null", "string"])), pa.struct([("x", pa.int64()), ("t", pa.string())])
+    )
+    script = (
+        "import pickle, sys; sys.modules['fastavro'] = sys.modules['pandas'] = None\n"
+        "import pyarrow as pa\n"
+        "encoder = pickle.loads(sys.stdin.buffer.read())\n"
+        "columns = [pa.nulls(1, pa.int64()), pa.nulls(1, pa.string())]\n"
+        "array = pa.StructArray.from_arrays(columns, names=['x', 't'])\n"
+        "print(encoder.encode(array).to_pylist())\n"
+        "print([each for each in sys.modules if 'avro_plan' in each or 'avro_schema' in each])"
+    )
+    import pickle
+
+    result = subprocess.run(
+        [sys.executable, "-c", script], input=pickle.dumps(encoder), capture_output=True, timeout=60, check=True
+    )
+
+    assert result.stdout.decode().splitlines() == ["[b'\\x00\\x00']", "[]"]
