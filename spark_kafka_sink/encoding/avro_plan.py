@@ -20,7 +20,7 @@ from spark_kafka_sink.encoding.avro_kernels import (
 )
 from spark_kafka_sink.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
 from spark_kafka_sink.encoding.avro_uuid import UUID_BYTES, Uuid, UuidBytes, UuidText
-from spark_kafka_sink.encoding.avro_values import PER_SECOND, Boolean, Bytes, Integer, Real, Text
+from spark_kafka_sink.encoding.avro_values import LONGS, PER_SECOND, Boolean, Bytes, Integer, Real, Text
 from spark_kafka_sink.encoding.columns import is_any_list
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.records.sizes import encode_varint
@@ -29,7 +29,7 @@ _INT_BITS = 32
 _LONG_BITS = 64
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
-_INT_MAX = (1 << 31) - 1
+_INTS = (-1 << 31, (1 << 31) - 1)
 
 
 class Planner:
@@ -175,27 +175,29 @@ class Planner:
             if pt.is_date32(kind):
                 return Integer(path, name)
             if pt.is_date64(kind):
-                return Integer(path, name, divisor=_DAY * 1000, low=-_INT_MAX - 1, high=_INT_MAX)
-        if schema.logical == "time-millis" and pt.is_time(kind):
-            return _scaled(path, name, kind.unit, "ms", low=0, high=_DAY * 1000 - 1)
+                return Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
+        bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else LONGS
+        if bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "ms", bounds=bounds)
         if _is_integer(kind, _INT_BITS) and (self._promotes or not schema.logical):
-            return Integer(path, name)
+            return Integer(path, name, bounds=bounds)
         return None
 
     def _long(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name, logical = str(schema), schema.logical
+        bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else LONGS
         if pt.is_timestamp(kind):
             if not logical and self._promotes:
                 return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
             if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
                 unit = _UNITS[logical.rpartition("-")[2]]
                 return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
-        elif logical == "time-micros" and pt.is_time(kind):
-            return _scaled(path, name, kind.unit, "us", low=0, high=_DAY * 1_000_000 - 1)
+        elif bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "us", bounds=bounds)
         elif not logical and self._promotes and pt.is_duration(kind):
             return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
         elif _is_integer(kind, _LONG_BITS) and (self._promotes or not (logical or _is_integer(kind, _INT_BITS))):
-            return Integer(path, name)
+            return Integer(path, name, bounds=bounds)
         return None
 
     def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
@@ -215,10 +217,12 @@ def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bo
     return not planner.mismatches
 
 
-def _scaled(path: str, name: str, unit: str, wanted: str, rounds: bool = False, **bounds: int) -> Integer:
+def _scaled(
+    path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
+) -> Integer:
     """From one unit of time to another."""
     have, want = PER_SECOND[unit], PER_SECOND[wanted]
-    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, **bounds)
+    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
 
 
 def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:

@@ -14,7 +14,7 @@ from spark_kafka_sink.encoding.row_writer import Mask, RowWriter
 from spark_kafka_sink.encoding.varints import write_zigzag
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
 
-INT64_MAX = (1 << 63) - 1
+LONGS = (-1 << 63, (1 << 63) - 1)
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """By Arrow's unit."""
 
@@ -40,7 +40,7 @@ class Integer:
     """int and long, and all logical types that count days or parts of a second.
 
     A value is multiplied by ``factor``, or divided by ``divisor``: rounded down if ``rounds``, else a remainder is a
-    fault. ``low``, ``high``: the bounds of the result.
+    fault. ``bounds``: the least and the largest result.
     """
 
     path: str
@@ -48,8 +48,7 @@ class Integer:
     factor: int = 1
     divisor: int = 1
     rounds: bool = False
-    low: int = -INT64_MAX - 1
-    high: int = INT64_MAX
+    bounds: tuple[int, int] = LONGS
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         numbers = integers(array)
@@ -58,8 +57,8 @@ class Integer:
             if not self.rounds:
                 self._refuse(writer, array, quotients * self.divisor != numbers, keep)
             numbers = quotients
-        low, high = -(-self.low // self.factor), self.high // self.factor
-        if low > -INT64_MAX - 1 or high < INT64_MAX:
+        low, high = -(-self.bounds[0] // self.factor), self.bounds[1] // self.factor
+        if (low, high) != LONGS:
             self._refuse(writer, array, (numbers < low) | (numbers > high), keep)
         write_zigzag(writer, numbers * self.factor if self.factor > 1 else numbers, keep)
 

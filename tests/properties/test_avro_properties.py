@@ -274,11 +274,13 @@ def test_whatever_is_written_decodes_to_what_came_in(schema, kind, data):
         good = [row for row in range(len(values)) if row not in wrong]
         array, values = array.take(pa.array(good, pa.int64())), [values[row] for row in good]
         result = encode_avro(array, json.dumps(schema)).to_pylist()
+    # A number is written into a logical type as it is: days, milliseconds, …, of any year.
+    raw = schema["type"] if isinstance(schema, dict) and schema["type"] in ("int", "long") else schema
     for value, encoded in zip(values, result, strict=True):
         if value is None:
             assert encoded is None
         else:
-            assert same(kind, value, schema, read(schema, encoded))
+            assert same(kind, value, schema, read(raw if pa.types.is_integer(kind) else schema, encoded))
 
 
 def same(kind: pa.DataType, value: Any, schema: Any, decoded: Any) -> bool:
@@ -299,8 +301,6 @@ def same(kind: pa.DataType, value: Any, schema: Any, decoded: Any) -> bool:
         return value.encode() == decoded
     if isinstance(value, bytes) and isinstance(decoded, str):
         return value == decoded.encode()
-    if isinstance(schema, dict) and isinstance(value, int) and not isinstance(decoded, int):
-        return True  # an integer is the raw number of a logical type: test_avro_values
     return bool(value == decoded)
 
 
