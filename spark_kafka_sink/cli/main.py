@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import broker, check, console_producer, demo, perf, receipts, transactions
+from spark_kafka_sink.cli import broker, check, console_producer, demo, exporter, perf, receipts, transactions
 from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
 
-COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts)
+COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts, exporter)
 
 INTERRUPTED = 130
 CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"

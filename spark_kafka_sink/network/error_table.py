@@ -163,6 +163,16 @@ def action(api: str, code: int) -> Action:
     return _TABLE.get(code, _OTHER_CODES)[_COLUMNS.get(api, _OTHER_APIS)] if exception is None else exception
 
 
+def known_codes() -> list[ErrorCode]:
+    """The codes that the table or the advice knows, without ``none``."""
+    return [ErrorCode(code) for code in dict.fromkeys((*_TABLE, *_ADVICE)) if code != ErrorCode.none]
+
+
+def advice(code: ErrorCode) -> str | None:
+    """What an error's text says about cause and remedy."""
+    return _ADVICE.get(code)
+
+
 def broker_error(code: ErrorCode, where: str, detail: str | None = None) -> BrokerError:
     """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()

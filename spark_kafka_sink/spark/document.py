@@ -1,8 +1,8 @@
 """Writes the tables of options and metrics into the documentation.
 
-``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md`` replaces each block of these
-pages that begins with ``<!-- options:sink -->``, ``<!-- options:kafka -->``, ``<!-- options:registry -->``,
-``<!-- options:old -->`` or ``<!-- options:metrics -->`` and ends with ``<!-- options:end -->``.
+``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md docs/operations.md`` replaces each
+block of these pages that begins with ``<!-- options:NAME -->``, a name of ``_TABLES``, and ends with
+``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import Kind, Option, Status
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import metric_rows
+from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS
 from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.spark.error_page import broker_code_rows, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
@@ -30,14 +33,7 @@ _REFUSED_AND_IGNORED = {
 
 def filled(page: str) -> str:
     """``page`` with every block replaced by its table."""
-    tables = {
-        "sink": sink_options,
-        "kafka": producer_options,
-        "registry": registry_options,
-        "old": old_names,
-        "metrics": metrics,
-    }
-    return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
+    return _BLOCK.sub(lambda block: f"{block['begin']}\n{_TABLES[block['name']]()}\n\n{block['end']}", page)
 
 
 def sink_options() -> str:
@@ -70,6 +66,27 @@ def metrics() -> str:
     return _markdown(*metric_rows())
 
 
+def exported() -> str:
+    """The metrics of ``spark-kafka-sink exporter``."""
+    rows = [
+        (f"`{each.full_name}`", ", ".join(labels), each.doc)
+        for metrics, query in ((METRICS, ("query",)), (EXPORTER_METRICS, ()))
+        for each in metrics
+        for labels in [(*query, *each.labels)]
+    ]
+    return _markdown(("metric", "labels", "what it is"), rows)
+
+
+def broker_codes() -> str:
+    """The errors of brokers."""
+    return _markdown(*broker_code_rows())
+
+
+def error_classes() -> str:
+    """The sink's exceptions."""
+    return _markdown(*error_class_rows())
+
+
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; bars inside cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
@@ -94,6 +111,18 @@ def _valid(option: Option) -> str:
 
 def _refusal(option: Option) -> str:
     return f"{option.doc} Instead: {option.instead}." if option.instead else option.doc
+
+
+_TABLES: Final = {
+    "sink": sink_options,
+    "kafka": producer_options,
+    "registry": registry_options,
+    "old": old_names,
+    "metrics": metrics,
+    "exported": exported,
+    "codes": broker_codes,
+    "errors": error_classes,
+}
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.metrics import METRICS
 from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.document import filled
+from spark_kafka_sink.spark.error_page import broker_codes, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "docs/options.md", "docs/metrics.md"]
+PAGES = ["README.md", "docs/options.md", "docs/metrics.md", "docs/operations.md"]
 REFRESH = f"run: python -m spark_kafka_sink.spark.document {' '.join(PAGES)}"
 
 
@@ -30,6 +31,14 @@ def test_every_option_is_documented():
 def test_every_metric_is_documented():
     text = (ROOT / "docs/metrics.md").read_text()
     assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in text] == []
+
+
+def test_every_code_of_a_broker_has_a_cause_and_a_remedy():
+    assert [code.name for code, text in broker_codes() if not text] == []
+
+
+def test_every_error_has_a_cause_and_a_remedy():
+    assert [row for row in error_class_rows()[1] if not all(row)] == []
 
 
 def test_a_stale_block_is_replaced_and_the_rest_left():

@@ -1,0 +1,89 @@
+"""``spark-kafka-sink exporter``: metrics of receipts for Prometheus and OTLP."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.cli.arguments import add_command
+from spark_kafka_sink.cli.receipts import add_source, open_source
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.monitoring.exporter import MOST_SERIES, Exporter
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.cli.arguments import Subparsers
+
+NEEDS: Final = ("opentelemetry", "prometheus_client")
+
+DESCRIPTION = """\
+Serves what the receipts of queries tell as metrics: rows, bytes, latency, retries, where the time of
+tasks goes. It first reads all receipts that there are, then serves, and reads on. docs/operations.md
+lists the metrics; conf/ has a Grafana dashboard and alert rules.
+
+Needs the extra: pip install 'spark-kafka-sink[exporter]'"""
+
+EXAMPLES = """\
+examples:
+  from a receiptsTopic, scraped by Prometheus at http://HOST:9464/metrics:
+    spark-kafka-sink exporter --topic receipts --bootstrap-server broker:9092 --command-config client.properties
+  from a receiptsPath, also sent to an OpenTelemetry collector:
+    spark-kafka-sink exporter --path s3://bucket/receipts --otlp http://collector:4318/v1/metrics"""
+
+
+def add_to(commands: Subparsers) -> None:
+    command = add_command(commands, run, "exporter", "serve receipts as Prometheus metrics", DESCRIPTION, EXAMPLES)
+    add_source(command)
+    command.add_argument(
+        "--listen", default="0.0.0.0:9464", metavar="HOST:PORT", help="of /metrics (default: %(default)s)"
+    )
+    command.add_argument("--otlp", metavar="URL", help="also send to this OTLP endpoint (HTTP, protobuf)")
+    command.add_argument(
+        "--otlp-interval", type=float, default=10.0, metavar="SECONDS", help="between two sends (default: 10)"
+    )
+    command.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks for receipts (default: 1)"
+    )
+    command.add_argument(
+        "--max-series", type=int, default=MOST_SERIES, metavar="N",
+        help="most combinations of query, topic and partition (default: %(default)s)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
+        raise KafkaError(f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]'")
+    from spark_kafka_sink.monitoring.otlp import OtlpSender
+    from spark_kafka_sink.monitoring.prometheus import serve
+
+    host, port = _address(arguments.listen)
+    clock = SystemClock()
+    with ExitStack() as stack:
+        reader = stack.enter_context(closing(open_source(arguments, clock, None)))
+        exporter = Exporter(reader, clock, arguments.max_series)
+        exporter.read_all()
+        try:
+            port = serve(exporter, host, port)
+        except OSError as error:
+            raise KafkaError(f"--listen {arguments.listen}: {error.strerror or error}") from error
+        sender = None
+        if arguments.otlp is not None:
+            sender = stack.enter_context(closing(OtlpSender(exporter, clock, arguments.otlp)))
+        print(f"serving http://{host}:{port}/metrics", flush=True)
+        send_at = clock.now()
+        while True:
+            if sender is not None and clock.now() >= send_at:
+                sender.send()
+                send_at = clock.now() + arguments.otlp_interval * 1000
+            time.sleep(arguments.interval)
+            exporter.read()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 0xFFFF:
+        raise ConfigError([f"--listen {text} is not of the form HOST:PORT."])
+    return host.strip("[]"), int(port)

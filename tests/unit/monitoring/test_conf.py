@@ -1,0 +1,65 @@
+"""The dashboard and the alert rules in conf/ ask for metrics that the exporter serves, by labels that they have."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS, PREFIX
+
+ROOT = Path(__file__).parents[3]
+DASHBOARD = json.loads((ROOT / "conf/grafana-dashboard.json").read_text())
+RULES = yaml.safe_load((ROOT / "conf/prometheus-alerts.yml").read_text())["groups"][0]["rules"]
+
+LABELS = {metric.full_name: {"query", *metric.labels} for metric in METRICS} | {
+    metric.full_name: set() for metric in EXPORTER_METRICS
+}
+DASHBOARD_QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+QUERIES = [*DASHBOARD_QUERIES, *(rule["expr"] for rule in RULES)]
+
+
+def names(text):
+    return set(re.findall(rf"{PREFIX}\w+", text))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_names_metrics_of_the_exporter_and_their_labels(query):
+    used = names(query)
+    assert used
+    assert used - LABELS.keys() == set()
+    grouped = {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")}
+    selected = {label for group in re.findall(r"\{([^}]*)\}", query) for label in re.findall(r"(\w+)=", group)}
+    for name in used:
+        assert (grouped | selected) - LABELS[name] == set()
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_counters_are_read_by_their_growth_and_gauges_by_their_value(query):
+    growing = set(re.findall(rf"(?:rate|increase)\(({PREFIX}\w+)", query))
+    assert growing == {name for name in names(query) if name.endswith("_total")}
+    assert query.count("(") == query.count(")")
+
+
+def test_the_dashboard_shows_every_metric():
+    assert LABELS.keys() - names(" ".join(DASHBOARD_QUERIES)) == set()
+
+
+def test_the_dashboards_panels_do_not_overlap():
+    cells = [
+        (x, y)
+        for panel in DASHBOARD["panels"]
+        for grid in [panel["gridPos"]]
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_every_alert_is_explained():
+    table = re.findall(r"^\| `([A-Z]\w+)` \| .* \| .* \|$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    assert {rule["alert"] for rule in RULES} - {*table} == set()
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in RULES)

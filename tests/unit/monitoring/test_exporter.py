@@ -1,0 +1,216 @@
+"""What the exporter serves and sends is the sum of the receipts, under names that Prometheus' conventions allow."""
+
+import re
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from urllib.request import urlopen
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
+from spark_kafka_sink.monitoring.exporter import Exporter
+from spark_kafka_sink.monitoring.otlp import OtlpSender
+from spark_kafka_sink.monitoring.prometheus import serve
+from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, Foreign
+from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS, Totals
+from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.testing.manual_clock import ManualClock
+
+FIGURES = TaskFigures(
+    rows=30, bytes=300, compressed_bytes=200, batches=3, retries=2, requests=4, throttle_ms=500.0, latency_avg_ms=5.0,
+    latency_max_ms=9.0, duration_ms=4000.0, encode_ms=1000.0, memory_wait_ms=500.0, ack_wait_ms=250.0,
+    dead_letters=(("encode", 2),),
+)  # fmt: skip
+
+
+def receipt(query="q", batch=0, partition=0, count=10, topic="t", figures=None):
+    return WriteReceipt(query, batch, 0, topic, partition, 0, count - 1, count, 10 * count, 1000, 2000 + batch, figures)
+
+
+class Listed:
+    """Receipts as a list, and an error instead when there is one."""
+
+    def __init__(self, *receipts):
+        self.foreign = Foreign()
+        self.new = [*receipts]
+        self.error = None
+
+    def read(self):
+        while self.new:
+            yield self.new.pop(0)
+        if self.error is not None:
+            raise self.error
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def reader():
+    return Listed(receipt(figures=FIGURES), receipt(partition=1, count=20), receipt("other", 7, figures=FIGURES))
+
+
+def scraped(port):
+    """Metric's name with its labels' values → value, as a Prometheus reads them."""
+    order = ("query", "topic", "partition", "phase", "reason")
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        text = response.read().decode()
+    return {
+        (
+            sample.name.removeprefix("spark_kafka_sink_"),
+            *(sample.labels[n] for n in order if n in sample.labels),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_scrape_has_the_sums_of_the_receipts_by_query_topic_and_partition(reader):
+    exporter = Exporter(reader, ManualClock())
+    exporter.read_all()
+    port = serve(exporter, "127.0.0.1", 0)
+    found = scraped(port)
+    assert found["rows_total", "q", "t", "0"] == 10
+    assert (found["rows_total", "q", "t", "1"], found["row_bytes_total", "q", "t", "1"]) == (20, 200)
+    assert found["tasks_total", "q"] == 1
+    assert (found["sent_bytes_total", "q"], found["record_batches_total", "q"]) == (200, 3)
+    assert (found["retried_rows_total", "q"], found["throttle_seconds_total", "q"]) == (2, 0.5)
+    assert found["request_latency_seconds_total", "q"] / found["requests_total", "q"] == pytest.approx(0.005)
+    assert found["request_latency_max_seconds", "q"] == 0.009
+    phases = {key[2]: value for key, value in found.items() if key[:2] == ("task_seconds_total", "q")}
+    assert phases == {"encoding": 1.0, "memory": 0.5, "acknowledgements": 0.25, "rows": 2.25}
+    assert found["dead_letters_total", "q", "encode"] == 2
+    assert (found["last_batch", "other"], found["last_write_timestamp_seconds", "other"]) == (7, 2.007)
+    assert (found["exporter_receipts_total",], found["exporter_foreign_records_total",]) == (3, 0)
+    reader.new = [receipt(count=5)]
+    exporter.read()
+    assert scraped(port)["rows_total", "q", "t", "0"] == 15
+
+
+def test_every_name_follows_prometheus_conventions():
+    for metric in (*METRICS, *EXPORTER_METRICS):
+        assert re.fullmatch(r"spark_kafka_sink_[a-z]+(_[a-z]+)*", metric.full_name)
+        assert metric.full_name.endswith("_total") == metric.is_counter
+        assert not re.search(r"_(ms|millis|kb|minutes)(_|$)", metric.full_name)
+
+
+def test_the_gauges_of_a_query_are_those_of_its_last_batch():
+    slow = TaskFigures(rows=1, duration_ms=9000.0, latency_max_ms=700.0)
+    totals = Totals(10)
+    for each in (receipt(batch=1, figures=slow), receipt(batch=2, figures=FIGURES), receipt(batch=2, partition=1)):
+        totals.add(each)
+    gauges = {each.metric.name: each.value for each in totals.samples() if not each.metric.is_counter}
+    assert gauges["last_batch"] == 2
+    assert (gauges["slowest_task_seconds"], gauges["request_latency_max_seconds"]) == (4.0, 0.009)
+
+
+def rows(totals):
+    return {tuple(each.labels.values()): each.value for each in totals.samples() if each.metric.name == "rows"}
+
+
+def test_beyond_the_limit_the_queries_that_wrote_least_recently_are_forgotten():
+    totals = Totals(4)
+    for name in ("a", "b", "a", "c", "d"):
+        totals.add(receipt(name))
+    totals.add(receipt("d", partition=1))
+    assert {labels[0] for labels in rows(totals)} == {"a", "c", "d"}
+    assert rows(totals)["a", "t", "0"] == 20
+
+
+def test_a_single_query_beyond_the_limit_keeps_its_total_under_other():
+    totals = Totals(3)
+    for partition in range(8):
+        totals.add(receipt(partition=partition))
+        totals.add(receipt(partition=partition))
+    found = rows(totals)
+    assert len(found) <= 4
+    assert found["q", "other", "other"] == 100
+    assert sum(found.values()) == 160
+
+
+def test_an_error_is_counted_and_the_next_read_goes_on(reader, caplog):
+    exporter = Exporter(reader, ManualClock())
+    reader.error = KafkaError("no broker")
+    with pytest.raises(KafkaError):
+        exporter.read_all()
+    reader.new = [receipt("late")]
+    exporter.read()
+    reader.error = None
+    exporter.read()
+    found = {each.metric.name: each.value for each in exporter.samples if not each.labels}
+    assert (found["exporter_read_errors"], found["exporter_receipts"]) == (1, 4)
+    assert "late" in {each.labels.get("query") for each in exporter.samples}
+    assert "Receipts cannot be read: no broker" in caplog.text
+
+
+def test_an_exporter_that_starts_again_serves_the_same_totals(tmp_path):
+    write_lines(str(tmp_path), [receipt(figures=FIGURES), receipt(batch=1, count=5)])
+    first, again = (Exporter(FolderReceipts(str(tmp_path)), ManualClock()) for _ in range(2))
+    first.read_all()
+    again.read_all()
+    assert {each.metric.name: each.value for each in first.samples} == {
+        each.metric.name: each.value for each in again.samples
+    }
+    assert {each.began for each in first.samples if each.labels} == {1000}
+
+
+@pytest.fixture
+def collector():
+    """The requests that an OTLP collector got, and its URL."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            requests.append(ExportMetricsServiceRequest.FromString(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield requests, f"http://127.0.0.1:{server.server_port}/v1/metrics"
+    server.shutdown()
+    server.server_close()
+
+
+def test_otlp_sends_cumulative_sums_that_begin_with_the_first_receipt(reader, collector):
+    requests, url = collector
+    exporter, clock = Exporter(reader, ManualClock()), ManualClock(5_000)
+    exporter.read_all()
+    sender = OtlpSender(exporter, clock, url)
+    assert sender.send()
+    sender.close()
+    (scope,) = requests[0].resource_metrics[0].scope_metrics
+    metrics = {metric.name: metric for metric in scope.metrics}
+    points = metrics["spark_kafka_sink_rows"].sum
+    values = {tuple(a.value.string_value for a in p.attributes): p.as_double or p.as_int for p in points.data_points}
+    assert values == {("q", "t", "0"): 10, ("q", "t", "1"): 20, ("other", "t", "0"): 10}
+    assert (points.is_monotonic, points.aggregation_temporality) == (True, 2)
+    assert {p.start_time_unix_nano for p in points.data_points} == {1_000_000_000}
+    assert {p.time_unix_nano for p in points.data_points} == {5_000_000_000}
+    assert metrics["spark_kafka_sink_last_batch"].gauge.data_points[0].as_double == 0
+    assert metrics["spark_kafka_sink_task_seconds"].unit == "s"
+    assert metrics["spark_kafka_sink_row_bytes"].unit == "By"
+
+
+def test_a_collector_that_is_down_does_not_stop_the_exporter(reader):
+    exporter = Exporter(reader, ManualClock())
+    exporter.read_all()
+    sender = OtlpSender(exporter, ManualClock(), "http://127.0.0.1:9/v1/metrics")
+    assert not sender.send()
+    sender.close()
+
+
+def test_the_command_names_a_wrong_address_and_a_missing_extra(capsys, tmp_path, monkeypatch):
+    assert main(["exporter", "--path", str(tmp_path), "--listen", "nowhere"]) == 1
+    assert "--listen nowhere is not of the form HOST:PORT" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["exporter", "--path", str(tmp_path)]) == 1
+    assert "pip install 'spark-kafka-sink[exporter]'" in capsys.readouterr().err
