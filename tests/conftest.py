@@ -20,7 +20,7 @@ settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
 
 ROOT = Path(__file__).parents[1]
-JVM_FIXTURES = {"local_kafka", "secure_kafka", "spark"}
+JVM_FIXTURES = {"local_kafka", "local_schema_registry", "secure_kafka", "spark"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

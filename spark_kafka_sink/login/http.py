@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import urllib3
@@ -67,7 +67,9 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
         total=limits.total_ms / 1000.0, connect=limits.connect_ms / 1000.0, read=limits.read_ms / 1000.0
     )
     try:
-        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=timeout) as pool:
+        with urllib3.PoolManager(
+            ssl_context=context, assert_hostname=_host_check(context), retries=False, timeout=timeout
+        ) as pool:
             method, url, headers, body = request
             response = pool.request(
                 method, url, body=body, headers=dict(headers), preload_content=False, redirect=False
@@ -92,6 +94,11 @@ def without_secrets(url: str) -> str:
     """The URL without user, password and query."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _host_check(context: ssl.SSLContext | None) -> Literal[False] | None:
+    """False for a context that accepts any name: urllib3 would check it after the handshake."""
+    return None if context is None or context.check_hostname else False
 
 
 def _content(response: urllib3.BaseHTTPResponse, deadline: float, limits: HttpLimits, clock: Clock) -> bytes:

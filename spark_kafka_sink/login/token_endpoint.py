@@ -41,13 +41,14 @@ class TimeoutOption(NamedTuple):
 class EndpointOptions(NamedTuple):
     """Values with the names of their options, for errors. ``trust``: the option that trusts its certificates.
 
-    ``tls_prefix``: what errors of the ``ssl.*`` options begin with.
+    ``total_ms``: of a whole request. ``tls_prefix``: what errors of the ``ssl.*`` options begin with.
     """
 
     url_name: str
     url: str
     connect: TimeoutOption
     read: TimeoutOption
+    total_ms: int
     trust: str
     tls_prefix: str
 
@@ -78,8 +79,8 @@ class TokenEndpoint:
         return self._token_of(response.content)
 
     def _request(self, headers: Mapping[str, str], body: str) -> HttpResponse:
-        connect, read = self._options.connect.ms, self._options.read.ms
-        limits = HttpLimits(connect, read, connect + read, _MAX_BYTES)
+        options = self._options
+        limits = HttpLimits(options.connect.ms, options.read.ms, options.total_ms, _MAX_BYTES)
         request = HttpRequest("POST", self._options.url, headers, body.encode())
         return exchange(request, self._tls_context(), limits, self._clock)
 
@@ -100,7 +101,7 @@ class TokenEndpoint:
             case HttpFault.READ_TIMEOUT:
                 text = f"did not respond within {read.ms} ms ({read.name})"
             case HttpFault.BODY_TIMEOUT:
-                text = f"did not end its response within {connect.ms + read.ms} ms ({connect.name} + {read.name})"
+                text = f"did not end its response within {self._options.total_ms} ms ({connect.name}, {read.name})"
             case HttpFault.NO_RESPONSE:
                 text = f"did not respond: {error.reason}"
         return RetriableLoginError(f"{self.name} {text}")

@@ -123,6 +123,7 @@ def _endpoint(config: ProducerConfig) -> TokenEndpoint:
         url=config.sasl_oauthbearer_token_endpoint_url,
         connect=TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
         read=TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),
+        total_ms=config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms,
         trust="ssl.truststore.location in sasl.jaas.config",
         tls_prefix="sasl.jaas.config: ",
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
+import re
 from typing import Final
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
 from spark_kafka_sink.login.token_login import Token
 from spark_kafka_sink.login.token_sources import client_credentials, token_source
@@ -28,6 +31,8 @@ from spark_kafka_sink.security.credentials import user_credentials
 
 _SHORTEST_LIFE_MS: Final = 60_000.0
 """Left of a token that is used again."""
+
+_IN_A_HEADER: Final = re.compile(r"[\x21-\x7E]+")
 
 _OPTION_OF: Final = {
     CredentialSource.URL: "user and password in schema.registry.url",
@@ -52,8 +57,10 @@ class Authorization:
         source = self._options.login.source
         return None if source is CredentialSource.URL and url.user_info is None else _OPTION_OF[source]
 
-    def headers(self, url: RegistryUrl) -> dict[str, str]:
-        """Raises ``ConfigError``, ``SaslAuthenticationError``, ``LoginError``, ``RetriableLoginError``."""
+    def headers(self, url: RegistryUrl, time_ms: float) -> dict[str, str]:
+        """``time_ms``: for a token. Raises ``ConfigError``, ``SaslAuthenticationError``, ``LoginError`` (its subclass
+        ``RetriableLoginError`` too).
+        """
         login = self._options.login
         match login.source:
             case CredentialSource.URL:
@@ -67,10 +74,12 @@ class Authorization:
             case CredentialSource.STATIC_TOKEN:
                 return self._bearer(self._secret(TOKEN, login.token).strip())
             case CredentialSource.OAUTHBEARER | CredentialSource.SASL_OAUTHBEARER_INHERIT:
-                return self._bearer(self._oauth_token())
+                return self._bearer(self._oauth_token(time_ms))
 
     def _bearer(self, token: str) -> dict[str, str]:
         login = self._options.login
+        if not _IN_A_HEADER.fullmatch(token):  # the error of http.client shows it
+            raise LoginError(f"the token of {_OPTION_OF[login.source]} has signs that no HTTP header can have")
         headers = {"Authorization": f"Bearer {token}"}
         if login.logical_cluster:
             headers["target-sr-cluster"] = login.logical_cluster
@@ -78,12 +87,12 @@ class Authorization:
             headers["Confluent-Identity-Pool-Id"] = login.identity_pool_id
         return headers
 
-    def _oauth_token(self) -> str:
+    def _oauth_token(self, time_ms: float) -> str:
         if self._token is None or self._token.expires_at - self._clock.epoch_ms() < _SHORTEST_LIFE_MS:
-            self._token = self._fetch()
+            self._token = self._fetch(math.ceil(time_ms))
         return self._token.value
 
-    def _fetch(self) -> Token:
+    def _fetch(self, time_ms: int) -> Token:
         login = self._options.login
         if login.source is CredentialSource.SASL_OAUTHBEARER_INHERIT:
             assert login.sasl is not None
@@ -93,8 +102,9 @@ class Authorization:
         options = EndpointOptions(
             url_name=ISSUER,
             url=login.issuer_url,
-            connect=TimeoutOption(CONNECT_TIMEOUT, self._options.connect_timeout_ms),
-            read=TimeoutOption(READ_TIMEOUT, self._options.read_timeout_ms),
+            connect=TimeoutOption(CONNECT_TIMEOUT, min(self._options.connect_timeout_ms, time_ms)),
+            read=TimeoutOption(READ_TIMEOUT, min(self._options.read_timeout_ms, time_ms)),
+            total_ms=time_ms,
             trust="schema.registry.ssl.truststore.location",
             tls_prefix="schema.registry.",
         )

@@ -183,11 +183,11 @@ class SchemaRegistry:
                 break
             for left in range(len(urls), 0, -1):
                 remaining = deadline - self._clock.now()
-                if remaining <= 0:
+                if remaining <= 0 and failures:
                     break
                 url = urls[self._current]
                 try:
-                    return url, self._attempt(url, call, remaining / left)
+                    return url, self._attempt(url, call, max(remaining / left, 1.0))
                 except _RetriableError as error:
                     failures[url] = error.error
                     _log.info("%s", error.error)
@@ -209,15 +209,17 @@ class SchemaRegistry:
         """One request to one URL. Raises ``RegistryError``, ``_RetriableError``."""
         target = url.address + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         connect, read = self._options.connect_timeout_ms, self._options.read_timeout_ms
-        limits = HttpLimits(min(connect, time_ms), min(read, time_ms), time_ms, _MAX_BYTES)
+        end = self._clock.now() + time_ms
         try:
-            headers = {**_HEADERS, **self._authorization.headers(url)}
+            headers = {**_HEADERS, **self._authorization.headers(url, time_ms)}
+            left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
+            limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
             request = HttpRequest(call.method, target, headers, call.body)
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
             raise _failed(url, call, error, time_ms) from None
         except RetriableLoginError as error:
-            raise _RetriableError(RegistryError(f"{_name(url)} cannot {call.what}: {error}")) from None
+            raise _RetriableError(RegistryError(f"{_name(url)} cannot {call.what}: {error}.")) from None
         except (LoginError, SaslAuthenticationError) as error:
             raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
         _log.debug("%s %s: HTTP status %d", call.method, target, response.status)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
-from spark_kafka_sink.config.option import Kind, OneOf, Option, Password
+from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, Password
 
 STRING, PASSWORD = Kind.STRING, Kind.PASSWORD
 
@@ -50,6 +50,8 @@ _BEARER: Final = (
     CredentialSource.SASL_OAUTHBEARER_INHERIT,
 )
 
+_IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "a string of ASCII signs without spaces")
+
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(BASIC_SOURCE, STRING, "URL", "medium",
            "Where user and password of HTTP's basic authentication are: URL (of schema.registry.url), USER_INFO "
@@ -67,10 +69,12 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: secret of the client id."),
     Option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope."),
     Option(_CLUSTER, STRING, None, "medium",
-           "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster)."),
+           "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER),
     Option(_POOL, STRING, None, "medium",
-           "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id)."),
+           "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER),
 )  # fmt: skip
+
+_WITH_PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
     USER_INFO: (CredentialSource.USER_INFO,),
@@ -168,7 +172,7 @@ def _required(draft: Draft, source: CredentialSource) -> None:
 
 def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:
     if source is CredentialSource.SASL_INHERIT:
-        if producer.sasl_jaas_config is None or producer.sasl_mechanism == "OAUTHBEARER":
+        if producer.sasl_jaas_config is None or producer.sasl_mechanism not in _WITH_PASSWORDS:
             draft.fault(
                 BASIC_SOURCE,
                 "is SASL_INHERIT, which needs username and password in kafka.sasl.jaas.config; or write USER_INFO and "

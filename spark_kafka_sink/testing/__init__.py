@@ -1,8 +1,9 @@
 """Kafka for tests of Kafka programs.
 
 ``TestBroker``: a Kafka cluster in this process, started in a millisecond, with faults by functions. ``LocalKafka``: a
-real Kafka on this machine. pytest fixtures of both: ``kafka_test_broker``, ``local_kafka``
-(``testing.pytest_plugin``). Names are imported at first use: the one needs nothing of the other.
+real Kafka on this machine; ``LocalSchemaRegistry``: a real schema registry. pytest fixtures: ``kafka_test_broker``,
+``local_kafka``, ``local_schema_registry`` (``testing.pytest_plugin``). Names are imported at first use: the one needs
+nothing of the other.
 """
 
 from __future__ import annotations
@@ -14,8 +15,19 @@ if TYPE_CHECKING:
     from spark_kafka_sink.testing.broker import KEPT, StoredRecord, TestBroker
     from spark_kafka_sink.testing.listener import Listener
     from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
+    from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry, LocalSchemaRegistryError
 
-__all__ = ["DEFAULT_VERSION", "KEPT", "Listener", "LocalKafka", "LocalKafkaError", "StoredRecord", "TestBroker"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "KEPT",
+    "Listener",
+    "LocalKafka",
+    "LocalKafkaError",
+    "LocalSchemaRegistry",
+    "LocalSchemaRegistryError",
+    "StoredRecord",
+    "TestBroker",
+]
 
 _HOME: Final = {
     "DEFAULT_VERSION": "local_kafka",
@@ -23,6 +35,8 @@ _HOME: Final = {
     "Listener": "listener",
     "LocalKafka": "local_kafka",
     "LocalKafkaError": "local_kafka",
+    "LocalSchemaRegistry": "local_schema_registry",
+    "LocalSchemaRegistryError": "local_schema_registry",
     "StoredRecord": "broker",
     "TestBroker": "broker",
 }

@@ -61,7 +61,7 @@ def kafka_jars(version: str) -> Path:
     folder = cache_folder() / f"kafka-{version}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_suffix(folder.suffix + ".lock")):
+        with locked(folder.with_suffix(folder.suffix + ".lock")):
             if not folder.is_dir():
                 _fetch(version, folder)
     missing = _missing(version, folder)
@@ -124,7 +124,7 @@ def _is_whole(jar: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Held by one process at a time; the kernel releases it when that process dies."""
     deadline = time.monotonic() + FETCH_DEADLINE_S
     with path.open("w") as file:

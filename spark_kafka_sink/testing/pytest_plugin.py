@@ -1,7 +1,8 @@
-"""pytest fixtures ``kafka_test_broker`` (in process, one for each test) and ``local_kafka`` (one real Kafka a session).
+"""pytest fixtures ``kafka_test_broker`` (in process, one for each test), ``local_kafka`` (one real Kafka a session) and
+``local_schema_registry`` (one real schema registry a session).
 
 ``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A
-test marked ``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When it cannot start, tests fail;
+test marked ``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When one cannot start, tests fail;
 they are never skipped.
 """
 
@@ -16,8 +17,9 @@ from spark_kafka_sink.testing.broker.fixture import kafka_test_broker
 
 if TYPE_CHECKING:
     from spark_kafka_sink.testing.local_kafka import LocalKafka
+    from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry
 
-__all__ = ["kafka_test_broker", "local_kafka"]
+__all__ = ["kafka_test_broker", "local_kafka", "local_schema_registry"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,3 +51,12 @@ def local_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
 
     with LocalKafka(version=request.param) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def local_schema_registry() -> Iterator[LocalSchemaRegistry]:
+    """A running ``LocalSchemaRegistry``, shared: give each test's subjects names of their own."""
+    from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry
+
+    with LocalSchemaRegistry() as registry:
+        yield registry

@@ -222,3 +222,14 @@ def test_a_token_file_is_read_at_each_fetch(oidc, tmp_path, form):
     token = oidc.issue("me")
     file.write_text(f"{token}\n")
     assert fetch(url).value == token
+
+
+def test_any_name_in_the_endpoints_certificate_will_do_where_the_login_module_says_so(tmp_path):
+    authority = CertificateAuthority()
+    (tmp_path / "server.pem").write_text(authority.issue("idp", ("elsewhere",)).key_store)
+    (tmp_path / "ca.pem").write_text(authority.certificate)
+    with OidcServer(clients(), certificate=tmp_path / "server.pem") as server:
+        trust = f'ssl.truststore.location="{tmp_path / "ca.pem"}"'
+        assert " does not go through with TLS: " in str(error_of(server.token_url, client(more=trust)))
+        any_name = f'{trust} ssl.endpoint.identification.algorithm=""'
+        assert fetch(server.token_url, client(more=any_name)).value

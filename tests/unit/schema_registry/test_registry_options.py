@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -411,6 +413,19 @@ def test_a_fault_of_a_resolved_value_does_not_show_it(tmp_path):
 
 
 PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is Kind.PASSWORD]
+
+
+REDACTION = re.findall(
+    r"^spark\.redaction\.regex +(\S+)$", (Path(__file__).parents[3] / "docs/security.md").read_text(), re.MULTILINE
+)
+
+
+def test_the_documented_redaction_covers_every_secret_option():
+    (regex,) = REDACTION
+    certificates = {"schema.registry.ssl.truststore.certificates", "schema.registry.ssl.keystore.certificate.chain"}
+    assert {name for name in PASSWORDS if not re.search(regex, name)} == certificates
+    assert re.search(regex, "https://me:password@registry:8081")
+    assert not re.search(regex, "https://registry:8081,http://other/apis/ccompat/v7")
 
 
 def test_no_repr_shows_a_secret_and_a_pickle_holds_them():

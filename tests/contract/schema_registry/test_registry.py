@@ -1,0 +1,143 @@
+"""The client against a real registry, with Confluent's own client as the referee."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from confluent_kafka.schema_registry import Schema as ConfluentSchema
+from confluent_kafka.schema_registry import SchemaReference as ConfluentReference
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.schema_registry.client import SchemaRegistry
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.testing import LocalSchemaRegistry
+
+pytestmark = pytest.mark.jvm
+
+_numbers = itertools.count()
+PROTO = 'syntax = "proto3"; package common; message Money { int64 units = 1; }'
+
+
+def avro(*fields: str) -> Schema:
+    record = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in fields]}
+    return Schema(SchemaType.AVRO, json.dumps(record))
+
+
+def client_of(url: str, **options: str) -> SchemaRegistry:
+    faults: list[str] = []
+    parsed = RegistryOptions.parse({"schema.registry.url": url, **options}, faults)
+    assert parsed is not None, faults
+    return SchemaRegistry(parsed, SystemClock())
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"topic-{next(_numbers)}-value"
+
+
+@pytest.fixture
+def client(local_schema_registry: LocalSchemaRegistry) -> SchemaRegistry:
+    return client_of(local_schema_registry.url)
+
+
+@pytest.fixture
+def referee(local_schema_registry: LocalSchemaRegistry) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": local_schema_registry.url})
+
+
+def test_what_is_registered_here_is_what_confluents_client_sees(client, referee, subject):
+    ours = [client.register(subject, schema) for schema in (avro("a"), avro("a", "b"))]
+    latest = referee.get_latest_version(subject)
+    assert (latest.schema_id, latest.version) == (ours[1].id, ours[1].version) == (ours[1].id, 2)
+    for registered in ours:
+        assert referee.get_schema(registered.id).schema_str == registered.schema.text
+        found = referee.lookup_schema(subject, ConfluentSchema(registered.schema.text, "AVRO"))
+        assert (found.schema_id, found.version) == (registered.id, registered.version)
+
+
+def test_what_confluents_client_registers_is_what_is_found_here(client, referee, subject):
+    ids = [referee.register_schema(subject, ConfluentSchema(avro(*fields).text, "AVRO")) for fields in ("a", "ab")]
+    assert client.latest(subject) == (subject, 2, ids[1], avro("a", "b"), None)
+    assert client.lookup(subject, avro("a"))[:3] == (subject, 1, ids[0])
+    assert client.by_id(ids[0], subject) == (subject, None, ids[0], avro("a"), None)
+    assert client.register(subject, avro("a"))[:3] == (subject, 1, ids[0])
+
+
+def test_protobuf_with_imports_both_ways(client, referee, subject):
+    common = client.register(f"{subject}-common", Schema(SchemaType.PROTOBUF, PROTO))
+    text = 'syntax = "proto3"; import "common.proto"; message Price { common.Money money = 1; }'
+    reference = SchemaReference("common.proto", common.subject, common.version)
+    ours = client.register(subject, Schema(SchemaType.PROTOBUF, text, (reference,)))
+    theirs = referee.get_latest_version(subject)
+    assert (theirs.schema_id, theirs.schema.schema_str, theirs.schema.schema_type) == (ours.id, text, "PROTOBUF")
+    assert theirs.schema.references == [ConfluentReference("common.proto", common.subject, 1)]
+    read = client.latest(subject, serialized=True)
+    assert read.schema == ours.schema
+    assert client.imports(read.schema) == {"common.proto": Schema(SchemaType.PROTOBUF, PROTO)}
+    other = referee.register_schema(
+        f"{subject}-2", ConfluentSchema(text.replace("Price", "Cost"), "PROTOBUF", theirs.schema.references)
+    )
+    assert client.latest(f"{subject}-2")[:3] == (f"{subject}-2", 1, other)
+
+
+def test_subjects_that_need_percent_signs(client, referee, subject):
+    odd = f"{subject} ü%&+?"
+    assert referee.get_latest_version(client.register(odd, avro("a")).subject).subject == odd
+
+
+def test_an_incompatible_schema_has_the_registrys_message_and_a_compatible_one_is_taken(client, referee, subject):
+    client.register(subject, avro("a"))
+    referee.set_compatibility(subject, level="BACKWARD")
+    with pytest.raises(RegistryError, match=r"HTTP status 409: .*[Ii]ncompatible.*change the schema") as raised:
+        client.register(subject, avro("a", "b"))
+    assert raised.value.status == 409
+    added = {"name": "b", "type": "int", "default": 1}
+    record = json.loads(avro("a").text)
+    record["fields"].append(added)
+    assert client.register(subject, Schema(SchemaType.AVRO, json.dumps(record))).version == 2
+
+
+def test_missing_subjects_schemas_and_ids_say_what_to_do(client, subject):
+    with pytest.raises(RegistryError, match=r"error code 40401.*leave use\.latest\.version out") as raised:
+        client.latest(subject)
+    assert raised.value.status == 404
+    with pytest.raises(RegistryError, match=r"error code 40401.*set auto\.register\.schemas=true"):
+        client.lookup(subject, avro("a"))
+    client.register(subject, avro("a"))
+    with pytest.raises(RegistryError, match=r"error code 40403.*set auto\.register\.schemas=true"):
+        client.lookup(subject, avro("b"))
+    with pytest.raises(RegistryError, match=r"error code 40403.*must be the id of a schema in this registry"):
+        client.by_id(99_999, subject)
+    with pytest.raises(RegistryError, match=r"HTTP status 422"):
+        client.register(subject, Schema(SchemaType.AVRO, '{"type": "record"}'))
+
+
+def test_the_address_without_the_apis_path_is_named(local_schema_registry, subject):
+    bare = local_schema_registry.url.removesuffix("/apis/ccompat/v7")
+    with pytest.raises(RegistryError, match=r"is this schema\.registry\.url whole, with its path\?"):
+        client_of(bare).latest(subject)
+
+
+def test_schemas_outlive_a_crash_and_a_hanging_registry_is_given_up(subject):
+    with LocalSchemaRegistry() as registry:
+        quick = {"http.connect.timeout.ms": "1000", "http.read.timeout.ms": "1000", "retries.wait.ms": "10"}
+        client = client_of(registry.url, **quick)
+        registered = client.register(subject, avro("a"))
+        registry.pause()
+        with pytest.raises(RegistryError, match=r"no whole response within 1000 ms"):
+            client.latest(subject)
+        registry.resume()
+        assert client_of(registry.url).latest(subject).id == registered.id
+        registry.kill()
+        assert not registry.alive()
+        with pytest.raises(RegistryError, match=r"connection failed: Connection refused"):
+            client.latest(subject)
+        registry.start()
+        assert client_of(registry.url).latest(subject)[:3] == registered[:3]
+        registry.stop()
+        assert not registry.alive()
