@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 from spark_kafka_sink.testing.java import find_java
-from spark_kafka_sink.testing.kafka_jars import cache_folder
+from spark_kafka_sink.testing.maven import cache_folder
 
 # Each without its dependencies: Spark has the rest.
 SINK_JARS = (

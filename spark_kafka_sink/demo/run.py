@@ -22,8 +22,8 @@ from spark_kafka_sink.demo.check import TopicCheck, Topics
 from spark_kafka_sink.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
 from spark_kafka_sink.demo.report import Report, repeated
 from spark_kafka_sink.security.librdkafka import librdkafka_options
-from spark_kafka_sink.testing.kafka_jars import cache_folder
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
+from spark_kafka_sink.testing.maven import cache_folder
 
 PARTITIONS = 4
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})

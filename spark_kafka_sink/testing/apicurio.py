@@ -3,76 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import shutil
 import tarfile
-import tempfile
-import urllib.request
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.testing.kafka_jars import cache_folder, locked
+from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
 
-_ADDRESS: Final = "https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/{version}/{name}"
-_ARCHIVE: Final = "apicurio-registry-app-{version}-all.tar.gz"
+_MODULE: Final = """<ivy-module version="2.0">
+  <info organisation="spark-kafka-sink" module="local-schema-registry"/>
+  <dependencies>
+    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{version}" conf="default">
+      <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+# Without POMs: Maven Central lacks the one that this artifact's names as its parent. "all": its classifier.
+_SETTINGS: Final = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" usepoms="false"
+      pattern="[organisation]/[module]/[revision]/[artifact]-[revision]-all.[ext]"/>
+  </resolvers>
+</ivysettings>
+"""
+_ARCHIVE: Final = "apicurio-registry-app-{version}.tar.gz"
 _RUNNER: Final = "apicurio-registry-app-{version}-runner.jar"
 _SHA_256: Final = MappingProxyType({"3.0.9": "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"})
-_ATTEMPTS: Final = 3
-_TIMEOUT_S: Final = 60.0
-
-logger = logging.getLogger(__name__)
 
 
-class ApicurioError(KafkaError):
-    """Apicurio Registry could not be fetched, or the cache is incomplete."""
+class ApicurioError(FetchError):
+    """Apicurio Registry did not arrive whole, or the cache is incomplete."""
 
 
 def apicurio_runner(version: str) -> Path:
-    """The jar to start, beside its libraries in ``apicurio-registry-<version>`` of the cache (109 MB).
+    """The jar to start, beside its libraries in ``apicurio-registry-<version>`` of the cache; fetched (109 MB) the
+    first time.
 
-    The folder gets its name only when it is complete. Only one process fetches at a time. Offline, fill it with the
-    content of the archive.
+    The folder gets its name only when it is complete. Offline, fill it with the content of the archive. Raises
+    ``FetchError``.
     """
     if version not in _SHA_256:
         raise ApicurioError(f"Apicurio Registry {version} is unknown; write one of {', '.join(_SHA_256)}.")
     folder = cache_folder() / f"apicurio-registry-{version}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_suffix(folder.suffix + ".lock")):
-            if not folder.is_dir():
-                _fetch(version, folder)
+    with filling(folder) as scratch:
+        if scratch is not None:
+            name = f"Apicurio Registry {version}"
+            files = fetch(IvyModule(name, _MODULE.format(version=version), ("tar.gz",), _SETTINGS), scratch)
+            _unpack(name, files / _ARCHIVE.format(version=version), scratch / "content", _SHA_256[version])
+            (scratch / "content").rename(folder)
     runner = folder / _RUNNER.format(version=version)
     if not runner.is_file():
         raise ApicurioError(f"{folder} lacks {runner.name}. Remove the folder to have it fetched again.")
     return runner
 
 
-def _fetch(version: str, folder: Path) -> None:
-    for left_over in folder.parent.glob(f".{folder.name}-*"):  # of a process killed while it fetched
-        shutil.rmtree(left_over, ignore_errors=True)
-    logger.info("Fetching Apicurio Registry %s (109 MB, only this once) into %s", version, folder)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        archive, content = Path(scratch, "archive"), Path(scratch, "content")
-        _download(version, archive)
-        with tarfile.open(archive) as members:
-            members.extractall(content, filter="data")
-        content.rename(folder)
-
-
-def _download(version: str, archive: Path) -> None:
-    address = _ADDRESS.format(version=version, name=_ARCHIVE.format(version=version))
-    problem = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as response, archive.open("wb") as file:
-                shutil.copyfileobj(response, file)
-        except OSError as error:
-            problem = str(error)
-            continue
-        with archive.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == _SHA_256[version]:
-                return
-        problem = "what arrived has another SHA-256"
-    raise ApicurioError(f"Apicurio Registry {version} could not be fetched from {address}: {problem}")
+def _unpack(name: str, archive: Path, to: Path, sha_256: str) -> None:
+    with archive.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha_256:
+            raise ApicurioError(f"{name} did not arrive whole: what arrived has another SHA-256.")
+    with tarfile.open(archive) as members:
+        members.extractall(to, filter="data")

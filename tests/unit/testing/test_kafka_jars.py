@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.testing.kafka_jars import CACHE_VARIABLE, KafkaJarsError, cache_folder, kafka_jars
+from spark_kafka_sink.testing.kafka_jars import KafkaJarsError, kafka_jars
+from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
+from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
 NAMES = ("kafka_2.13-9.8.7.jar", "kafka-clients-9.8.7.jar", "kafka-tools-9.8.7.jar")
-
-# A java that answers -version, and as Ivy copies whole jars to where -retrieve says.
-FAKE_JAVA = """#!/bin/sh
-if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
-echo run >> "{runs}"
-for last; do :; done
-{do}
-"""
 
 
 @pytest.fixture
@@ -30,26 +24,10 @@ def repository(tmp_path) -> Path:
 
 
 @pytest.fixture
-def ivy(tmp_path, monkeypatch, repository):
-    """Makes the fake Java; ``runs()`` counts how often it was asked to fetch."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
-    (tmp_path / "java/bin").mkdir(parents=True)
-    log = tmp_path / "runs"
-
-    def install(do=f'cp {repository}/*.jar "$(dirname "$last")"'):
-        java = tmp_path / "java/bin/java"
-        java.write_text(FAKE_JAVA.format(runs=log, do=do))
-        java.chmod(0o755)
-
-    install()
-    install.again = install
-    install.runs = lambda: len(log.read_text().splitlines()) if log.exists() else 0
-    return install
-
-
-def left_in(folder):
-    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+def ivy(tmp_path, monkeypatch, repository) -> FakeIvy:
+    fake = FakeIvy(tmp_path, monkeypatch)
+    fake.copies(f"{repository}/*.jar")
+    return fake
 
 
 def test_jars_are_fetched_once(ivy, tmp_path):
@@ -62,7 +40,7 @@ def test_jars_are_fetched_once(ivy, tmp_path):
 
 
 def test_two_processes_do_not_fetch_at_once(ivy, repository):
-    ivy.again(f'sleep 0.5; cp {repository}/*.jar "$(dirname "$last")"')
+    ivy.does(f'sleep 0.5; cp {repository}/*.jar "$(dirname "$last")"')
     program = (
         "from spark_kafka_sink.testing.kafka_jars import kafka_jars; print(len(list(kafka_jars('9.8.7').iterdir())))"
     )
@@ -72,8 +50,8 @@ def test_two_processes_do_not_fetch_at_once(ivy, repository):
 
 
 def test_a_failed_fetch_is_tried_again_and_then_says_what_ivy_said(ivy, tmp_path):
-    ivy.again("echo 'UNRESOLVED DEPENDENCIES: no network'; exit 1")
-    with pytest.raises(KafkaJarsError, match=r"9\.8\.7 could not be fetched from Maven Central:\n(.|\n)*no network"):
+    ivy.does("echo 'UNRESOLVED DEPENDENCIES: no network'; exit 1")
+    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central:\n(.|\n)*no network"):
         kafka_jars("9.8.7")
     assert ivy.runs() == 3
     assert left_in(tmp_path / "cache") == []
