@@ -217,7 +217,7 @@ def test_an_identity_provider_in_trouble_is_asked_again(oidc):
 
 def test_an_identity_provider_that_hangs_is_given_up_in_time():
     with OidcServer({"me": Client("me", SECRET)}) as hanging, SchemaRegistryServer() as server:
-        hanging.hang.set()
+        hanging.hang()
         times = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
         began = time.monotonic()
         error = error_of(server.url, client_credentials(hanging, **times))
