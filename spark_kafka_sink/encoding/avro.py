@@ -9,19 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.avro_kernels import Kernel
-from spark_kafka_sink.encoding.columns import plain
-from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
-from spark_kafka_sink.encoding.row_writer import RowWriter, mask_of
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.slices import encode_rows
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import binary_array
-
-_SLICE_ROWS = 8192
-_MAX_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +50,7 @@ class AvroEncoder:
             raise InvalidRecordError(
                 f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}"
             )
-        faults: list[Fault] = []
-        parts = []
-        row = 0
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            for start in range(0, len(chunk), _SLICE_ROWS):
-                part, found = self._encode_slice(chunk.slice(start, _SLICE_ROWS), prefix)
-                parts.append(part)
-                faults += [fault._replace(row=row + start + fault.row) for fault in found]
-            row += len(chunk)
-        if faults:
-            raise UnencodableRowsError(faults)
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return binary_array(np.zeros(1, np.int32), b"")
-        if sum(part.nbytes for part in parts) > _MAX_BYTES:
-            raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
-        return pa.concat_arrays(parts)
-
-    def _encode_slice(self, array: pa.Array, prefix: bytes) -> tuple[pa.BinaryArray, list[Fault]]:
-        array = plain(array)
-        keep = mask_of(array)
-        writer = RowWriter(len(array))
-        writer.fixed(prefix, keep)
-        self._root.write(writer, array, keep)
-        starts, data = writer.finish()
-        missing = None if keep is None else keep == 0
-        return binary_array(starts, data, missing), sorted(writer.faults.values())
+        return encode_rows(self._root, array, prefix)
 
 
 def encode_avro(array: pa.Array | pa.ChunkedArray, schema: str) -> pa.BinaryArray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,10 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.row_writer import Mask, mask_of
-from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, raw_numbers
-
-_MAX_BYTES = (1 << 31) - 1
+from spark_kafka_sink.records.columns import Int64Array, binary_column, raw_numbers
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -103,12 +98,3 @@ def only(array: pa.Array, keep: Mask | None) -> pa.Array:
     dropped = pa.py_buffer(np.packbits(keep == 0, bitorder="little"))
     mask = pa.BooleanArray.from_buffers(pa.bool_(), len(array), [None, dropped])
     return pa.StructArray.from_arrays([array], ["kept"], mask=mask).flatten()[0]
-
-
-def one_column(slices: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
-    """Encoded slices of a column, one behind the other. At most 2 GiB."""
-    if len(slices) == 1:
-        return slices[0]
-    if sum(each.nbytes for each in slices) > _MAX_BYTES:
-        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
-    return pa.concat_arrays(slices) if slices else binary_array(np.zeros(1, np.int32), b"")

@@ -30,7 +30,7 @@ _NANOS = 1_000_000_000
 class Kind(Protocol):
     """A Protobuf type, and the Arrow type that it is written from."""
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         """``tag`` and a slot of ``array``, of a plain layout, per row of ``keep``, where none is null.
 
         Without ``presence`` the type's default is left out.
@@ -54,7 +54,7 @@ class Integer:
     zigzag: bool = False
     bounds: tuple[int, int] | None = None
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         numbers = integers(array)
         if self.bounds is not None:
             bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
@@ -73,7 +73,7 @@ class Floating:
 
     bits: int
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         values = (
             numbers_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
             if pt.is_floating(array.type)
@@ -86,7 +86,7 @@ class Floating:
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         _write_varints(writer, tag, integers(array.cast(pa.uint8())).view(np.uint64), keep, presence)
 
 
@@ -97,7 +97,7 @@ class Bytes:
     path: str
     text: bool
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         column, lengths, missing = spans(array, keep)
         bad = invalid_utf8(column, missing) if self.text else None
         if bad is not None:
@@ -115,7 +115,7 @@ class EnumSymbol:
     symbols: tuple[bytes, ...]
     numbers: tuple[int, ...]
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         found = pc.index_in(binary_column(array), value_set=bytes_column(self.symbols))
         known = mask_of(found)
         places = integers(found)
@@ -134,7 +134,7 @@ class EnumNumber:
     type: str
     numbers: tuple[int, ...]
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         numbers = integers(array)
         if self.numbers:
             bad = ~np.isin(numbers, np.array(self.numbers, np.int64))
@@ -148,7 +148,7 @@ class Timestamp:
 
     path: str
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         per_second = _PER_SECOND[array.type.unit]
         numbers = integers(array)
         seconds = numbers // per_second
@@ -163,7 +163,7 @@ class Duration:
 
     path: str
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         per_second = _PER_SECOND[array.type.unit]
         numbers = integers(array)
         rest = np.fmod(numbers, per_second)
@@ -180,9 +180,9 @@ class Wrapper:
     tag: bytes
     value: Kind
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         inner = RowWriter(writer.rows, writer)
-        self.value.write(inner, self.tag, array, keep, presence=False)
+        self.value.write_value(inner, self.tag, array, keep, presence=False)
         _write_message(writer, tag, inner, keep)
 
 
@@ -193,12 +193,12 @@ class Message:
     fields: tuple[tuple[int, Field], ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
-    def write(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
         inner = RowWriter(writer.rows, writer)
-        self.write_fields(inner, array, keep)
+        self.write(inner, array, keep)
         _write_message(writer, tag, inner, keep)
 
-    def write_fields(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         columns = array.flatten()  # respects slices; children of a null struct become null
         for path, places in self.oneofs:
             self._check(writer, path, [plain(columns[place]) for place in places], array, keep)
@@ -230,7 +230,7 @@ class Singular:
         if self.required and present is not None:
             _refuse(writer, present == 0, keep, self.path, array, "is not allowed: the field is required")
         if not pt.is_null(array.type):
-            self.kind.write(writer, self.tag, array, both(keep, present), self.presence)
+            self.kind.write_value(writer, self.tag, array, both(keep, present), self.presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Repeated:
         inner = RowWriter(len(elements), writer, counts)
         if not pt.is_null(elements.type):
             tag = b"" if self.packed else self.tag
-            self.element.write(inner, tag, elements, mask_of(elements), presence=True)
+            self.element.write_value(inner, tag, elements, mask_of(elements), presence=True)
         lists, lengths = _lists_of(inner, counts)
         if self.packed:
             _write_varints(writer, self.tag, lengths.view(np.uint64), None, presence=False)
@@ -275,7 +275,7 @@ class Map:
         again = repeated_keys(counts, keys)
         if again.any():
             inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
-        self.entry.write(inner, self.tag, entries, mask_of(values), presence=True)
+        self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)
         writer.column(_lists_of(inner, counts)[0])
 
 

@@ -1,0 +1,195 @@
+"""The same values in every Arrow layout: the same messages."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import encode_protobuf
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.errors import InvalidRecordError
+from tests.unit.encoding.protos import proto2, proto3, struct, upb
+
+SCHEMA = proto3(
+    """
+    message M {
+      optional string name = 1; repeated int32 numbers = 2; map<string, In> ins = 3; In in = 4; repeated In list = 5;
+      optional int64 id = 6; enum Color { RED = 0; BLUE = 5; } repeated Color colors = 7; repeated bool flags = 8;
+    }
+    message In { string name = 1; repeated string names = 2; google.protobuf.Timestamp at = 3; }
+    """
+)
+NAMES = ["a", None, "", "é" * 90]
+NUMBERS = [[1, -1], None, [], [300, None]]
+IN = pa.struct({"name": pa.string(), "names": pa.list_(pa.string())})
+INS = [{"name": "x", "names": ["y", None, ""]}, None, {"name": None, "names": None}, {"name": "", "names": []}]
+NAME_LAYOUTS = {
+    "large": pa.large_string(),
+    "view": pa.string_view(),
+    "dictionary": pa.dictionary(pa.int16(), pa.string()),
+    "binary": pa.binary(),
+    "binary view": pa.binary_view(),
+}
+
+
+def messages(array: pa.Array, descriptor_set: bytes = SCHEMA) -> list:
+    encoded = encode_protobuf(array, descriptor_set, "M").to_pylist()
+    return [None if each is None else upb(descriptor_set).FromString(each) for each in encoded]
+
+
+def in_all_places(names: pa.Array) -> pa.Array:
+    """The strings as a field, in a list of a struct and as keys of a map."""
+    ends = pa.array(range(len(names) + 1), pa.int32())
+    keys = names.fill_null("null") if pa.types.is_string(names.type) else pa.array(["k", "l", "m", "n"], names.type)
+    inner = struct(names=pa.ListArray.from_arrays(ends, names))
+    return struct(name=names, **{"in": inner}, ins=pa.MapArray.from_arrays(ends, keys, inner))
+
+
+@pytest.mark.parametrize("layout", NAME_LAYOUTS.values(), ids=NAME_LAYOUTS.keys())
+def test_strings_of_all_layouts(layout):
+    values = NAMES if layout not in (pa.binary(), pa.binary_view()) else [each and each.encode() for each in NAMES]
+    array = in_all_places(pa.array(values, layout))
+    plain = in_all_places(pa.array(NAMES)).field(0)
+    expected = struct(
+        name=plain, **{"in": struct(names=pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), plain))}
+    )
+    for got, row in zip(messages(array), messages(expected), strict=True):
+        (value,) = got.ins.values()
+        assert (got.name, got.HasField("name"), list(getattr(got, "in").names), list(value.names)) == (
+            row.name,
+            row.HasField("name"),
+            list(getattr(row, "in").names),
+            list(getattr(row, "in").names),
+        )
+
+
+def test_run_ends():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int32()), pa.array(["a", None, "b"]))
+    assert [each.name for each in messages(struct(name=runs))] == ["a", "a", "", "b"]
+
+
+def test_run_ends_in_a_null_struct_are_not_written():
+    lists = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([["a"]]))
+    inner = pa.StructArray.from_arrays([lists], ["names"], mask=pa.array([False, True]))
+    first, second = messages(pa.StructArray.from_arrays([inner], ["in"]))
+    assert list(getattr(first, "in").names) == ["a"]
+    assert second.ByteSize() == 0
+
+
+@pytest.mark.parametrize("make", [pa.large_list, pa.list_view, pa.large_list_view, pa.list_])
+def test_lists_of_all_layouts(make):
+    array = struct(numbers=pa.array([[9], *NUMBERS, [9]], make(pa.int32()))[1:-1])
+    assert [list(each.numbers) for each in messages(array)] == [[1, -1], [], [], [300]]
+
+
+def test_lists_of_fixed_size():
+    array = struct(numbers=pa.array([[9, 9], [1, 2], None, [3, None]], pa.list_(pa.int32(), 2))[1:])
+    assert [list(each.numbers) for each in messages(array)] == [[1, 2], [], [3]]
+
+
+def test_a_null_parent_may_span_slots():
+    names = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), pa.array(["a", "b", "c", "d"]))
+    inner = pa.StructArray.from_arrays(
+        [pa.array(["x", "y", "z"]), names], ["name", "names"], mask=pa.array([False, True, False])
+    )
+    outer = pa.StructArray.from_arrays([inner, pa.array([5, 6, 7])], ["in", "id"], mask=pa.array([False, False, True]))
+    first, second, third = messages(outer)
+    assert (getattr(first, "in").name, list(getattr(first, "in").names), first.id) == ("x", ["a"], 5)
+    assert (second.HasField("in"), second.id) == (False, 6)
+    assert third is None
+
+
+def test_a_null_list_may_span_slots():
+    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([0, 2, 3, 5], np.int32))]
+    numbers = pa.ListArray.from_buffers(
+        pa.list_(pa.int32()), 3, buffers, children=[pa.array([1, 2, 9, 3, 4], pa.int32())]
+    )
+    assert numbers.to_pylist() == [[1, 2], None, [3, 4]]
+    assert [list(each.numbers) for each in messages(struct(numbers=numbers))] == [[1, 2], [], [3, 4]]
+
+
+def test_null_types_are_absent_everywhere():
+    array = struct(
+        name=pa.nulls(2),
+        numbers=pa.array([[None], None], pa.list_(pa.null())),
+        ins=pa.array([[("a", None)], None], pa.map_(pa.string(), pa.null())),
+        list=pa.nulls(2),
+    )
+    assert [each.ByteSize() for each in messages(array)] == [0, 0]
+
+
+def test_chunks_and_slices():
+    kind = pa.struct({"name": pa.string(), "list": pa.list_(IN)})
+    rows = [{"name": name, "list": [*INS, INS[0]]} for name in NAMES]
+    whole = pa.array(rows, kind)
+    chunked = pa.chunked_array([whole[:1], whole[1:1], whole[1:]])
+    assert encode_protobuf(chunked, SCHEMA, "M").to_pylist() == encode_protobuf(whole, SCHEMA, "M").to_pylist()
+    sliced = encode_protobuf(pa.concat_arrays([whole, whole])[3:6], SCHEMA, "M").to_pylist()
+    assert sliced == [encode_protobuf(whole, SCHEMA, "M").to_pylist()[row] for row in (3, 0, 1)]
+
+
+@pytest.mark.parametrize("array", [pa.array([], IN), pa.chunked_array([], IN)], ids=["array", "chunked"])
+def test_no_rows(array):
+    schema = proto3("message M { string name = 1; repeated string names = 2; }")
+    assert encode_protobuf(array, schema, "M").to_pylist() == []
+
+
+def test_a_message_without_fields():
+    schema = proto3("message M {}")
+    array = pa.StructArray.from_buffers(pa.struct([]), 3, [pa.py_buffer(b"\x05")])
+    encoder = ProtobufEncoder.plan(schema, "M", array.type)
+    assert encoder.encode(array).to_pylist() == [b"", None, b""]
+    assert encoder.encode(array, b"\0").to_pylist() == [b"\0", None, b"\0"]
+
+
+def test_more_elements_than_rows_of_a_slice():
+    array = struct(numbers=pa.array([list(range(30_000)), [1], list(range(20_000))], pa.list_(pa.int32())))
+    assert [len(each.numbers) for each in messages(array)] == [30_000, 1, 20_000]
+
+
+def test_another_layout_of_the_planned_type_is_encoded_and_another_type_is_not():
+    encoder = ProtobufEncoder.plan(SCHEMA, "M", pa.struct({"name": pa.string()}))
+    array = struct(name=pa.array(["a"], pa.large_string()))
+    assert encoder.encode(array).to_pylist() == [b"\x0a\x01a"]
+    with pytest.raises(
+        InvalidRecordError,
+        match=r"^the encoder was planned for struct<name: string>, the column is struct<name: int>$",
+    ):
+        encoder.encode(struct(name=pa.array([1], pa.int32())))
+
+
+def mebibytes(rows: int) -> pa.Array:
+    """Views of one buffer."""
+    views = np.zeros((rows, 4), np.int32)
+    views[:, 0] = 1 << 20
+    return pa.Array.from_buffers(pa.binary_view(), rows, [None, pa.py_buffer(views), pa.py_buffer(bytes(1 << 20))])
+
+
+def test_large_rows_are_encoded_in_smaller_slices():
+    schema = proto3("message M { bytes data = 1; int64 id = 2; }")
+    array = struct(data=mebibytes(150), id=pa.array(range(150), pa.int64()))
+    encoded = encode_protobuf(array, schema, "M")
+    assert [upb(schema).FromString(encoded[row].as_py()).id for row in (0, 74, 149)] == [0, 74, 149]
+
+
+def test_a_row_of_more_than_2_gib_is_an_error():
+    schema = proto3("message M { repeated bytes data = 1; }")
+    array = struct(
+        data=pa.ListViewArray.from_arrays(pa.array([0], pa.int32()), pa.array([2049], pa.int32()), mebibytes(2049))
+    )
+    with pytest.raises(InvalidRecordError, match=r"^more than 2 GiB of encoded rows: encode fewer rows at once$"):
+        encode_protobuf(array, schema, "M")
+
+
+def test_a_column_that_is_no_struct_is_an_error():
+    with pytest.raises(SchemaMismatchError, match=r"^column type string does not fit message M: give a struct$"):
+        ProtobufEncoder.plan(SCHEMA, "M", pa.string())
+
+
+def test_required_fields_of_an_absent_message_are_not_asked_for():
+    schema = proto2("message M { optional In in = 1; } message In { required int32 x = 1; }")
+    kind = pa.struct({"in": pa.struct({"x": pa.int32()})})
+    assert encode_protobuf(pa.array([{"in": None}, {"in": {"x": 0}}], kind), schema, "M").to_pylist() == [
+        b"",
+        b"\x0a\x02\x08\x00",
+    ]
