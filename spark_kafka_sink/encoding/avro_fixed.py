@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.encoding.avro_values import integers, spans
+from spark_kafka_sink.encoding.columns import integers, spans
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, Words
 from spark_kafka_sink.encoding.varints import write_zigzag
 from spark_kafka_sink.records.columns import binary_column, bytes_column, null_mask, raw_numbers

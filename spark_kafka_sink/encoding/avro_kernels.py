@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.encoding.columns import list_elements, plain, repeated_keys
+from spark_kafka_sink.encoding.columns import list_elements, only, plain, repeated_keys
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, both, mask_of
 from spark_kafka_sink.encoding.varints import write_zigzag
 from spark_kafka_sink.records.columns import Int64Array, binary_array
@@ -104,7 +104,7 @@ class Items:
     item: Kernel
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        counts, items = list_elements(_only(array, keep))
+        counts, items = list_elements(only(array, keep))
         inner = RowWriter(len(items), writer, counts)
         self.item.write(inner, items, None)
         _write_blocks(writer, inner, counts, keep)
@@ -119,7 +119,7 @@ class Entries:
     value: Kernel
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        counts, entries = list_elements(_only(array, keep))
+        counts, entries = list_elements(only(array, keep))
         keys, values = entries.flatten()
         keys = plain(keys)
         inner = RowWriter(len(entries), writer, counts)
@@ -139,12 +139,3 @@ def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep:
     write_zigzag(writer, counts, np.negative((counts > 0).astype(np.uint64)))
     writer.column(binary_array(starts[ends], data))
     writer.fixed(b"\0", keep)
-
-
-def _only(array: pa.Array, keep: Mask | None) -> pa.Array:
-    """The array with nulls outside ``keep``: run ends in a null struct are not null by themselves."""
-    if keep is None or array.null_count == len(keep) - np.count_nonzero(keep):
-        return array
-    rows = np.arange(len(array), dtype=np.int32)
-    validity = pa.py_buffer(np.packbits(keep != 0, bitorder="little"))
-    return array.take(pa.Int32Array.from_buffers(pa.int32(), len(rows), [validity, pa.py_buffer(rows)]))

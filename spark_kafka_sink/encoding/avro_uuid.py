@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.encoding.avro_values import Text, spans
+from spark_kafka_sink.encoding.avro_values import Text
+from spark_kafka_sink.encoding.columns import spans
 from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter
 from spark_kafka_sink.records.columns import binary_array
 from spark_kafka_sink.records.sizes import encode_varint

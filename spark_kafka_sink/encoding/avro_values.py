@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.encoding.columns import floats, integers, invalid_utf8, spans
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter
 from spark_kafka_sink.encoding.varints import write_zigzag
-from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
 
 LONGS = (-1 << 63, (1 << 63) - 1)
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """By Arrow's unit."""
-
-
-Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ class Real:
                 bad = bad if keep is None else bad & (keep != 0)
                 writer.refuse(bad, self.path, array, f"has more digits than {schema} holds")
         else:
-            values = numbers_of(array, np.dtype(f"f{array.type.bit_width // 8}")).astype(kind, copy=False)
+            values = floats(array).astype(kind, copy=False)
         words = values.view(np.dtype(f"u{self.bits // 8}")).astype(np.uint64, copy=False)
         if keep is None:
             writer.words(words, self.bits, self.bits)
@@ -117,63 +113,6 @@ class Text:
             writer.refuse(bad, self.path, column, "is not UTF-8")
         write_zigzag(writer, lengths, keep)
         writer.column(column, missing)
-
-
-def integers(array: pa.Array) -> Int64Array:
-    """Of integers, dates, times, timestamps and durations; in a null slot any number."""
-    kind = array.type
-    sign = "u" if pt.is_unsigned_integer(kind) else "i"
-    return numbers_of(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
-
-
-def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
-    """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
-
-    None in place of the last: those rows have no bytes.
-    """
-    column = binary_column(array)
-    _, offsets_buffer, data = column.buffers()
-    if not len(column) or offsets_buffer is None:
-        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64), None
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
-    lengths = np.diff(offsets).astype(np.int64)
-    missing = None
-    if keep is not None:
-        kept = lengths & keep.view(np.int64)
-        if (kept != lengths).any():  # a null slot may span bytes
-            missing = keep == 0
-        lengths = kept
-    return binary_array(offsets, data or b""), lengths, missing
-
-
-def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
-    """The slots that are not UTF-8; None if all are."""
-    _, offsets, data = column.buffers()
-    bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
-    first, end = int(bounds[0]), int(bounds[-1])
-    if int(np.frombuffer(data, np.uint8, end - first, first).max(initial=0)) < 0x80:
-        return None
-    try:
-        column.cast(pa.string())
-    except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
-        return bad if missing is None else bad & ~missing
-    return None
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def numbers_of(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    buffer = array.buffers()[1]
-    if not len(array) or buffer is None:
-        return np.zeros(len(array), kind)
-    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
 
 
 def _bytes(array: pa.Array) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.row_writer import Mask, mask_of
-from spark_kafka_sink.records.columns import Int64Array, binary_column, raw_numbers
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
+
+Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -67,7 +71,7 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
     if pt.is_map(kind):
         array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     lengths = pc.list_value_length(array)
-    counts: Int64Array = raw_numbers(lengths, np.int64 if pt.is_int64(lengths.type) else np.int32).astype(np.int64)
+    counts = integers(lengths)
     present = mask_of(lengths)
     if present is not None:
         counts = counts & present.view(np.int64)
@@ -83,7 +87,7 @@ def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
     texts = pt.is_string_view(keys.type) or pt.is_binary_view(keys.type)  # which are not hashed
     codes = (binary_column(keys) if texts else keys).dictionary_encode().indices
     maps = np.repeat(np.arange(len(counts)), counts)
-    pairs = maps * len(keys) + raw_numbers(codes, np.int32)
+    pairs = maps * len(keys) + integers(codes)
     order = np.argsort(pairs, kind="stable")
     ordered = pairs[order]
     again[order[1:][ordered[1:] == ordered[:-1]]] = True
@@ -98,3 +102,65 @@ def only(array: pa.Array, keep: Mask | None) -> pa.Array:
     dropped = pa.py_buffer(np.packbits(keep == 0, bitorder="little"))
     mask = pa.BooleanArray.from_buffers(pa.bool_(), len(array), [None, dropped])
     return pa.StructArray.from_arrays([array], ["kept"], mask=mask).flatten()[0]
+
+
+def integers(array: pa.Array) -> Int64Array:
+    """Of integers, dates, times, timestamps and durations; in a null slot any number."""
+    kind = array.type
+    sign = "u" if pt.is_unsigned_integer(kind) else "i"
+    return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
+
+
+def floats(array: pa.Array) -> npt.NDArray[np.generic]:
+    """In their own width; in a null slot any number."""
+    return _numbers(array, np.dtype(f"f{array.type.bit_width // 8}"))
+
+
+def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
+    """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
+
+    None in place of the last: those rows have no bytes.
+    """
+    column = binary_column(array)
+    _, offsets_buffer, data = column.buffers()
+    if not len(column) or offsets_buffer is None:
+        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64), None
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
+    lengths = np.diff(offsets).astype(np.int64)
+    missing = None
+    if keep is not None:
+        kept = lengths & keep.view(np.int64)
+        if (kept != lengths).any():  # a null slot may span bytes
+            missing = keep == 0
+        lengths = kept
+    return binary_array(offsets, data or b""), lengths, missing
+
+
+def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
+    """The slots that are not UTF-8; None if all are."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
+    first, end = int(bounds[0]), int(bounds[-1])
+    if int(np.frombuffer(data, np.uint8, end - first, first).max(initial=0)) < 0x80:
+        return None
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+        return bad if missing is None else bad & ~missing
+    return None
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _numbers(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(len(array), kind)
+    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)

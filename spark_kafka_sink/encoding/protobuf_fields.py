@@ -14,8 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.encoding.avro_values import integers, invalid_utf8, numbers_of, spans
-from spark_kafka_sink.encoding.columns import list_elements, only, plain, repeated_keys
+from spark_kafka_sink.encoding.columns import (
+    floats,
+    integers,
+    invalid_utf8,
+    list_elements,
+    only,
+    plain,
+    repeated_keys,
+    spans,
+)
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, Words, both, mask_of
 from spark_kafka_sink.encoding.varints import write_varints
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, bytes_column
@@ -74,11 +82,7 @@ class Floating:
     bits: int
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        values = (
-            numbers_of(array, np.dtype(f"f{array.type.bit_width // 8}"))
-            if pt.is_floating(array.type)
-            else integers(array)
-        )
+        values = floats(array) if pt.is_floating(array.type) else integers(array)
         size = self.bits // 8
         words = values.astype(f"f{size}", copy=False).view(f"u{size}").astype(np.uint64, copy=False)
         _write_fixed(writer, tag, words, self.bits, keep, presence)

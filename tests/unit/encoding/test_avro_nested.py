@@ -8,7 +8,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding import avro
+from spark_kafka_sink.encoding import slices
 from spark_kafka_sink.encoding.avro import AvroEncoder
 from spark_kafka_sink.errors import InvalidRecordError
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
@@ -56,14 +56,14 @@ def test_a_slice_of_rows_is_that_slice():
 
 
 def test_chunks_and_slices_of_a_large_column(monkeypatch):
-    monkeypatch.setattr(avro, "_SLICE_ROWS", 3)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 3)
     chunks = pa.chunked_array([pa.array(ROWS, KIND), pa.array([], KIND), pa.array([None, *ROWS, *ROWS], KIND)])
 
     assert encoded(SCHEMA, chunks) == [*EXPECTED, None, *EXPECTED, *EXPECTED]
 
 
 def test_faults_of_all_chunks_and_slices_one_a_row(monkeypatch):
-    monkeypatch.setattr(avro, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 2)
     chunk = pa.array([{"x": 1, "y": "a"}, {"x": None, "y": None}, None, {"x": 1, "y": None}])
     array = pa.chunked_array([chunk, chunk])
 
@@ -215,8 +215,8 @@ def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
 
 
 def test_more_than_an_arrow_array_holds(monkeypatch):
-    monkeypatch.setattr(avro, "_SLICE_ROWS", 2)
-    monkeypatch.setattr(avro, "_MAX_BYTES", 10)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(slices, "_MAX_BYTES", 10)
 
     with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):
         encoded("string", pa.array(["abc"] * 5))
