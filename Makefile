@@ -11,10 +11,12 @@ COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/byteco
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
+# The lowest versions that pyproject.toml allows of what every installation has.
+LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
-ALL_EXTRAS := python3 -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra != "gssapi"))'
+EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-gssapi check format bench model chaos chaos-cluster audit lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-lowest test-gssapi check format bench model chaos chaos-cluster audit lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,13 @@ test-spark-%: .cache/spark-%/.ready
 
 .PRECIOUS: .cache/spark-%/.ready
 .cache/spark-%/.ready: requirements/spark-%.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
+
+test-lowest: .cache/lowest/.ready ## the tests without a JVM with the lowest versions of the dependencies
+	@.cache/lowest/bin/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
+
+.cache/lowest/.ready: requirements/lowest.txt pyproject.toml
 	@.ci/setup $(@D) $<
 	@touch $@
 
@@ -92,11 +101,14 @@ audit: .cache/audit/bin/pip-audit ## known vulnerabilities of the locked package
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt
-	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.2.in --output-file requirements/dev.txt
-	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
-	@$(LOCK) $$($(ALL_EXTRAS)) requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
-	@$(LOCK) $$($(ALL_EXTRAS)) --extra gssapi requirements/gssapi.in --output-file requirements/gssapi.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.2.in --output-file requirements/dev.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
+	@mkdir -p .cache
+	@uv pip compile --quiet --no-deps --resolution lowest-direct --no-header --python-version 3.11 pyproject.toml --output-file $(LOWEST)
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi connect) --constraint $(LOWEST) requirements/lowest.in --output-file requirements/lowest.txt
 
 build: $(READY) ## wheel and sdist in dist/
 	@uv build --quiet
