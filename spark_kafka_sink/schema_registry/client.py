@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
 from spark_kafka_sink.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -212,16 +212,17 @@ class SchemaRegistry:
         end = self._clock.now() + time_ms
         try:
             headers = {**_HEADERS, **self._authorization.headers(url, time_ms)}
-            left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
-            limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
-            request = HttpRequest(call.method, target, headers, call.body)
-            response = exchange(request, self._tls_context(url), limits, self._clock)
-        except HttpExchangeError as error:
-            raise _failed(url, call, error, time_ms) from None
         except RetriableLoginError as error:
             raise _RetriableError(RegistryError(f"{_name(url)} cannot {call.what}: {error}.")) from None
-        except (LoginError, SaslAuthenticationError) as error:
+        except SaslAuthenticationError as error:  # LoginError too
             raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
+        left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
+        limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
+        request = HttpRequest(call.method, target, headers, call.body)
+        try:
+            response = exchange(request, self._tls_context(url), limits, self._clock)
+        except HttpExchangeError as error:
+            raise _failed(url, call, error, limits) from None
         _log.debug("%s %s: HTTP status %d", call.method, target, response.status)
         if response.status != 200:
             raise self._refused(url, call, response)
@@ -283,7 +284,7 @@ def _name(url: RegistryUrl) -> str:
     return f"{URL} {url.address}"
 
 
-def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, time_ms: float) -> Exception:
+def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
     text = f"{_name(url)} cannot {call.what}: "
     match error.fault:
         case HttpFault.TLS:
@@ -296,9 +297,11 @@ def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, time_ms: fl
         case HttpFault.CONNECT:
             text += f"connection failed: {error.reason}."
         case HttpFault.CONNECT_TIMEOUT:
-            text += f"no connection within {time_ms:.0f} ms ({CONNECT_TIMEOUT})."
-        case HttpFault.READ_TIMEOUT | HttpFault.BODY_TIMEOUT:
-            text += f"no whole response within {time_ms:.0f} ms ({READ_TIMEOUT})."
+            text += f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT})."
+        case HttpFault.READ_TIMEOUT:
+            text += f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT})."
+        case HttpFault.BODY_TIMEOUT:
+            text += f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT})."
         case HttpFault.NO_RESPONSE:
             text += f"no response: {error.reason}."
     return _RetriableError(RegistryError(text))

@@ -175,7 +175,7 @@ class RegistryOptions:
         tls = _take(draft, options)
         if not draft.given and not tls and not draft.faults:
             return None
-        urls = _urls(draft)
+        urls = _urls(draft, registry_names(options))
         key, value = (_side(draft, side, sides) for side in Side)
         login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
         tls_config = _tls(draft, tls, urls)
@@ -226,10 +226,12 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
     return tls
 
 
-def _urls(draft: Draft) -> tuple[RegistryUrl, ...]:
+def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
+    """``names``: of the options that are given."""
     given = [url for url in draft.values[URL] if url]
     if not given and URL not in draft.faulty:
-        draft.fault(URL, "is required with the other options of a schema registry.")
+        others = ", ".join(name for name in names if name.lower() != URL)
+        draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
     return tuple(parsed for url in given if (parsed := _url(draft, url)) is not None)
 
 

@@ -266,7 +266,16 @@ def test_a_hanging_registry_is_given_up_at_the_deadline(server):
     began = time.monotonic()
     error = error_of(registry(server.url, **options).latest, "t-value")
     assert time.monotonic() - began < 2
-    assert str(error).endswith(": no whole response within 400 ms (schema.registry.http.read.timeout.ms).")
+    assert str(error).endswith(": no response within 400 ms (schema.registry.http.read.timeout.ms).")
+
+
+def test_each_response_has_its_time_and_the_error_tells_it(server):
+    server.hang.set()
+    began = time.monotonic()
+    error = error_of(registry(server.url, **{"http.read.timeout.ms": "200", "max.retries": "1"}).latest, "t-value")
+    assert time.monotonic() - began < 2
+    assert str(error).endswith(": no response within 200 ms (schema.registry.http.read.timeout.ms).")
+    assert len(server.asked) == 2
 
 
 def test_a_hanging_registry_leaves_time_for_the_next_url(server):

@@ -101,11 +101,11 @@ def test_an_unknown_option_has_a_suggestion():
     ]
 
 
-@pytest.mark.parametrize("options", [{"auto.register.schemas": "true"}, {"schema.registry.ssl.key.password": "p"}])
-def test_options_without_a_url_are_a_fault(options):
+def test_options_without_a_url_are_a_fault_that_names_them():
     faults: list[str] = []
-    assert RegistryOptions.parse(options, faults) is None
-    assert faults == ["schema.registry.url is required with the other options of a schema registry."]
+    assert RegistryOptions.parse({"max.retries": "1", "schema.registry.ssl.key.password": SECRET}, faults) is None
+    assert faults == ["schema.registry.url is required with max.retries, schema.registry.ssl.key.password."]
+    assert faults_of({"schema.registry.url": " "}) == ["schema.registry.url is blank; give it a value or leave it out."]
 
 
 @pytest.mark.parametrize(
