@@ -141,6 +141,11 @@ class Metadata:
         return self._round
 
     @property
+    def has_waiters(self) -> bool:
+        """Whether any caller waits for a topic."""
+        return self._changed.any
+
+    @property
     def updated_at(self) -> float:
         """Of the last update (monotonic ms); -inf before it."""
         return self._updated_at

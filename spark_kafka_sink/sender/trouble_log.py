@@ -84,10 +84,15 @@ class TroubleLog:
         if failures:
             lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
         if lines:
-            _log.warning("In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
+            level = logging.WARNING if self._is_waited_for() else logging.DEBUG
+            _log.log(level, "In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
             self._retries.clear()
             self.unwritten = False
             self._summing_since = now
+
+    def _is_waited_for(self) -> bool:
+        """False for an idle producer, which reconnects too, for its metadata."""
+        return bool(self._retries) or self._accumulator.has_incomplete or self._metadata.has_waiters
 
     def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
         oldest = backlog.oldest

@@ -124,3 +124,21 @@ def test_a_connection_that_fails_again_and_again_is_summed_up(lines, caplog):
     counts = [int(line.split(" more connection")[0].rsplit(" ")[-1]) for line in summed]
     assert 10 <= sum(counts) <= 11
     assert "Connection reset by peer" in summed[0]
+
+
+def refuse_connections(engine, seconds):
+    engine.transport.accept_all = False
+    for _ in range(seconds):
+        for connection in sorted(engine.transport.open):
+            engine.transport.drop(connection, "Connection refused")
+        engine.spin(1_000)
+
+
+def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines):
+    engine = connected(metadata_max_age_ms=5_000)
+    refuse_connections(engine, 40)
+    assert lines() == []
+    engine.append([b"a"])
+    refuse_connections(engine, 12)
+    (summed,) = [line for line in lines() if "more connection failures" in line]
+    assert "Connection refused" in summed

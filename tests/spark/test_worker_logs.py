@@ -1,0 +1,95 @@
+"""What is seen while a task writes, in Spark's own worker logs, and a task that keeps to its rate."""
+
+import contextlib
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql.functions import udf
+
+from spark_kafka_sink.spark.rate import CATCH_UP_MS, PART_MS
+from spark_kafka_sink.testing import LocalKafka
+from tests.spark.test_trouble import await_rows, rows_per_arrow_batch
+from tests.spark.topics import Topic
+from tests.spark.writes import save
+
+pytestmark = pytest.mark.jvm
+
+RATE = 1_000_000
+STOPPED_S = 13.0
+ROWS = 15_000
+
+
+@pytest.fixture
+def worker_logs(spark):
+    """Reads the lines of the sink as (level, text)."""
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+
+    def read():
+        logs = spark.tvf.python_worker_logs().filter("logger like 'spark_kafka_sink%'")
+        return [(row.level, row.msg) for row in logs.select("level", "msg").collect()]
+
+    yield read
+    spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+
+
+@contextlib.contextmanager
+def paused(kafka):
+    kafka.pause(1)
+    try:
+        yield
+    finally:
+        kafka.resume(1)
+
+
+def test_a_stopped_broker_is_told_in_sparks_worker_logs_while_the_task_waits(spark, worker_logs, tmp_path):
+    is_back = tmp_path / "is-back"
+
+    @udf("string")
+    def steadily(number):
+        if number % 10 == 0 and not is_back.exists():
+            time.sleep(0.02)
+        return f"{number} {'x' * 1000}"
+
+    with LocalKafka() as kafka, rows_per_arrow_batch(spark, 100), ThreadPoolExecutor(1) as background:
+        topic = Topic(kafka.bootstrap_servers, "stopped")
+        kafka.create_topic(topic.name)
+
+        def stop_for_a_while():
+            await_rows(topic, 100)
+            with paused(kafka):
+                time.sleep(STOPPED_S)
+            is_back.touch()
+
+        stopping = background.submit(stop_for_a_while)
+        options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "logLevel": "debug"}
+        save(spark.range(ROWS).coalesce(1).select(steadily("id").alias("value")), options)
+        stopping.result()
+        assert topic.count() == ROWS
+    lines = worker_logs()
+    stalls = [text for level, text in lines if level == "WARNING" and text.startswith("No acknowledgement for 1")]
+    assert len(stalls) == 1
+    assert f"of {topic.name}-0, is 1" in stalls[0]
+    assert f"Broker {topic.servers} (id: 1) has not responded to" in stalls[0]
+    assert any(level == "DEBUG" for level, _ in lines), "logLevel reaches the workers"
+
+
+def test_without_log_level_the_worker_logs_have_no_line_of_a_write_that_goes_well(spark, topic, worker_logs):
+    before = Counter(worker_logs())
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "logLevel": "WARN"}
+    save(spark.range(100).selectExpr("cast(id as string) value"), options)
+    assert not Counter(worker_logs()) - before
+
+
+def test_a_task_keeps_to_its_rate(spark, local_kafka):
+    """Ten seconds of it, by the times at which the broker appended."""
+    topic = Topic(local_kafka.bootstrap_servers, "at-a-rate")
+    local_kafka.create_topic(topic.name, 2, {"message.timestamp.type": "LogAppendTime"})
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "maxBytesPerSecondPerTask": RATE}
+    save(spark.range(10_000).coalesce(1).selectExpr("repeat('x', 1000) value"), options)
+    records = topic.records()
+    times = [record.timestamp for record in records]
+    assert len(records) == 10_000
+    size, took_s = sum(len(record.value) for record in records), (max(times) - min(times)) / 1000
+    assert 0.95 * RATE * took_s <= size <= RATE * (took_s + (PART_MS + CATCH_UP_MS) / 1000)
