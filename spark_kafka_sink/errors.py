@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from pickle import PickleError
 from typing import NamedTuple
 
 
@@ -66,6 +67,13 @@ class InvalidRecordError(KafkaError, ValueError):
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
+
+
+class TopicCreationError(KafkaError, PickleError):
+    """A topic does not exist, and ``topicCreation`` or a missing right keeps the sink from creating it.
+
+    Spark passes a ``PickleError`` on unchanged while it pickles a writer.
+    """
 
 
 class SerializationError(KafkaError, ValueError):

@@ -5,13 +5,12 @@ On the driver the option topic, once per planning process; in a task the topics 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -27,11 +26,6 @@ _POLL_MS: Final = 50.0
 _MOST_NAMED: Final = 5
 
 _known: dict[ProducerConfig, set[str]] = {}
-
-
-class TopicCreationError(KafkaError, pickle.PickleError):
-    """A topic does not exist and is not created. Spark passes a ``PickleError`` on unchanged while it pickles a
-    writer."""
 
 
 def ensure_planned_topics(options: SinkOptions) -> None:

@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import TopicCreationError
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.topic_creation import TopicCreationError
 from spark_kafka_sink.spark.write import append_rows, write_rows
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
