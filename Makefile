@@ -58,11 +58,14 @@ test-lowest: .cache/lowest/.ready ## the tests without a JVM with the lowest ver
 	@.ci/setup $(@D) $<
 	@touch $@
 
-test-gssapi: .cache/gssapi/.ready ## Kerberos against a real KDC (installs it with apt, as root)
+test-gssapi: kerberos .cache/gssapi/.ready ## Kerberos against a real KDC (installs it with apt, as root)
 	@.cache/gssapi/bin/python -m pytest -m gssapi tests/contract/gssapi $(ARGS)
 
-.cache/gssapi/.ready: requirements/gssapi.txt pyproject.toml .ci/kerberos
+.PHONY: kerberos
+kerberos:
 	@.ci/kerberos
+
+.cache/gssapi/.ready: requirements/gssapi.txt pyproject.toml | kerberos
 	@.ci/setup $(@D) $<
 	@touch $@
 

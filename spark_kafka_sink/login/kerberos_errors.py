@@ -17,19 +17,22 @@ PREAUTH_FAILED: Final = _BASE + 24
 BAD_INTEGRITY: Final = _BASE + 31
 TICKET_EXPIRED: Final = _BASE + 32
 SKEW: Final = _BASE + 37
+SKEW_OF_KDC: Final = _BASE + 148
 REALM_UNKNOWN: Final = _BASE + 154
 KDC_UNREACHABLE: Final = _BASE + 156
 
 _KRB5_CONF: Final = "see the realm's kdc in krb5.conf (environment variable KRB5_CONFIG, else the system's)"
 _KEYS: Final = "the keys in keyTab of sasl.jaas.config are not those of the KDC: write the keytab anew"
 _PRINCIPAL: Final = "see principal in sasl.jaas.config"
+_CLOCKS: Final = "set the clocks of this machine, the KDC and the brokers: they may differ by 5 minutes"
 _ADVICE: Final = {
     CLIENT_UNKNOWN: _PRINCIPAL,
     CLIENT_REVOKED: _PRINCIPAL,
     KEY_EXPIRED: _PRINCIPAL,
     PREAUTH_FAILED: _KEYS,
     BAD_INTEGRITY: _KEYS,
-    SKEW: "set the clocks of this machine, the KDC and the brokers: they may differ by 5 minutes",
+    SKEW: _CLOCKS,
+    SKEW_OF_KDC: _CLOCKS,
     REALM_UNKNOWN: _KRB5_CONF,
     KDC_UNREACHABLE: _KRB5_CONF,
 }

@@ -89,8 +89,8 @@ class Kdc:
 
 
 def kerberos_kafka(version: str, kdc: Kdc) -> LocalKafka:
-    """Listeners: KRB; SESSIONS, whose sessions end; STREAM, of the service ``stream``."""
-    of_service = {"KRB": "kafka/localhost", "SESSIONS": "kafka/localhost", "STREAM": "stream/127.0.0.1"}
+    """Listeners: KRB; KRB_TLS; SESSIONS, whose sessions end; STREAM, of the service ``stream``."""
+    of_service = dict.fromkeys(("KRB", "KRB_TLS", "SESSIONS"), "kafka/localhost") | {"STREAM": "stream/127.0.0.1"}
     properties = {"sasl.kerberos.service.name": "kafka"}
     for name, service in of_service.items():
         listener = f"listener.name.{name.lower()}."
@@ -100,7 +100,10 @@ def kerberos_kafka(version: str, kdc: Kdc) -> LocalKafka:
     return LocalKafka(
         version=version,
         properties=properties,
-        listeners=dict.fromkeys(of_service, Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",))),
+        listeners={
+            name: Listener("SASL_SSL" if "TLS" in name else "SASL_PLAINTEXT", mechanisms=("PLAIN",))
+            for name in of_service
+        },
         jvm_flags=[java_flag(kdc)],
     )
 

@@ -12,21 +12,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.properties import parse_properties
 from spark_kafka_sink.connection_check.check import CheckRequest, check
 from spark_kafka_sink.connection_check.finding import Outcome
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_security import properties_text
-from tests.contract.gssapi.kerberos import KRB5, SESSION_MS, SHORT_S, Kdc, client_options, java_command, keytab_login
+from spark_kafka_sink.testing.listener import with_prefix
+from tests.contract.gssapi.kerberos import (
+    KRB5,
+    REALM,
+    SESSION_MS,
+    SHORT_S,
+    Kdc,
+    client_options,
+    java_command,
+    keytab_login,
+)
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
 
 pytestmark = [pytest.mark.gssapi, pytest.mark.jvm]
+PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 TICKETS = f"{KRB5} useTicketCache=true;"
 REAUTHENTICATIONS = "successful-reauthentication-total"
 
@@ -123,6 +136,30 @@ def test_the_service_is_that_of_the_host_as_given_before_that_of_its_canonical_n
     assert written(kafka, topic, 1) == [b"1"]
 
 
+def test_the_block_of_the_documentation_logs_in(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
+    blocks = map(parse_properties, re.findall(r"```properties\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    (block,) = [block for block in blocks if block.get("sasl.mechanism") == "GSSAPI"]
+    jaas = block["sasl.jaas.config"]
+    own = {"/etc/kafka/orders.keytab": kdc.keytab("orders"), "EXAMPLE.COM": REALM}
+    for name_in_page, here in own.items():
+        assert name_in_page in jaas
+        jaas = jaas.replace(name_in_page, here)
+    tls = {name: value for name, value in kafka.client_options("KRB_TLS").items() if name.startswith("ssl.")}
+    servers = kafka.servers("KRB_TLS")
+    write({**block, **tls, "bootstrap.servers": servers, "sasl.jaas.config": jaas}, topic, b"1")
+    assert written(kafka, topic, 1) == [b"1"]
+
+
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
+def test_spark_writes_from_its_workers(kafka: LocalKafka, kdc: Kdc, topic: str, spark: SparkSession, mode: str) -> None:
+    options = with_prefix(client_options(kafka, keytab_login(kdc, "orders")))
+    if mode == "exactly-once":
+        options |= {"deliveryGuarantee": mode, "transactionalIdPrefix": topic, "commitLogTopic": name("ledger")}
+    rows = spark.range(100, numPartitions=4).selectExpr("cast(id as string) as value")
+    rows.write.format("pykafka").options(**options, topic=topic).mode("append").save()
+    assert {int(value) for value in written(kafka, topic, 100)} == set(range(100))
+
+
 def test_the_connection_check_shows_the_principal(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
     config = ProducerConfig.parse(client_options(kafka, keytab_login(kdc, "orders")))
     findings = list(check(CheckRequest(config, topic=topic), SystemClock()))
@@ -197,13 +234,34 @@ def test_without_a_kdc_the_error_names_krb5_conf_and_a_later_login_works(
     write(options, topic, b"1")
 
 
-def test_a_clock_that_differs_is_named(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("corrected", "reason"),
+    [
+        (True, "SASL_AUTHENTICATION_FAILED.* and the clocks of this machine and the brokers$"),
+        (False, "Clock skew too great in KDC reply; set the clocks of this machine, the KDC and the brokers"),
+    ],
+    ids=["by the broker", "by the KDC"],
+)
+def test_a_clock_that_differs_is_named(
+    kafka: LocalKafka,
+    kdc: Kdc,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    corrected: bool,
+    reason: str,
+) -> None:
+    conf = tmp_path / "krb5.conf"
+    text = Path(kdc.environment["KRB5_CONFIG"]).read_text()
+    # By default libkrb5 corrects its clock by the KDC's.
+    conf.write_text(text.replace("[libdefaults]", f"[libdefaults]\n\tkdc_timesync = {int(corrected)}"))
+    monkeypatch.setenv("KRB5_CONFIG", str(conf))
     kdc.restart("-T", "3600")
     try:
         error = error_of(client_options(kafka, keytab_login(kdc, "orders")), topic)
     finally:
         kdc.restart()
-    assert "clocks" in error
+    assert re.search(reason, error)
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
