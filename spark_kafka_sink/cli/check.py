@@ -83,9 +83,7 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
         "--from-workers", action="store_true",
         help="check from each executor of a Spark cluster, too, and show what differs from this machine",
     )  # fmt: skip
-    workers.add_argument(
-        "--master", help="Spark's master, as for spark-submit (default: that of spark-submit or spark-defaults.conf)"
-    )
+    workers.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
     workers.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
     add_pairs(workers, "--conf", text="an option of Spark, as for spark-submit; may be repeated")
     workers.add_argument(

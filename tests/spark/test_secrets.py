@@ -8,6 +8,7 @@ import re
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.listener import login as listener_login
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 540
 USER, TOPIC, RECEIPTS, LEDGER = "client", "t", "receipts", "__pykafka_commits"
+VARIABLE = "KAFKA_PASSWORD"
+NOTHING = "zq-no-option-has-this-name"
 # In every Python process: all of the package's log lines, and what would be gone at once, temporary files.
 SITE = """
 import logging, os, shutil, sys
@@ -103,6 +107,20 @@ class Secrets:
             "wrong option": inline | {"kafka.linger.ms": "soon"},
         }
 
+    def placeholders(self, broker: TestBroker) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """Writes that succeed, whose secrets are in files and in an environment variable; the variable."""
+        inline = broker.spark_options("S", USER) | {"topic": TOPIC}
+        self.key_lines = lines(inline["kafka.ssl.keystore.key"])
+        (self._folder / "kafka.properties").write_text(f"password={self.login}\n")
+        (self._folder / "key.pem").write_text(inline["kafka.ssl.keystore.key"])
+        of_file = f"${{file:{self._folder}/kafka.properties:password}}"
+        key = {"kafka.ssl.keystore.key": f"${{dir:{self._folder}:key.pem}}"}
+        writes = {
+            name: inline | key | {"kafka.sasl.jaas.config": listener_login("SCRAM-SHA-512", USER, placeholder)}
+            for name, placeholder in {"good-file": of_file, "good-env": f"${{env:{VARIABLE}}}"}.items()
+        }
+        return writes, {VARIABLE: self.login}
+
     def _stored(self, name: str, content: bytes) -> str:
         path = self._folder / name
         path.write_bytes(content)
@@ -121,27 +139,24 @@ def documented_settings() -> list[str]:
     return [f"{name}={value}" for name, value in found]
 
 
-@pytest.mark.timeout(_DEADLINE_S + 60)
-@pytest.mark.parametrize("master", ["local[2,1]", "connect"])
-def test_no_secret_is_in_anything_that_writes_leave_behind(master: str, tmp_path: Path) -> None:
-    stores, left = tmp_path / "stores", tmp_path / "left"
-    hidden = Secrets(stores)
-    for folder in (stores, left, left / "tmp", left / "kept", left / "events", left / "logs", tmp_path / "site"):
+def left_behind(
+    master: str, tmp_path: Path, broker: TestBroker, writes: Mapping[str, object], settings: Sequence[str], **more: str
+) -> tuple[Path, str]:
+    """The folder with all that the writes leave, and their output, which is in it too. ``more``: environment."""
+    left = tmp_path / "left"
+    for folder in (left, left / "tmp", left / "kept", left / "events", left / "logs", tmp_path / "site"):
         folder.mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
     settings = [
         "spark.eventLog.enabled=true", "spark.eventLog.compress=false", f"spark.eventLog.dir={left / 'events'}",
         f"spark.local.dir={left / 'local'}", f"spark.sql.warehouse.dir={left / 'warehouse'}", "spark.ui.port=0",
         "spark.ui.showConsoleProgress=false",
-        "spark.sql.shuffle.partitions=2", "spark.log.level=INFO", *documented_settings(),
+        "spark.sql.shuffle.partitions=2", "spark.log.level=INFO", *settings,
     ]  # fmt: skip
     paths = {"TMPDIR": left / "tmp", "KEPT": left / "kept", "SPARK_LOG_DIR": left / "logs"}
-    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
+    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}, **more}
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
-    listener = Listener("SASL_SSL", client_auth="required", users={USER: hidden.login})
-    with TestBroker(listeners={"S": listener}) as broker, (left / "output").open("wb") as output:
-        broker.create_topic(TOPIC)
-        writes = hidden.writes(broker)
+    with (left / "output").open("wb") as output:
         done = subprocess.run(
             [sys.executable, str(ROOT / "tests/spark/secrets_job.py"), master, str(left), *settings],
             input=json.dumps(writes).encode(),
@@ -152,22 +167,63 @@ def test_no_secret_is_in_anything_that_writes_leave_behind(master: str, tmp_path
             timeout=_DEADLINE_S,
             check=False,
         )
-        for topic in (TOPIC, RECEIPTS, LEDGER):
-            (left / f"topic {topic}").write_text(repr(list(broker.topic(topic).records())))
+    for topic in (TOPIC, RECEIPTS, LEDGER):
+        (left / f"topic {topic}").write_text(repr(list(broker.topic(topic).records())))
     text = (left / "output").read_text(errors="replace")
     assert done.returncode == 0, text[-10_000:]
-    assert re.findall("FAILED: (.*)$", text, re.MULTILINE) == [name for name in writes if "good" not in name]
     assert "committed exactly once" in text
+    return left, text
+
+
+@pytest.fixture
+def hidden(tmp_path: Path) -> Secrets:
+    (tmp_path / "stores").mkdir()
+    return Secrets(tmp_path / "stores")
+
+
+@pytest.fixture
+def broker(hidden: Secrets) -> Iterator[TestBroker]:
+    listener = Listener("SASL_SSL", client_auth="required", users={USER: hidden.login})
+    with TestBroker(listeners={"S": listener}) as broker:
+        broker.create_topic(TOPIC)
+        yield broker
+
+
+@pytest.mark.timeout(_DEADLINE_S + 60)
+@pytest.mark.parametrize("master", ["local[2,1]", "connect"])
+def test_no_secret_is_in_anything_that_writes_leave_behind(
+    broker: TestBroker, hidden: Secrets, master: str, tmp_path: Path
+) -> None:
+    writes = hidden.writes(broker)
+    left, text = left_behind(master, tmp_path, broker, writes, documented_settings())
+    assert re.findall("FAILED: (.*)$", text, re.MULTILINE) == [name for name in writes if "good" not in name]
     assert list((left / "kept").iterdir()), "the private key's temporary file was not seen"
     assert traces(left, [USER.encode(), TOPIC.encode()]) != []
     assert traces(left, [secret.encode() for secret in hidden.all()]) == []
 
 
+@pytest.mark.timeout(_DEADLINE_S + 60)
+@pytest.mark.parametrize("master", ["local[2,1]", "connect"])
+def test_placeholders_stand_for_secrets_where_spark_hides_nothing(
+    broker: TestBroker, hidden: Secrets, master: str, tmp_path: Path
+) -> None:
+    writes, variable = hidden.placeholders(broker)
+    left, text = left_behind(master, tmp_path, broker, writes, [f"spark.redaction.regex={NOTHING}"], **variable)
+    assert re.findall("DONE: (.*)$", text, re.MULTILINE) == [*writes, "batch", "stream"]
+    assert traces(left, [USER.encode(), TOPIC.encode()]) != []
+    # Only Spark Connect puts the options of a write into the event log.
+    assert (traces(left / "events", [b"${file:", b"${dir:"]) != []) is (master == "connect")
+    assert traces(left, [secret.encode() for secret in (hidden.login, *hidden.key_lines)]) == []
+
+
 def traces(folder: Path, sought: list[bytes]) -> list[str]:
     """Where a secret stands: files, with the text around it."""
     found = []
-    for path in filter(Path.is_file, folder.rglob("*")):
-        content = path.read_bytes()
+    for path in (Path(at, name) for at, _, names in os.walk(folder) for name in names):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue  # Spark Connect's server is still removing its temporary files
         places = [at for each in sought if (at := content.find(each)) >= 0]
         found += [f"{path.relative_to(folder)}: {content[max(at - 200, 0) : at + 60]!r}" for at in places]
     return found

@@ -1,0 +1,119 @@
+"""A query that runs in a process of its own, on ``local[2,4]``, while a test changes what it logs in with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.contract.security.librdkafka import produce
+
+ROOT = Path(__file__).parents[2]
+MASTER = "local[2,4]"
+_DEADLINE_S = 200.0
+_END = b"end"
+
+
+class RunningStream:
+    """Writes numbers, each once, to a topic of one partition. ``servers``: of a listener without a login.
+
+    ``restarts``: how often the query failed and was started again from its checkpoint.
+    """
+
+    def __init__(self, folder: Path, servers: str, topic: str, options: Mapping[str, str]) -> None:
+        self.restarts = 0
+        self.written = 0
+        self._folder = folder
+        self._open = {"bootstrap.servers": servers}
+        self._topic = topic
+        self._options = {**options, "topic": topic}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._found: Counter[bytes] = Counter()
+
+    def __enter__(self) -> Self:
+        (self._folder / "in").mkdir()
+        self._log = (self._folder / "log").open("wb")
+        settings = {"group.id": "reader", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._consumer = Consumer({**self._open, **settings})
+        self._consumer.assign([TopicPartition(self._topic, 0, 0)])
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")
+
+    def add(self, count: int) -> None:
+        """Numbers for two tasks."""
+        for first in (self.written, self.written + count // 2):
+            hidden = self._folder / "in" / f".{first}"
+            hidden.write_text("".join(f"{number}\n" for number in range(first, first + count // 2)))
+            hidden.rename(self._folder / "in" / f"{first}")
+        self.written += count // 2 * 2
+
+    def await_written(self) -> None:
+        """Until all numbers so far can be read; starts the query again if it has failed."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while len(self._found) < self.written:
+            assert time.monotonic() < deadline, f"{len(self._found)} of {self.written}\n{self.log[-5000:]}"
+            self._read()
+            self.go_on()
+
+    def write_for(self, seconds: float, count: int = 40) -> None:
+        """Micro-batches, one after the other."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.add(count)
+            self.await_written()
+
+    def go_on(self) -> None:
+        """Starts the query again if it has failed."""
+        if self._process is not None and self._process.poll() is not None:
+            self.restarts += 1
+            self._start()
+
+    def finish(self) -> Counter[int]:
+        """Stops the query. How often each number was written."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0, self.log[-5000:]
+        produce(self._open, self._topic, [_END])
+        deadline = time.monotonic() + _DEADLINE_S
+        while not self._found[_END]:
+            assert time.monotonic() < deadline
+            self._read()
+        del self._found[_END]
+        return Counter({int(value): count for value, count in self._found.items()})
+
+    def _read(self) -> None:
+        for message in self._consumer.consume(1000, timeout=0.05):
+            assert message.error() is None, message.error()
+            self._found[message.value()] += 1
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/spark/stream_job.py"), MASTER, str(self._folder)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(self._options).encode() + b"\n")
+        self._process.stdin.flush()
