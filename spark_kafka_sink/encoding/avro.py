@@ -26,7 +26,7 @@ class AvroEncoder:
     _root: Kernel
 
     @classmethod
-    def plan(cls, schema: str, kind: pa.DataType, nullable: bool = True) -> AvroEncoder:
+    def plan(cls, schema: str, kind: pa.DataType) -> AvroEncoder:
         """``schema``: JSON. A null row is a null result (a tombstone), as with Java's serializer and ``to_avro``, never
         the null of a union.
 

@@ -18,7 +18,7 @@ from spark_kafka_sink.records.columns import Int64Array, binary_array
 
 
 class Kernel(Protocol):
-    """Writes one field of all rows."""
+    """Writes one field of all rows, at least one."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         """A slot of ``array`` per row of ``keep``. Values may be null in other rows only."""
@@ -106,7 +106,8 @@ class Items:
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         counts, items = list_elements(only(array, keep))
         inner = RowWriter(len(items), writer, counts)
-        self.item.write(inner, items, None)
+        if len(items):
+            self.item.write(inner, items, None)
         _write_blocks(writer, inner, counts, keep)
 
 
@@ -126,8 +127,9 @@ class Entries:
         again = repeated_keys(counts, keys)
         if again.any():
             inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
-        self.key.write(inner, keys, None)
-        self.value.write(inner, values, None)
+        if len(entries):
+            self.key.write(inner, keys, None)
+            self.value.write(inner, values, None)
         _write_blocks(writer, inner, counts, keep)
 
 

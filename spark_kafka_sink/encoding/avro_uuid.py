@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.encoding.avro_values import Text
 from spark_kafka_sink.encoding.columns import spans
-from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter
+from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter, bits_of
 from spark_kafka_sink.records.columns import binary_array
 from spark_kafka_sink.records.sizes import encode_varint
 
@@ -82,6 +82,5 @@ class UuidBytes:
 def _not_uuids(column: pa.BinaryArray, keep: Mask | None) -> npt.NDArray[np.bool_]:
     """The rows of ``keep`` that are no UUID."""
     matches = pc.match_substring_regex(column, _PATTERN)
-    bits = np.unpackbits(np.frombuffer(matches.buffers()[1], np.uint8), bitorder="little", count=len(column))
-    bad: npt.NDArray[np.bool_] = bits == 0
+    bad: npt.NDArray[np.bool_] = bits_of(matches, 1) == 0
     return bad if keep is None else bad & (keep != 0)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.columns import floats, integers, invalid_utf8, spans
-from spark_kafka_sink.encoding.row_writer import Mask, RowWriter
+from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, bits_of
 from spark_kafka_sink.encoding.varints import write_zigzag
 
 LONGS = (-1 << 63, (1 << 63) - 1)
@@ -23,8 +23,7 @@ class Boolean:
     """A byte."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        end = array.offset + len(array)
-        bits = np.unpackbits(_bytes(array), bitorder="little", count=end)[array.offset :].astype(np.uint64)
+        bits = bits_of(array, 1).astype(np.uint64)
         if keep is None:
             writer.words(bits, 8, 8)
         else:
@@ -113,8 +112,3 @@ class Text:
             writer.refuse(bad, self.path, column, "is not UTF-8")
         write_zigzag(writer, lengths, keep)
         writer.column(column, missing)
-
-
-def _bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
-    buffer = array.buffers()[1]
-    return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)

@@ -6,6 +6,7 @@ while they fit 8 bytes in every row. So a piece (4 ns a row) is paid per 8 bytes
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import Fault
+from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, slot_lengths
 from spark_kafka_sink.records.encode import RowJoin
 
@@ -22,6 +24,10 @@ Mask: TypeAlias = npt.NDArray[np.integer]
 """uint64: per row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
 
 WORD_BITS = 64
+_KEPT = 1 << 16
+_MOST_ROWS = (1 << 31) // (WORD_BITS // 8) - 1
+"""The offsets of their words are int32."""
+_OFFSET_BYTES = 4
 _SHOWN = 100
 
 
@@ -34,6 +40,8 @@ class RowWriter:
     __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_size", "_words", "faults", "rows")
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
+        if rows > _MOST_ROWS:
+            raise InvalidRecordError(f"{rows} items of arrays at once, at most {_MOST_ROWS}: encode fewer rows at once")
         self.rows = rows
         self.faults: dict[int, Fault] = {} if parents is None else parents.faults
         self._parents = parents
@@ -54,7 +62,12 @@ class RowWriter:
         if self._largest + largest > WORD_BITS:
             self._end_words()
         if self._largest:
-            self._words = self._words | (words << self._bits)
+            shifted = words << self._bits
+            if isinstance(shifted, int):
+                self._words |= shifted
+            else:
+                shifted |= self._words
+                self._words = shifted
             self._bits = self._bits + bits
             self._largest += largest
         else:
@@ -75,7 +88,7 @@ class RowWriter:
     def column(self, array: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None = None) -> None:
         """A slot per row, none of them null; no bytes where ``missing``."""
         self._end_words()
-        self._piece(array, np.arange(self.rows, dtype=np.int32), missing)
+        self._piece(array, _slots(1, self.rows), missing)
 
     def append(self, other: RowWriter) -> None:
         """The fields of another writer of as many rows, which is not used any more."""
@@ -131,11 +144,12 @@ class RowWriter:
                 return
             words = np.full(self.rows, words, np.uint64)
         # Slot 2i is what row i writes of its word, slot 2i + 1 the rest of the word.
+        starts = _slots(WORD_BITS // 8, self.rows + 1)
         offsets = np.empty(2 * self.rows + 1, np.int32)
-        offsets[::2] = np.arange(0, 8 * self.rows + 1, 8)
-        offsets[1::2] = offsets[:-1:2]
-        offsets[1::2] += bits // 8 if isinstance(bits, int) else (bits >> 3).astype(np.int32)
-        self._piece(binary_array(offsets, np.ascontiguousarray(words)), np.arange(0, 2 * self.rows, 2, dtype=np.int32))
+        offsets[::2] = starts
+        sizes = bits >> 3 if isinstance(bits, int) else (bits >> 3).astype(np.int32)
+        np.add(starts[:-1], sizes, out=offsets[1::2])
+        self._piece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
 
     def _piece(
         self,
@@ -144,7 +158,18 @@ class RowWriter:
         missing: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self._pieces.append((array, slots, missing))
-        self._size += array.nbytes if len(array) > 1 else array.nbytes * self.rows
+        data = array.nbytes - _OFFSET_BYTES * len(array)
+        self._size += data * self.rows if isinstance(slots, int) else data
+
+
+def _slots(step: int, count: int) -> npt.NDArray[np.int32]:
+    """0, ``step``, 2 × ``step``, …"""
+    return _kept_slots(step)[:count] if count <= _KEPT else np.arange(0, step * count, step, dtype=np.int32)
+
+
+@lru_cache(8)
+def _kept_slots(step: int) -> npt.NDArray[np.int32]:
+    return np.arange(0, step * _KEPT, step, dtype=np.int32)
 
 
 def mask_of(array: pa.Array) -> Mask | None:
@@ -153,11 +178,16 @@ def mask_of(array: pa.Array) -> Mask | None:
         return np.zeros(len(array), np.uint64)
     if not array.null_count:
         return None
-    validity = array.buffers()[0]
-    end = array.offset + len(array)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little", count=end)[array.offset :]
-    mask = bits.astype(np.uint64)
+    mask = bits_of(array, 0).astype(np.uint64)
     return np.negative(mask, out=mask)
+
+
+def bits_of(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
+    """0 or 1 per row, out of a bitmap, the array's buffer of this number."""
+    first, skipped = divmod(array.offset, 8)
+    count = skipped + len(array)
+    data = np.frombuffer(array.buffers()[buffer], np.uint8, -(-count // 8), first)
+    return np.unpackbits(data, bitorder="little", count=count)[skipped:]
 
 
 def both(one: Mask | None, other: Mask | None) -> Mask | None:

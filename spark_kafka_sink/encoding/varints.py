@@ -68,7 +68,10 @@ def _size(bit_length: int) -> int:
 def _spread(numbers: Words) -> Words:
     """Groups of 7 bits, a byte each."""
     for stay, go, by in _SPREADS:
-        numbers = (numbers & stay) | ((numbers & go) << by)
+        shifted = numbers & go
+        shifted <<= by
+        numbers = numbers & stay
+        numbers |= shifted
     return numbers
 
 

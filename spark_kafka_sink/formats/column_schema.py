@@ -72,7 +72,7 @@ class AvroColumnSchema:
     def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
         from spark_kafka_sink.encoding.avro import AvroEncoder
 
-        return AvroEncoder.plan(self.text, kind, nullable)
+        return AvroEncoder.plan(self.text, kind)
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
         return Schema(SchemaType.AVRO, self.text)

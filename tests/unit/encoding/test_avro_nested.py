@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.encoding import slices
 from spark_kafka_sink.encoding.avro import AvroEncoder
+from spark_kafka_sink.encoding.row_writer import RowWriter
 from spark_kafka_sink.errors import InvalidRecordError
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
@@ -220,6 +221,47 @@ def test_more_than_an_arrow_array_holds(monkeypatch):
 
     with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):
         encoded("string", pa.array(["abc"] * 5))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ("boolean", pa.bool_()),
+        ("long", pa.int64()),
+        ("double", pa.int32()),
+        ("string", pa.large_string()),
+        ({"type": "string", "logicalType": "uuid"}, pa.string()),
+        ({"type": "string", "logicalType": "uuid"}, pa.binary(16)),
+        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, pa.string()),
+        ({"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}, pa.month_day_nano_interval()),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, pa.decimal128(4, 0)),
+        ({"type": "enum", "name": "E", "symbols": ["a"]}, pa.string()),
+        (INNER, KIND.field("r").type),
+        (ARRAY, KIND.field("a").type),
+    ],
+)
+def test_empty_arrays_and_maps_and_columns_of_nulls(schema, kind):
+    lists, maps = pa.list_(kind), pa.map_(pa.string(), kind)
+    items, values = {"type": "array", "items": schema}, {"type": "map", "values": schema}
+
+    assert encoded(items, pa.array([[], None, []], lists)) == [b"\0", None, b"\0"]
+    assert encoded(values, pa.array([[], None, []], maps)) == [b"\0", None, b"\0"]
+    for nulls in (pa.nulls(3, kind), pa.array([None] * 5, kind)[1:4]):
+        assert encoded(record(x=["null", schema]), struct(x=nulls)) == [b"\0"] * 3
+        assert encoded(schema, nulls) == [None] * 3
+
+
+def test_more_items_than_rows_are_usual():
+    rows = [{"a": list(range(70_000)), "m": []}, {"a": [-1], "m": [("k", 1)]}]
+    kind = pa.struct([("a", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
+    schema = record(a={"type": "array", "items": "long"}, m={"type": "map", "values": "long"})
+
+    assert encoded(schema, pa.array(rows, kind)) == written(schema, [{**row, "m": dict(row["m"])} for row in rows])
+
+
+def test_more_items_than_offsets_can_count():
+    with pytest.raises(InvalidRecordError, match="268435456 items of arrays at once, at most 268435455: encode fewer"):
+        RowWriter(1 << 28)
 
 
 def test_wide_rows_are_laid_out_by_views():

@@ -56,6 +56,7 @@ def test_varints_of_one_size(value):
         ("float", pa.array([1.5, float("inf"), -0.0], pa.float32())),
         ("float", pa.array([1.5], pa.float16())),
         ("double", pa.array([1.5, 1e-300, float("-inf")])),
+        ("double", pa.array([float("nan")])),
         ("double", pa.array([0.1], pa.float32())),
         ("double", pa.array([2**53, -(2**63), 3])),
         ("float", pa.array([2**24, 2**62])),
