@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ _TYPE_NAMES: Final = (
 
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+_WIRE_TYPE = 7
 
 
 class _Integers(NamedTuple):
@@ -272,14 +274,22 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and is_map_entry(field.message_type)
 
 
-# protobuf 5 has neither of the first two, and warns for ``label`` in 7.
 def _is_repeated(field: FieldDescriptor) -> bool:
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
+    if hasattr(field, "is_repeated"):  # not in protobuf 5; later ones warn for ``label``
+        return bool(field.is_repeated)
+    return bool(field.label == field.LABEL_REPEATED)
 
 
 def _is_required(field: FieldDescriptor) -> bool:
-    return bool(field.is_required if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED)
+    if hasattr(field, "is_required"):
+        return bool(field.is_required)
+    return bool(field.label == field.LABEL_REQUIRED)
 
 
 def _is_packed(field: FieldDescriptor) -> bool:
-    return bool(field.is_packed)
+    """As the library writes an element: protobuf 5 tells it in no other way."""
+    if _TYPE_NAMES[field.type] in ("string", "bytes", "message"):
+        return False
+    message = import_module("google.protobuf.message_factory").GetMessageClass(field.containing_type)()
+    getattr(message, field.name).append(field.enum_type.values[0].number if field.enum_type is not None else 0)
+    return bool(message.SerializePartialToString()[0] & _WIRE_TYPE == DELIMITED)

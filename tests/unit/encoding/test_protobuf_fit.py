@@ -1,0 +1,177 @@
+"""What fits a field, and what only data can show."""
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import encode_protobuf
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from tests.unit.encoding.protos import compiled, proto2, proto3, struct, upb
+
+NUMBERS = proto3(
+    """
+    message M {
+      int32 int32 = 1; uint32 uint32 = 2; fixed64 fixed64 = 3; float float = 4; double double = 5; bool bool = 6;
+      string string = 7; bytes bytes = 8; google.protobuf.Timestamp at = 9; google.protobuf.Int32Value wrapped = 10;
+      enum E { ZERO = 0; } E enum = 11;
+    }
+    """
+)
+FITS = {
+    "int32": [pa.int8(), pa.uint16(), pa.int32()],
+    "uint32": [pa.uint8(), pa.int8(), pa.int32(), pa.uint32(), pa.int64()],
+    "fixed64": [pa.uint64(), pa.int64(), pa.int16()],
+    "float": [pa.float16(), pa.float32(), pa.int16(), pa.uint16()],
+    "double": [pa.float16(), pa.float64(), pa.int32(), pa.uint32()],
+    "bool": [pa.bool_()],
+    "string": [pa.string(), pa.large_binary()],
+    "bytes": [pa.binary(4), pa.large_string()],
+    "at": [pa.timestamp("s"), pa.timestamp("ns", "Europe/Berlin")],
+    "wrapped": [pa.int16(), pa.struct({"value": pa.int32()})],
+    "enum": [pa.string(), pa.int32(), pa.uint16()],
+}
+NARROWS = {
+    "int32": [pa.uint32(), pa.int64(), pa.uint64()],
+    "uint32": [pa.uint64()],
+    "float": [pa.float64(), pa.int32(), pa.uint32()],
+    "double": [pa.int64(), pa.uint64()],
+    "wrapped": [pa.int64()],
+}
+DOES_NOT_FIT = {
+    "int32": [pa.bool_(), pa.float32(), pa.decimal128(5, 0), pa.date32(), pa.string()],
+    "double": [pa.decimal128(10, 2), pa.string()],
+    "bool": [pa.int8()],
+    "string": [pa.int32(), pa.list_(pa.string())],
+    "at": [pa.date32(), pa.int64(), pa.duration("s")],
+    "enum": [pa.int64(), pa.uint32(), pa.float64()],
+}
+
+
+def each(table: dict[str, list[pa.DataType]]) -> list[tuple[str, pa.DataType]]:
+    return [(name, kind) for name, kinds in table.items() for kind in kinds]
+
+
+def faults(array: pa.Array, descriptor_set: bytes) -> list[tuple[int, str, str]]:
+    with pytest.raises(UnencodableRowsError) as raised:
+        encode_protobuf(array, descriptor_set, "M")
+    return [tuple(fault) for fault in raised.value.faults]
+
+
+@pytest.mark.parametrize(("name", "kind"), each(FITS), ids=str)
+def test_a_type_that_holds_all_values_fits(name, kind):
+    ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+
+
+@pytest.mark.parametrize(("name", "kind"), each(NARROWS), ids=str)
+def test_a_type_that_would_narrow_is_a_mismatch(name, kind):
+    with pytest.raises(
+        SchemaMismatchError, match=rf"^{name}: column type \w+ would narrow to Protobuf type \w+: cast it$"
+    ):
+        ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+
+
+@pytest.mark.parametrize(("name", "kind"), each(DOES_NOT_FIT), ids=str)
+def test_another_type_is_a_mismatch(name, kind):
+    with pytest.raises(SchemaMismatchError, match=rf"^{name}: column type .+ does not fit Protobuf type "):
+        ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+
+
+def test_two_columns_of_one_name_are_a_mismatch():
+    with pytest.raises(SchemaMismatchError, match=r"^int32: 2 columns have this name$"):
+        ProtobufEncoder.plan(NUMBERS, "M", pa.struct([("int32", pa.int32()), ("int32", pa.int32())]))
+
+
+def test_rows_of_enums_that_are_not_in_the_schema():
+    schema = proto2("message M { enum E { A = 0; B = 2; } optional E name = 1; repeated E numbers = 2; }")
+    array = struct(
+        name=pa.array(["A", "C", None, "B", "a"]),
+        numbers=pa.array([[0, 2], [], None, [2, 1], []], pa.list_(pa.int32())),
+    )
+    assert faults(array, schema) == [
+        (1, "name", "'C' is not a symbol of enum M.E"),
+        (3, "numbers[]", "1 is not a number of enum M.E"),
+        (4, "name", "'a' is not a symbol of enum M.E"),
+    ]
+
+
+def test_an_open_enum_takes_any_number():
+    schema = proto3("message M { enum E { A = 0; } E e = 1; }")
+    encoded = encode_protobuf(struct(e=pa.array([-7], pa.int32())), schema, "M")
+    assert upb(schema).FromString(encoded[0].as_py()).e == -7
+
+
+def test_rows_with_two_columns_of_a_oneof():
+    schema = proto3("message M { oneof contact { string mail = 1; int64 phone = 2; In in = 3; } message In {} }")
+    array = struct(mail=pa.array(["a", None, "", None]), phone=pa.array([None, 1, 0, None]))
+    assert faults(array, schema) == [
+        (2, "contact", "{'mail': '', 'phone': 0} has more than one column of a oneof that is not null")
+    ]
+
+
+def test_rows_with_times_beyond_their_types():
+    schema = proto3("message M { google.protobuf.Timestamp at = 1; google.protobuf.Duration took = 2; }")
+    first, last = -62_135_596_800, 253_402_300_799
+    array = struct(
+        at=pa.array([first, first - 1, None, last, last + 1], pa.timestamp("s")),
+        took=pa.array([315_576_000_000, None, -315_576_000_001, -315_576_000_000, 0], pa.duration("s")),
+    )
+    assert [(row, path, text[text.index(" is ") :]) for row, path, text in faults(array, schema)] == [
+        (1, "at", " is not in the years 0001 to 9999 of a Timestamp"),
+        (2, "took", " is longer than the 10,000 years of a Duration"),
+        (4, "at", " is not in the years 0001 to 9999 of a Timestamp"),
+    ]
+
+
+def test_rows_with_a_key_twice():
+    schema = proto3("message M { map<string, int32> m = 1; }")
+    array = struct(
+        m=pa.array([[("a", 1), ("b", 1)], [("a", 1)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
+    )
+    assert faults(array, schema) == [(2, "m", "'a' is twice in the map: a reader would keep one of them")]
+
+
+def test_rows_out_of_range_within_lists_and_maps_name_the_row_of_the_column():
+    schema = proto3(
+        "message M { repeated In list = 1; map<uint32, In> map = 2; } message In { repeated uint64 n = 1; }"
+    )
+    items = pa.struct({"n": pa.list_(pa.int64())})
+    kind = pa.struct({"list": pa.list_(items), "map": pa.map_(pa.int32(), items)})
+    rows = [{"list": [{"n": [1]}, None, {"n": None}], "map": [(1, {"n": [5]})]}] * 10_000
+    rows[9_000] = {"list": [None, {"n": [1, 2, -3]}], "map": []}
+    rows[9_001] = {"list": None, "map": [(1, None), (2, {"n": [-1]}), (-3, None)]}
+    assert faults(pa.array(rows, kind), schema) == [
+        (9_000, "list[].n[]", "-3 is out of range for uint64"),
+        (9_001, "map.value.n[]", "-1 is out of range for uint64"),
+    ]
+
+
+def test_bytes_of_strings_that_are_not_utf_8_are_a_fault_also_in_a_string_column():
+    schema = proto3("message M { string s = 1; }")
+    broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xc3"]).buffers())
+    assert faults(struct(s=broken), schema) == [(0, "s", "b'\\xc3' is not UTF-8, and a Protobuf string is")]
+
+
+def test_features_of_editions():
+    schema = compiled(
+        """
+        edition = "2023";
+        message M {
+          int32 explicit = 1; int32 implicit = 2 [features.field_presence = IMPLICIT];
+          int32 required = 3 [features.field_presence = LEGACY_REQUIRED]; repeated int32 packed = 4;
+          repeated int32 expanded = 5 [features.repeated_field_encoding = EXPANDED];
+          E closed = 6; M delimited = 7 [features.message_encoding = DELIMITED];
+        }
+        enum E { option features.enum_type = CLOSED; ONE = 1; }
+        """
+    )
+    row = {"explicit": 0, "implicit": 0, "required": 0, "packed": [0, 1], "expanded": [0, 1], "closed": 1}
+    integers = ["explicit", "implicit", "required", "closed"]
+    kind = {name: pa.int32() if name in integers else pa.list_(pa.int32()) for name in row}
+    encoded = encode_protobuf(pa.array([row], pa.struct(kind)), schema, "M").to_pylist()
+    assert encoded == [upb(schema)(**row).SerializeToString()]
+    assert faults(struct(required=pa.array([None, 1], pa.int32()), closed=pa.array([1, 5], pa.int32())), schema) == [
+        (0, "required", "null is not allowed: the field is required"),
+        (1, "closed", "5 is not a number of enum E"),
+    ]
+    with pytest.raises(SchemaMismatchError, match=r"^delimited: Protobuf groups cannot be written"):
+        ProtobufEncoder.plan(schema, "M", pa.struct({"required": pa.int32(), "delimited": pa.struct([])}))
