@@ -47,12 +47,12 @@ class LocalSchemaRegistry:
         self._owner = os.getpid()
 
     def __enter__(self) -> Self:
-        self._java = find_java()
-        self._runner = apicurio_runner(self.version)
         if self._port is None:
             (self._port,) = free_ports(1)
         elif not is_free(self._port):
             raise LocalSchemaRegistryError(f"Port {self._port} is in use; choose another one.")
+        self._java = find_java()
+        self._runner = apicurio_runner(self.version)
         self.folder = Path(tempfile.mkdtemp(prefix="local-schema-registry-"))
         try:
             self.start()
