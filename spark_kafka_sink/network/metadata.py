@@ -49,6 +49,8 @@ METADATA_VERSIONS: Final = (9, 13)
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 
+_MOST_TEXTS: Final = 3
+
 
 class Metadata:
     """The last snapshot of the cluster, and when to update it.
@@ -144,6 +146,14 @@ class Metadata:
     def has_waiters(self) -> bool:
         """Whether any caller waits for a topic."""
         return self._changed.any
+
+    def missing(self) -> str:
+        """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""
+        with self._lock:
+            codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
+            texts = [TOPIC_ERRORS[code].format(topic=name) for name, code in codes]
+            texts = texts or [str(error) for error in self._errors.values()][-1:]
+            return " ".join(texts[:_MOST_TEXTS]) or "no broker has responded"
 
     @property
     def updated_at(self) -> float:

@@ -90,7 +90,7 @@ class Sender:
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
-        if parts.accumulator.has_incomplete or trouble.unwritten:
+        if parts.accumulator.has_incomplete or trouble.unwritten or parts.metadata.has_waiters:
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
 

@@ -1,4 +1,4 @@
-"""``TroubleLog``: the sender's log lines while brokers do not acknowledge: retries, lost connections, stalls."""
+"""``TroubleLog``: the sender's log lines while rows wait for brokers: retries, lost connections, stalls."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class TroubleLog:
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
         self._warned_at = -NEVER
+        self._metadata_missing_since: float | None = None
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """``batch`` is sent again because of ``error``."""
@@ -62,6 +63,7 @@ class TroubleLog:
     def write(self, now: float) -> None:
         """Log what is due."""
         self._sum_up(now)
+        self._check_metadata(now)
         due = now + STALL_MS
         backlog = self._accumulator.backlog()
         if backlog is not None:
@@ -89,6 +91,15 @@ class TroubleLog:
             self._retries.clear()
             self.unwritten = False
             self._summing_since = now
+
+    def _check_metadata(self, now: float) -> None:
+        if not self._metadata.has_waiters:
+            self._metadata_missing_since = None
+        elif self._metadata_missing_since is None:
+            self._metadata_missing_since = now
+        elif now >= self._metadata_missing_since + STALL_MS:
+            waited_s = (now - self._metadata_missing_since) / 1000
+            _log.warning("Rows wait for metadata for %.0f s: %s", waited_s, self._metadata.missing())
 
     def _is_waited_for(self) -> bool:
         """False for an idle producer, which reconnects too, for its metadata."""

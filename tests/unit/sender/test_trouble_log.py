@@ -1,10 +1,13 @@
 """What the sender's log says while brokers do not acknowledge, under a manual clock."""
 
+import contextlib
 import logging
+import threading
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.errors import ProducerClosedError
 from tests.unit.scripted_engine import Engine, Step
 
 
@@ -142,3 +145,29 @@ def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines):
     refuse_connections(engine, 12)
     (summed,) = [line for line in lines() if "more connection failures" in line]
     assert "Connection refused" in summed
+
+
+def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
+    engine = Engine()
+    found = engine.transport.answer
+    engine.transport.answer = lambda request: None if request.api == "metadata" else found(request)
+    metadata = engine.parts.metadata
+
+    def append():
+        with contextlib.suppress(ProducerClosedError):
+            metadata.wait_for_topic("t", None, 60_000, engine.clock, lambda: None)
+
+    caller = threading.Thread(target=append)
+    caller.start()
+    while not metadata.has_waiters:
+        caller.join(0.001)
+    engine.spin()
+    assert engine.wake_at <= 10_000, "the request has 30 s"
+    run(engine, 31_000)
+    metadata.fail_waiters(ProducerClosedError("closed"))
+    caller.join()
+    assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 20, 30)]
+    assert lines()[0].endswith(": no broker has responded")
+    before = len(lines())
+    run(engine, 31_000)
+    assert len(lines()) == before
