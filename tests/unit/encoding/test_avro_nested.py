@@ -14,6 +14,7 @@ from spark_kafka_sink.encoding.row_writer import RowWriter
 from spark_kafka_sink.errors import InvalidRecordError
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
+PYARROW = int(pa.__version__.split(".")[0])
 ARRAY = {"type": "array", "items": ["null", "string"]}
 MAP = {"type": "map", "values": ["null", "long"]}
 INNER = {
@@ -80,7 +81,7 @@ LAYOUTS = {
     "large": (pa.large_list(pa.large_string()), pa.large_string()),
     "views": (pa.list_view(pa.string_view()), pa.string_view()),
     "large views": (pa.large_list_view(pa.string()), pa.string()),
-    "dictionaries": (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.dictionary(pa.int32(), pa.large_string())),
+    "dictionaries": (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.dictionary(pa.int32(), pa.string())),
     "fixed size": (pa.list_(pa.string(), 2), pa.string()),
 }
 
@@ -142,7 +143,11 @@ def test_lists_in_run_ends_under_a_null_struct():
     schema = record(i=["null", {**record(l={"type": "array", "items": "string"}), "name": "I"}])
     rows = [{"l": ["a"]}, None, {"l": ["b", "c"]}, None]
 
-    assert encoded(schema, struct(i=inner)) == written(schema, [{"i": each} for each in rows])
+    if PYARROW < 26:  # decodes runs of single values only
+        with pytest.raises(pa.ArrowNotImplementedError):
+            encoded(schema, struct(i=inner))
+    else:
+        assert encoded(schema, struct(i=inner)) == written(schema, [{"i": each} for each in rows])
 
 
 def test_a_column_of_nulls():

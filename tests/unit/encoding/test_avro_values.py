@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -54,7 +55,7 @@ def test_varints_of_one_size(value):
         ("int", pa.array([0, 65535], pa.uint16())),
         ("long", pa.array([2**32 - 1], pa.uint32())),
         ("float", pa.array([1.5, float("inf"), -0.0], pa.float32())),
-        ("float", pa.array([1.5], pa.float16())),
+        ("float", pa.array(np.array([1.5], np.float16))),
         ("double", pa.array([1.5, 1e-300, float("-inf")])),
         ("double", pa.array([float("nan")])),
         ("double", pa.array([0.1], pa.float32())),
