@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,7 @@ from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
     RecoveryMode,
     RowSum,
+    SchemaId,
     TaskAction,
     TaskReport,
     TaskShare,
@@ -147,6 +149,13 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
     )
 
 
+def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
+    """The schemas that a replay of a decided batch is encoded with; none if its rows are not compared."""
+    entry = plan.entries.get(write_id.query)
+    trusted = plan.ledger_start == LedgerStart(RecoveryMode.LEDGER, write_id.number)
+    return () if entry is None or entry.number != write_id.number or trusted else entry.schemas
+
+
 def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
     """Raises ``ReplayMismatchError`` unless a replayed task has the rows that were decided."""
     tasks = plan.entries[write_id.query].tasks
@@ -209,6 +218,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         marker_partition=first.ledger.marker_partition,
         markers_before=max(report.markers_before for report in reports),
         once=first.write_id.kind is WriteKind.ONCE,
+        schemas=_schemas(reports),
     )
     if not prepared:
         return CommitOrder(entry)
@@ -222,6 +232,19 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
         )
     return CommitOrder(entry, decide_by)
+
+
+def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
+    """Of all tasks. Raises ``ExactlyOnceError`` if a subject has two: a replay could not tell which row had which."""
+    schemas = sorted({each for report in reports for each in report.schemas})
+    for one, other in pairwise(schemas):
+        if one[:2] == other[:2]:
+            raise ExactlyOnceError(
+                f"{reports[0].write} is not committed: its tasks asked the registry for subject {one.subject} before "
+                f"and after it changed, and have schemas {one.id} and {other.id}. Start the query again: it writes the "
+                "batch anew."
+            )
+    return tuple(schemas)
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, Target, TaskShare
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_headers, decode_batches
@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 
 VERSION: Final = 2
 """Readers accept this version and version 1, in which transactional ids lack the name, their prefix, and markers have
-no offset: they are in the entry's partition, before its intent."""
+no offset: they are in the entry's partition, before its intent. A field that an earlier release may ignore needs no new
+version: ``schemas``, as releases without it encode nothing."""
 
 _INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -(1 << 63)
@@ -98,6 +99,8 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["markers"] = [entry.marker_partition, entry.markers_before]
     if entry.once:
         value["once"] = True
+    if entry.schemas:
+        value["schemas"] = entry.schemas
     return LedgerRecord(RecordKey(name, entry.query).to_bytes(), _json(value))
 
 
@@ -242,7 +245,12 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         marker_partition=marker_partition,
         markers_before=markers_before,
         once=fields.get("once", False) is True,
+        schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
     )
+
+
+def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
+    return SchemaId(_string(side), _string(subject), _number(schema_id, _INT32))
 
 
 def _share(id_prefix: str, count: object, checksum: object, *prepared: Any) -> TaskShare:

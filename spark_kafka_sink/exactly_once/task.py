@@ -24,6 +24,7 @@ from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
     Marker,
     RecoveryMode,
+    SchemaId,
     TaskAction,
     TaskAttempt,
     TaskReport,
@@ -136,8 +137,8 @@ class TaskTransaction:
         """The sink's own records, in the rows' transaction but not in their checksum."""
         self._begun().append_columns(topic, columns, partitions, self._own)
 
-    def prepare(self) -> TaskReport:
-        """Proves a replay, appends the marker, and leaves the transaction open for commit."""
+    def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
+        """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
         plan, write_id, rows = self._plan, self._write_id, self._checksum.rows
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
@@ -171,6 +172,7 @@ class TaskTransaction:
             decided=last.total if last is not None and compared else None,
             markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
             topics=self._topics(),
+            schemas=schemas,
         )
 
     def __enter__(self) -> Self:

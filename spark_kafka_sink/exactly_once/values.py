@@ -100,6 +100,14 @@ class RowSum:
         return f"{self.count} rows (checksum {self.checksum:016x})"
 
 
+class SchemaId(NamedTuple):
+    """The schema that rows of a subject were written with. ``side``: key or value."""
+
+    side: str
+    subject: str
+    id: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaskShare:
     """One task's rows, and the transaction that holds them.
@@ -124,7 +132,8 @@ class Entry:
 
     ``target`` None: not recorded (streams). ``marker_partition``: partition of the tasks' markers; None in version 1,
     where they are in the entry's. ``markers_before``: number of tasks that may have left a marker in earlier batches.
-    ``once``: of a batch job without txnAppId, whose entry is removed when it is done.
+    ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
+    replay encodes its rows with them.
     """
 
     query: str
@@ -136,6 +145,7 @@ class Entry:
     marker_partition: int | None = field(default=None, compare=False)
     markers_before: int = field(default=0, compare=False)
     once: bool = False
+    schemas: tuple[SchemaId, ...] = ()
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
@@ -208,7 +218,7 @@ class TaskReport:
     ``began_at``: epoch ms on the executor's clock, before its transaction began. ``tasks_before``: number of tasks of
     the batch when it was decided, if it is being repaired; else 0. ``decided``: all rows of the committed batch, which
     a skipped replay must have too; None: not compared. ``markers_before``: as in ``Entry``. ``topics``: names and ids
-    of the topics that rows were written to.
+    of the topics that rows were written to. ``schemas``: as in ``Entry``.
     """
 
     name: str
@@ -222,6 +232,7 @@ class TaskReport:
     decided: RowSum | None = None
     markers_before: int = 0
     topics: tuple[tuple[str, UUID], ...] = ()
+    schemas: tuple[SchemaId, ...] = ()
 
     @property
     def write(self) -> str:

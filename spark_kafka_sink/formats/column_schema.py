@@ -43,7 +43,7 @@ class ColumnSchema(Protocol):
     def message_indexes(self) -> tuple[int, ...]:
         """Of Protobuf, else empty."""
 
-    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType) -> Encoder:
         """Raises ``SchemaMismatchError`` for a column that does not fit."""
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
@@ -61,7 +61,7 @@ class AvroColumnSchema:
         schema = json.loads(self.text)
         if not isinstance(schema, dict) or schema.get("type") != "record":
             return ""
-        name: str = schema["name"]
+        name = str(schema.get("name", ""))
         namespace = "" if "." in name else schema.get("namespace") or ""
         return f"{namespace}.{name}".removeprefix(".")
 
@@ -69,7 +69,7 @@ class AvroColumnSchema:
     def message_indexes(self) -> tuple[int, ...]:
         return ()
 
-    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType) -> Encoder:
         from spark_kafka_sink.encoding.avro import AvroEncoder
 
         return AvroEncoder.plan(self.text, kind)
@@ -93,7 +93,7 @@ class JsonColumnSchema:
     def message_indexes(self) -> tuple[int, ...]:
         return ()
 
-    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType) -> Encoder:
         return PlainEncoder()
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
@@ -123,7 +123,7 @@ class ProtobufColumnSchema:
 
         return message_indexes(self.descriptor_set, self.message)
 
-    def encoder(self, kind: pa.DataType, nullable: bool) -> Encoder:
+    def encoder(self, kind: pa.DataType) -> Encoder:
         from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
 
         return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)

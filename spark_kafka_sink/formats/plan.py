@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -39,25 +40,43 @@ class GivenSchema(NamedTuple):
 class ColumnPlan:
     """How the column key or value is encoded.
 
-    ``kind``, ``nullable``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
+    ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
     the registry's schema is taken. ``known``: subject → what the registry said in planning; without a registry the
     only key is "".
     """
 
     column: ColumnFormat
     kind: pa.DataType
-    nullable: bool
     record: str = ""
     given: GivenSchema | None = None
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
 
+    @property
+    def identity(self) -> str:
+        """A digest of what leads from a subject to its schema: plans that share it share responses."""
+        of = (self.column, self.record, None if self.given is None else self.given.schema)
+        return sha256(repr(of).encode()).hexdigest()
+
+
+class EarlierSchemas(NamedTuple):
+    """The schemas that a committed batch was written with, where they are not the plan's: subject → schema, per column.
+
+    ``fault``: why a replay cannot be encoded with them; None if it can.
+    """
+
+    uses: Mapping[Side, Mapping[str, SchemaUse]]
+    fault: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class FormatPlan:
-    """``columns``: the encoded ones. ``registry`` None: bare Avro or Protobuf."""
+    """``columns``: the encoded ones. ``registry`` None: bare Avro or Protobuf. ``earlier``: query → the schemas of its
+    last committed batch.
+    """
 
     columns: Mapping[Side, ColumnPlan]
     registry: RegistryOptions | None = None
+    earlier: Mapping[str, EarlierSchemas] = field(default_factory=dict)
 
     @property
     def has_headers(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import KafkaError, RegistryError
+from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
 from spark_kafka_sink.formats.column_schema import (
     AvroColumnSchema,
     ColumnSchema,
@@ -33,7 +33,6 @@ class FrameColumn:
     """A column of the frame. ``derived``: the Avro schema that it gets if nothing else gives one, else None."""
 
     kind: pa.DataType
-    nullable: bool
     derived: str | None = None
 
 
@@ -70,20 +69,21 @@ def _column(
     registry: Registry | None,
 ) -> ColumnPlan:
     schema = _given(column, frame)
-    plan = ColumnPlan(column, frame.kind, frame.nullable, "" if schema is None else schema.record)
+    plan = ColumnPlan(column, frame.kind, "" if schema is None else schema.record)
     origin = "the schema derived from it" if schema is not None and frame.derived is not None else "its schema"
     if options is None or registry is None:
         assert schema is not None
         with mismatch_explained(column, origin):
-            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, frame.nullable))})
+            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind))})
     side = options.side(column.side)
     if side.subject_name_strategy.needs_record and not plan.record:
         raise FormatError(_no_record(column, side.subject_name_strategy.value))
-    if schema is not None and not (takes_registered(side) and frame.derived is not None):
+    compared = takes_registered(side) and side.strict and frame.derived is None
+    if schema is not None and (compared or not takes_registered(side)):
         encoder = None
-        if not takes_registered(side):
+        if not compared:
             with mismatch_explained(column, origin):
-                encoder = schema.encoder(frame.kind, frame.nullable)
+                encoder = schema.encoder(frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
     if side.subject_name_strategy.needs_topic and topic is None:
@@ -98,7 +98,12 @@ def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
     """None: the registry's."""
     if column.descriptor_file is not None:
         assert column.message is not None
-        return ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
+        schema = ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
+        try:
+            schema.message_indexes  # noqa: B018 - reads all of it
+        except ConfigError as error:
+            raise FormatError(f"{column.option('DescriptorFile')} {column.descriptor_file}: {error}") from error
+        return schema
     text, option = column.schema, "Schema"
     try:
         if column.schema_file is not None:

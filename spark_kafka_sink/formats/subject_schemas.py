@@ -37,22 +37,25 @@ class SubjectSchemas:
         given, options = self._plan.given, self._options
         if not takes_registered(options):
             assert given is not None
-            assert given.encoder is not None
             ask = self._registry.register if options.auto_register else self._registry.lookup
-            return self._use(given.encoder, ask(subject, given.schema), given.message_indexes)
+            return self.use(ask(subject, given.schema))
         if options.schema_id is not None:
             use = self.by_id(subject, options.schema_id)
         else:
-            use = self._of_registry(self._registry.latest(subject, serialized=self._serialized))
+            use = self.use(self._registry.latest(subject, serialized=self._serialized))
         if given is not None and options.strict:
             self._compare(subject, given.schema, use)
         return use
 
+    def use(self, found: RegisteredSchema) -> SchemaUse:
+        """A response to what ``current`` asks for."""
+        given = self._plan.given
+        if takes_registered(self._options) or given is None or given.encoder is None:
+            return self._of_registry(found)
+        return self._use(given.encoder, found, given.message_indexes)
+
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
         """The schema of this id, whatever the options say."""
-        known = self._plan.known.get(subject)
-        if known is not None and known.registered is not None and known.registered.id == schema_id:
-            return known
         return self._of_registry(self._registry.by_id(schema_id, subject, serialized=self._serialized))
 
     @property
@@ -64,7 +67,7 @@ class SubjectSchemas:
         if found.schema not in self._encoders:
             schema = registered_column_schema(plan.column, found, self._registry)
             with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
-                encoder = schema.encoder(plan.kind, plan.nullable)
+                encoder = schema.encoder(plan.kind)
             self._encoders[found.schema] = encoder, schema.message_indexes
         encoder, indexes = self._encoders[found.schema]
         return self._use(encoder, found, indexes)

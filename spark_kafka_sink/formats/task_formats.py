@@ -13,7 +13,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.encoding.encoder import Encoder, UnencodableRowsError
 from spark_kafka_sink.formats.column_schema import Registry
 from spark_kafka_sink.formats.plain_encoder import prefixed
-from spark_kafka_sink.formats.plan import ColumnPlan, FormatPlan, SchemaUse
+from spark_kafka_sink.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan, SchemaUse
 from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
@@ -34,10 +34,11 @@ class EncodedColumn(NamedTuple):
 
 
 class SchemaOfSubject(NamedTuple):
-    """A schema that rows were written with."""
+    """A schema that rows were written with. ``identity``: of the column's plan, where the plan does not know it."""
 
     side: Side
     registered: RegisteredSchema
+    identity: str | None = None
 
 
 @lru_cache(16)
@@ -48,12 +49,12 @@ def worker_registry(options: RegistryOptions) -> Registry:
 
 
 class TaskFormats:
-    """The encoded columns of one task. ``pinned``: subject → the schema that a replayed batch is written with."""
+    """The encoded columns of one task. ``earlier``: of a replay, written with the schemas of its first run."""
 
-    def __init__(self, plan: FormatPlan, pinned: Mapping[Side, Mapping[str, SchemaUse]] | None = None) -> None:
+    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
-            side: _TaskColumn(column, plan.registry, (pinned or {}).get(side, {}))
+            side: _TaskColumn(column, plan.registry, {} if earlier is None else earlier.uses.get(side, {}))
             for side, column in plan.columns.items()
         }
 
@@ -61,7 +62,7 @@ class TaskFormats:
     def schemas(self) -> tuple[SchemaOfSubject, ...]:
         """Those that rows of this task were written with."""
         return tuple(
-            SchemaOfSubject(side, use.registered)
+            SchemaOfSubject(side, use.registered, column.identity(use.registered.subject))
             for side, column in self._columns.items()
             for use in column.uses.values()
             if use.registered is not None
@@ -83,10 +84,10 @@ class TaskFormats:
 class _TaskColumn:
     """The column key or value. ``uses``: by subject."""
 
-    def __init__(self, plan: ColumnPlan, registry: RegistryOptions | None, pinned: Mapping[str, SchemaUse]) -> None:
+    def __init__(self, plan: ColumnPlan, registry: RegistryOptions | None, earlier: Mapping[str, SchemaUse]) -> None:
         self._plan = plan
         self._registry = registry
-        self._known = {**plan.known, **pinned}
+        self._known = {**plan.known, **earlier}
         self._subjects: dict[str, str] = {}
         self.uses: dict[str, SchemaUse] = {}
 
@@ -96,6 +97,10 @@ class _TaskColumn:
             subject = self._subjects[topic] = self._subject(topic)
             self.uses[subject] = self._known.get(subject) or self._ask(subject)
         return self.uses[subject]
+
+    def identity(self, subject: str) -> str | None:
+        """Of the plan, unless it knows the subject."""
+        return None if subject in self._known else self._plan.identity
 
     def _subject(self, topic: str) -> str:
         if self._registry is None:

@@ -63,9 +63,9 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(f"key.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the key.", _ID),
     Option(f"value.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the value.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, an explicit schema must be compatible with the latest version."),
+           "With use.latest.version, an explicit schema must be the latest version. false: it is not compared."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
-           "With use.schema.id, an explicit schema must be compatible with the schema of that id."),
+           "With use.schema.id, an explicit schema must be the one of that id. false: it is not compared."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
            "The registry normalizes schemas that it registers or looks up, so that irrelevant differences in order "
            "make no new version."),
@@ -125,7 +125,7 @@ class RegistryUrl:
 class SideOptions:
     """The options of the key's or the value's schema.
 
-    ``strict``: an explicit schema beside ``use_latest_version`` or ``schema_id`` must be compatible with that one.
+    ``strict``: an explicit schema beside ``use_latest_version`` or ``schema_id`` must be that one.
     """
 
     auto_register: bool

@@ -71,6 +71,23 @@ class ResponseFiles:
         except OSError as error:
             _log.warning("%s cannot be written, each micro-batch asks the registry: %s", self._folder, error)
 
+    def names(self, key: Sequence[str]) -> list[str]:
+        """What ``put_names`` wrote last, else none."""
+        try:
+            found = json.loads(_read(self._path(key))) if self._is_private() else []
+        except (OSError, ValueError, UnreadableResponseError):
+            return []
+        return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+    def put_names(self, key: Sequence[str], names: Sequence[str]) -> None:
+        """``key``: another one than those of responses."""
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            if self._is_private():
+                _write(self._path(key), json.dumps(list(names)))
+        except OSError as error:
+            _log.warning("%s cannot be written, tasks ask the registry again: %s", self._folder, error)
+
     def _path(self, key: Sequence[str]) -> Path:
         return self._folder / f"{sha256(json.dumps(list(key)).encode()).hexdigest()}.json"
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.formats.plan import FormatPlan
 from spark_kafka_sink.formats.schema_headers import with_schema_headers
 from spark_kafka_sink.formats.task_formats import SchemaOfSubject, TaskFormats
 from spark_kafka_sink.formats.wire_format import KEY_HEADER, VALUE_HEADER
@@ -35,10 +34,10 @@ class Meter(Protocol):
 class EncodedRows:
     """The rows of one task. ``layout``: of the batches that ``batches`` returns."""
 
-    def __init__(self, layout: RowLayout, topic: str | None, plan: FormatPlan) -> None:
+    def __init__(self, layout: RowLayout, topic: str | None, formats: TaskFormats) -> None:
         self._given = layout
         self._topic = topic
-        self._formats = formats = TaskFormats(plan)
+        self._formats = formats
         self._names = [name for name in RowLayout.__slots__ if getattr(layout, name) is not None]
         if formats.has_headers and layout.headers is None:
             self._names.append("headers")

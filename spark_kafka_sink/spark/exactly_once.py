@@ -18,6 +18,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
+from spark_kafka_sink.exactly_once.decisions import replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
@@ -25,6 +26,7 @@ from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
+    SchemaId,
     Target,
     TaskAttempt,
     TaskReport,
@@ -32,7 +34,7 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.formats.plan import FormatPlan
+from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
@@ -87,7 +89,7 @@ def write_exactly_once(
     _refuse_settings(context, write_id)
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
-        encoded = None if formats is None else encoded_rows(layout, options, formats)
+        encoded = None if formats is None else encoded_rows(layout, options, formats, _earlier(formats, plan, write_id))
         if encoded is not None:
             batches, layout = encoded.batches(batches, task.meter), encoded.layout
         append_rows(batches, layout, options, clock, task)
@@ -96,9 +98,22 @@ def write_exactly_once(
             receipts = task.receipts()
             if options.receipts_topic is not None and receipts:
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
-        report = task.prepare()
         schemas = () if encoded is None else encoded.schemas
+        ids = tuple(SchemaId(side.value, each.subject, each.id) for side, each, _ in schemas)
+        report = task.prepare(ids)
         return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, schemas)
+
+
+def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:
+    """The schemas of a replay. Raises ``ExactlyOnceError`` if its rows cannot be encoded with them."""
+    earlier = formats.earlier.get(write_id.query) if replayed_schemas(plan, write_id) else None
+    if earlier is not None and earlier.fault is not None:
+        raise ExactlyOnceError(
+            f"{write_id} was committed before, and its replay cannot be encoded with the schemas that it was written "
+            f"with: {earlier.fault}\nRun it once with the columns as they were, or set "
+            f"ledgerStart=trust-ledger:{write_id.number}, which takes it as committed."
+        )
+    return earlier
 
 
 def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:

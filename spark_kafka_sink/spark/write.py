@@ -29,7 +29,7 @@ from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.waiting import sleep
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.formats.plan import FormatPlan
+    from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -166,11 +166,14 @@ def write_rows(
         return replace(leased.finish(), schemas=encoded.schemas)
 
 
-def encoded_rows(layout: RowLayout, options: SinkOptions, formats: FormatPlan) -> EncodedRows:
+def encoded_rows(
+    layout: RowLayout, options: SinkOptions, formats: FormatPlan, earlier: EarlierSchemas | None = None
+) -> EncodedRows:
     """Imports what tasks with raw keys and values do not need."""
+    from spark_kafka_sink.formats.task_formats import TaskFormats
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
-    return EncodedRows(layout, options.topic, formats)
+    return EncodedRows(layout, options.topic, TaskFormats(formats, earlier))
 
 
 def append_rows(

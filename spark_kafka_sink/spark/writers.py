@@ -57,6 +57,10 @@ class _Writer:
 
             with connection_explained(self.options):
                 self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
+            if self.formats is not None:
+                from spark_kafka_sink.spark.formats import with_earlier_schemas
+
+                self.formats = with_earlier_schemas(self.formats, self.plan.entries)
         freeze_imports()
         return self.__dict__
 
@@ -87,6 +91,10 @@ class _Writer:
         else:
             announce(micro_batch + committed(messages, SystemClock()))
         keep_receipts(messages, self.options)
+        if self.options.formats is not None:
+            from spark_kafka_sink.spark.formats import keep_asked_schemas
+
+            keep_asked_schemas(self.options, messages)
         freeze_imports()
 
     def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:

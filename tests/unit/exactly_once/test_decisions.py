@@ -12,6 +12,7 @@ from spark_kafka_sink.exactly_once.decisions import (
     compare,
     done,
     prove,
+    replayed_schemas,
     task_action,
 )
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
@@ -24,6 +25,7 @@ from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
     RecoveryMode,
     RowSum,
+    SchemaId,
     TaskAction,
     TaskReport,
     TaskShare,
@@ -236,3 +238,26 @@ def test_a_replay_is_one_by_its_rows_however_they_are_cut():
 
 def test_a_planning_error_is_one_that_spark_passes_on():
     assert isinstance(PlanningError("x"), pickle.PickleError)
+
+
+OLD, NEW, OTHER = (SchemaId("value", "t-value", 7), SchemaId("value", "t-value", 8), SchemaId("key", "t-key", 7))
+
+
+def test_the_intent_has_the_schemas_of_all_tasks_and_done_keeps_them():
+    intent = order(report(0, schemas=(OLD,)), report(1, schemas=(OTHER, OLD)), report(2)).entry
+    assert intent.schemas == (OTHER, OLD)
+    assert done(intent).schemas == (OTHER, OLD)
+
+
+def test_tasks_with_two_schemas_of_a_subject_commit_nothing():
+    with pytest.raises(ExactlyOnceError, match="subject t-value before and after it changed, and have schemas 7 and 8"):
+        order(report(0, schemas=(OLD,)), report(1, schemas=(NEW,)))
+
+
+def test_a_replay_has_the_schemas_of_its_batch_and_another_batch_its_own():
+    committed = replace(entry(4), schemas=(OLD,))
+    assert replayed_schemas(plan(committed), write_id(4)) == (OLD,)
+    assert replayed_schemas(plan(committed), write_id(5)) == ()
+    assert replayed_schemas(plan(), write_id(0)) == ()
+    trusting = LedgerStart(RecoveryMode.LEDGER, 4)
+    assert replayed_schemas(plan(committed, ledger_start=trusting), write_id(4)) == ()

@@ -20,7 +20,16 @@ from spark_kafka_sink.exactly_once.ledger_format import (
     read_marker,
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Marker, RowSum, Target, TaskShare
+from spark_kafka_sink.exactly_once.values import (
+    DriverIdentity,
+    Entry,
+    EntryState,
+    Marker,
+    RowSum,
+    SchemaId,
+    Target,
+    TaskShare,
+)
 from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
@@ -68,6 +77,14 @@ def test_an_attempts_own_id_is_kept():
 def test_a_target_is_kept(target):
     entry = replace(ENTRY, target=target)
     assert read_record("app", *entry_record("app", entry)) == entry
+
+
+def test_the_ids_of_schemas_are_kept():
+    entry = replace(ENTRY, schemas=(SchemaId("key", "t-key", 7), SchemaId("value", "t-value", 2**31 - 1)))
+    key, value = entry_record("app", entry)
+    assert read_record("app", key, value) == entry
+    assert json.loads(value)["version"] == 2, "an earlier release encodes nothing, so it may ignore them"
+    assert "schemas" not in json.loads(entry_record("app", ENTRY).value)
 
 
 def test_what_an_earlier_release_wrote_is_read():

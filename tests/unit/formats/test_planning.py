@@ -31,7 +31,7 @@ def options(**given):
 
 
 def plan(registry, topic="t", derived=None, kind=STRUCT, **given):
-    frame = {Side.VALUE: FrameColumn(kind, False, derived)}
+    frame = {Side.VALUE: FrameColumn(kind, derived)}
     return pickle.loads(pickle.dumps(plan_formats(options(**given), frame, topic, registry)))
 
 

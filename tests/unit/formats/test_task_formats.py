@@ -35,7 +35,7 @@ def plan(registry, **given):
     named = {name.replace("_", "."): value for name, value in given.items()}
     url = {"schema.registry.url": "http://registry:8081"}
     options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
-    column = FrameColumn(STRUCT, False, None)
+    column = FrameColumn(STRUCT)
     return pickle.loads(pickle.dumps(plan_formats(options, {Side.VALUE: column}, None, registry)))
 
 

@@ -1,0 +1,127 @@
+"""Later plannings of an application: responses are kept, met topics known, replays written with their schemas."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.formats import task_formats as module
+from spark_kafka_sink.formats.kept_registry import KeptRegistry
+from spark_kafka_sink.formats.later_planning import earlier_schemas, with_asked
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.schema_registry.responses import ResponseFiles
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.unit.formats.fake_registry import FakeRegistry
+
+OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null}]}'
+NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
+STRUCT = pa.struct([("a", pa.int32())])
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    registry = FakeRegistry()
+    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
+    monkeypatch.setattr(module, "_asked", {})
+    return registry
+
+
+@pytest.fixture
+def files(tmp_path):
+    return ResponseFiles(ManualClock(), tmp_path / "private")
+
+
+def options(**given):
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    url = {"schema.registry.url": "http://registry:8081"}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
+
+
+def plan(registry, files, topic="t", application="app", **given):
+    """In a new planning process."""
+    formats = options(**given)
+    kept = KeptRegistry(registry, formats.registry, files, application)
+    planned = plan_formats(formats, {Side.VALUE: FrameColumn(STRUCT)}, topic, kept)
+    return pickle.loads(pickle.dumps(with_asked(planned, kept)))
+
+
+def written(formats, topic="t", earlier=None):
+    """The value of one row, and the task."""
+    task = TaskFormats(formats, earlier)
+    return task.encode(Side.VALUE, pa.array([{"a": 1}], STRUCT), TopicColumn.of(topic)).values[0].as_py(), task
+
+
+def avro(text):
+    return Schema(SchemaType.AVRO, text)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"valueSchema": OLD},
+        {"valueSchema": OLD, "auto_register_schemas": "false"},
+        {"use_latest_version": "true"},
+        {"use_schema_id": "1"},
+    ],
+)
+def test_an_application_asks_once_and_outlives_its_registry(registry, files, given):
+    registry.register("t-value", avro(OLD))
+    first = plan(registry, files, **given)
+    registry.down = True
+    assert written(plan(registry, files, **given))[0] == written(first)[0] == b"\0\0\0\0\1\2\2"
+
+
+def test_a_new_version_is_taken_when_the_application_starts_again(registry, files):
+    latest = {"use_latest_version": "true"}
+    registry.register("t-value", avro(OLD))
+    plan(registry, files, **latest)
+    registry.register("t-value", avro(NEW))
+    assert written(plan(registry, files, **latest))[0].startswith(b"\0\0\0\0\1")
+    assert written(plan(registry, files, application="next", **latest))[0].startswith(b"\0\0\0\0\2")
+
+
+def test_another_schema_of_the_same_application_is_another_question(registry, files):
+    plan(registry, files, valueSchema=OLD)
+    assert written(plan(registry, files, valueSchema=NEW))[0].startswith(b"\0\0\0\0\2")
+
+
+def test_a_topic_that_a_task_met_is_known_to_later_plans_and_workers(registry, files, monkeypatch):
+    formats = plan(registry, files, topic=None, valueSchema=OLD)
+    _, task = written(formats, "met")
+    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.schemas)
+    monkeypatch.setattr(module, "_asked", {})
+    registry.down = True
+    value, task = written(plan(registry, files, topic=None, valueSchema=OLD), "met")
+    assert value == b"\0\0\0\0\1\2\2"
+    assert [each.identity for each in task.schemas] == [None], "nothing new to keep"
+
+
+def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, files):
+    latest = {"use_latest_version": "true"}
+    registry.register("t-value", avro(OLD))
+    before = written(plan(registry, files, **latest))[0]
+    registry.register("t-value", avro(NEW))
+    formats = plan(registry, files, application="next", **latest)
+    earlier = earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry)
+    value, task = written(formats, earlier=earlier)
+    assert value == before == b"\0\0\0\0\1\2\2"
+    assert [each.registered.id for each in task.schemas] == [1]
+    assert written(formats)[0] == b"\0\0\0\0\2\2\2"
+
+
+def test_the_same_schemas_need_nothing(registry, files):
+    formats = plan(registry, files, valueSchema=OLD)
+    del registry.requests[:]
+    assert earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry) is None
+    assert registry.requests == []
+
+
+def test_an_earlier_schema_that_no_longer_fits_fails_only_the_replay(registry, files):
+    registry.register("t-value", avro('{"type":"record","name":"R","fields":[{"name":"gone","type":"int"}]}'))
+    earlier = earlier_schemas(plan(registry, files, valueSchema=OLD), [(Side.VALUE, "t-value", 1)], registry)
+    assert "The column value does not fit schema 1 of subject t-value" in earlier.fault

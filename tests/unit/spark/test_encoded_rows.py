@@ -1,0 +1,84 @@
+"""Batches of Spark → the same rows with key and value encoded, and where a row's number comes from."""
+
+from contextlib import nullcontext
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import encoded_rows as module
+from spark_kafka_sink.spark.encoded_rows import EncodedRows
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from tests.unit.formats.fake_registry import FakeRegistry
+
+STRUCT = pa.struct([("a", pa.string())])
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
+
+
+class Meter:
+    def appending(self):
+        return nullcontext()
+
+
+def encoder(layout, topic="t", registry=None, **given):
+    url = {} if registry is None else {"schema.registry.url": "http://registry:8081"}
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    base = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
+    options = SinkOptions.parse({**base, **url, **named}).formats
+    frame = {Side.VALUE: FrameColumn(STRUCT)}
+    return EncodedRows(layout, topic, TaskFormats(plan_formats(options, frame, topic, registry)))
+
+
+def batch(*values, kind=STRUCT, **columns):
+    rows = [None if value is None else {"a": value} for value in values]
+    arrays = {**{name: pa.array(each) for name, each in columns.items()}, "value": pa.array(rows, kind)}
+    return pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+
+
+def run(encoded, *batches):
+    return [each.to_pydict() for each in encoded.batches(iter(batches), Meter())]
+
+
+def test_columns_that_are_not_written_are_left_out():
+    encoded = encoder(RowLayout(value=2, key=1))
+    assert run(encoded, batch("x", None, other=[1, 2], key=["k", None])) == [
+        {"value": [b"\2x", None], "key": ["k", None]}
+    ]
+    assert encoded.layout == RowLayout(value=0, key=1)
+
+
+def test_large_types_are_taken_too():
+    large = pa.struct([("a", pa.large_string())])
+    assert run(encoder(RowLayout(value=0)), batch("x", kind=large)) == [{"value": [b"\2x"]}]
+
+
+def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task(monkeypatch):
+    monkeypatch.setattr(module, "_SLICE_ROWS", 2)
+    missing = pa.array([{"a": "x"}, {"a": "y"}, {"a": "z"}, {"a": None}], STRUCT)
+    batches = [batch("p", "q"), pa.RecordBatch.from_arrays([missing], ["value"])]
+    with pytest.raises(InvalidRecordError, match=r"^value\.a: .* \(row 5 of the task, counted from 0\)$"):
+        run(encoder(RowLayout(value=0)), *batches)
+
+
+def test_a_null_topic_is_sparks_error_with_the_rows_number():
+    encoded = encoder(RowLayout(value=1, topic=0), topic=None)
+    with pytest.raises(InvalidRecordError, match=r"null topic.*\(row 3 of the task"):
+        run(encoded, batch("a", "b", topic=["t", "t"]), batch("a", "b", topic=["t", None]))
+
+
+def test_the_header_of_a_schema_is_added_where_the_frame_has_none():
+    registry = FakeRegistry(guids=True)
+    encoded = encoder(RowLayout(value=0), registry=registry, value_schema_id_serializer="header")
+    (rows,) = run(encoded, batch("x", None))
+    assert rows["value"] == [b"\2x", None]
+    guid = b"\1" + (1).to_bytes(16, "big")
+    assert rows["headers"] == [[{"key": b"__value_schema_id", "value": guid}], []]
+    assert encoded.layout == RowLayout(value=0, headers=1)
+
+
+def test_an_empty_batch_has_no_rows():
+    assert run(encoder(RowLayout(value=0)), batch()) == []
