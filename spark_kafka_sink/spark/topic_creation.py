@@ -41,7 +41,7 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     if own is not None and own not in _known.setdefault(options.producer, set()):
         from spark_kafka_sink.network.topics import topic_metadata
 
-        with _connected(options) as rpc:
+        with _connected(options.producer, options.topic_creation, (own,)) as rpc:
             topic_metadata(rpc, [own], _deadline(rpc, options), allow_auto_topic_creation=True)
         _known[options.producer].add(own)
 
@@ -58,14 +58,8 @@ def ensure_topics(options: SinkOptions, names: Collection[str]) -> None:
     unknown = [name for name in names if name not in known]
     if not unknown:
         return
-    try:
-        with _connected(options) as rpc:
-            _ensure(rpc, creation, unknown, _deadline(rpc, options))
-    except TopicCreationError:
-        raise
-    except KafkaError as error:
-        named = ", ".join(unknown[:_MOST_NAMED])
-        raise TopicCreationError(f"topicCreation={creation.policy}: {named} could not be looked up: {error}") from error
+    with _connected(options.producer, creation, unknown) as rpc:
+        _ensure(rpc, creation, unknown, _deadline(rpc, options))
     known.update(unknown)
 
 
@@ -133,13 +127,19 @@ def _did_you_mean(rpc: Rpc, name: str) -> str:
 
 
 @contextmanager
-def _connected(options: SinkOptions) -> Iterator[Rpc]:
+def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[str]) -> Iterator[Rpc]:
+    """Connections for a look-up of ``names``, whose failure is a ``TopicCreationError``."""
     from spark_kafka_sink.clock import SystemClock
     from spark_kafka_sink.network.rpc import Rpc
 
-    rpc = Rpc(options.producer, SystemClock())
+    rpc = Rpc(config, SystemClock())
     try:
         yield rpc
+    except TopicCreationError:
+        raise
+    except KafkaError as error:
+        named = ", ".join(names[:_MOST_NAMED])
+        raise TopicCreationError(f"topicCreation={creation.policy}: {named} could not be looked up: {error}") from error
     finally:
         rpc.close()
 

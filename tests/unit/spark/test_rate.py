@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
@@ -15,6 +16,7 @@ from spark_kafka_sink.spark.rate import CATCH_UP_MS, PART_MS, Pace
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
 
 LAYOUT = RowLayout(value=0)
 
@@ -170,3 +172,26 @@ def test_a_slow_task_is_acknowledged_long_after_delivery_timeout_ms():
         message = write.write_rows(iter([pa.record_batch({"value": [b"v"] * 2_000})]), LAYOUT, asked)
         assert time.monotonic() - began >= 1.85
         assert sum(each.count for each in message.writes) == len(broker.topic("t").values()) == 2_000
+
+
+def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait():
+    with TestBroker() as broker:
+        broker.create_topic(TOPIC)
+        query = Query(broker.bootstrap_servers)
+        asked = options(broker.bootstrap_servers, topic=TOPIC, maxrowspersecondpertask="1000")
+
+        def run_task(rows):
+            plan, began = query.plan(), time.monotonic()
+            with query.open_task(plan, 0, 0) as task:
+                batches = iter([pa.record_batch({"value": [b"v"] * rows})])
+                write.append_rows(batches, LAYOUT, asked, SystemClock(), task)
+                return task.prepare(), time.monotonic() - began
+
+        report, took_s = run_task(1_000)
+        assert took_s >= 0.85
+        query.commit([report])
+        assert committed(broker) == {b"v": 1_000}
+        replayed, took_s = run_task(1_000)
+        assert took_s < 0.85
+        assert replayed.share.rows == report.share.rows
+    new_process()

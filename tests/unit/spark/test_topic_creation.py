@@ -156,6 +156,19 @@ def test_without_a_broker_planning_ends_after_max_block_ms():
     assert any("spark-kafka-sink check" in note for note in raised.value.__notes__)
 
 
+def test_receipts_topic_without_a_broker_is_the_same_error():
+    asked = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "receiptstopic": "receipts",
+            "topiccreation": "never",
+            "kafka.max.block.ms": "300",
+        }
+    )
+    with pytest.raises(TopicCreationError, match="receipts could not be looked up: No broker"):
+        pickle.dumps(KafkaBatchWriter(BY_ROW, asked))
+
+
 def test_receipts_topic_is_not_concerned(broker):
     broker.create_topic("flights")
     plan(options(broker, "never", receiptstopic="receipts"))
