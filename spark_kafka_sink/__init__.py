@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
+    from spark_kafka_sink.spark.receipts_listener import ReceiptsListener, WrittenBatch
     from spark_kafka_sink.transactions.committer import resume
     from spark_kafka_sink.transactions.values import (
         ConsumerGroupMetadata,
@@ -33,9 +34,11 @@ __all__ = [
     "PartitionInfo",
     "PreparedTransaction",
     "ProducerRecord",
+    "ReceiptsListener",
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
+    "WrittenBatch",
     "encode_avro",
     "encode_protobuf",
     "open_producer",
@@ -50,9 +53,11 @@ _HOMES = {
     "PartitionInfo": "model",
     "PreparedTransaction": "transactions.values",
     "ProducerRecord": "append.record",
+    "ReceiptsListener": "spark.receipts_listener",
     "RecordMetadata": "append.record",
     "SendReceipt": "append.receipt",
     "SyncProducer": "producer.sync_producer",
+    "WrittenBatch": "spark.receipts_listener",
     "encode_avro": "encoding.avro",
     "encode_protobuf": "encoding.protobuf",
     "open_producer": "producer.producer_type",

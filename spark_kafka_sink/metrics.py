@@ -360,7 +360,8 @@ class ProducerMetrics:
         counters.throttle_ms += throttle_ms
         counters.longest_latency_ms = max(counters.longest_latency_ms, latency_ms)
         counters.longest_throttle_ms = max(counters.longest_throttle_ms, throttle_ms)
-        self.longest_latency_ms = max(self.longest_latency_ms, latency_ms)
+        if latency_ms > self.longest_latency_ms:
+            self.longest_latency_ms = latency_ms
 
     def _node(self, node_id: int) -> NodeCounters:
         return self._nodes.get(node_id) or self._nodes.setdefault(node_id, NodeCounters())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
@@ -140,6 +141,18 @@ def has_lines(folder: str, query: str, batch: int) -> bool:
 
     system, path = file_system(folder)
     return bool(system.get_file_info(f"{path}/{_file_name(query, batch)}").type == fs.FileType.File)
+
+
+def read_lines(folder: str, query: str, batch: int) -> tuple[WriteReceipt, ...]:
+    """The receipts of a batch; none if it has no file. Raises ``KafkaError``."""
+    try:
+        system, path = file_system(folder)
+        with system.open_input_stream(f"{path}/{_file_name(query, batch)}") as file:
+            return tuple(WriteReceipt.parse(line) for line in file.read().decode().splitlines())
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise KafkaError(f"receiptsPath {folder} cannot be read: {error}") from error
 
 
 def probe(folder: str) -> None:

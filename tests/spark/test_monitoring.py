@@ -1,0 +1,111 @@
+"""What a query wrote, seen from outside: metrics as a Prometheus scrapes them, progress joined with receipts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_kafka_sink import ReceiptsListener
+from tests.spark.writes import stream, streaming
+
+pytestmark = pytest.mark.jvm
+
+_SEEN_WITHIN_S = 5.0
+
+
+@pytest.fixture
+def to_topic(topic, second_topic, tmp_path, request):
+    """The options of a write with receipts, to a topic with exactly-once and to a folder with at-least-once."""
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+    if request.param == "receiptsPath":
+        return {**options, "receiptsPath": str(tmp_path / "receipts")}
+    exactly_once = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": f"monitored-{topic.name}"}
+    return {**options, **exactly_once, "receiptsTopic": second_topic.name}
+
+
+both = pytest.mark.parametrize("to_topic", ["receiptsPath", "receiptsTopic"], indirect=True)
+
+
+@contextmanager
+def exporter(options):
+    """The URL of a running ``spark-kafka-sink exporter``."""
+    if "receiptsPath" in options:
+        source = ["--path", options["receiptsPath"]]
+    else:
+        source = ["--topic", options["receiptsTopic"], "--bootstrap-server", options["kafka.bootstrap.servers"]]
+    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "exporter", *source, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield re.search(r"http://\S+", process.stdout.readline())[0]
+        finally:
+            process.terminate()
+
+
+def scraped(url):
+    """(metric, partition) → value, as a Prometheus reads it."""
+    with urlopen(url) as response:
+        text = response.read().decode()
+    found = Counter()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name, sample.labels.get("partition")] += sample.value
+    return found
+
+
+def rows_of(scrape):
+    return {int(part): value for (name, part), value in scrape.items() if name == "spark_kafka_sink_rows_total"}
+
+
+def numbers(spark, first, end):
+    return spark.range(first, end).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
+
+
+@both
+def test_totals_are_the_records_that_librdkafka_counts_within_five_seconds(spark, topic, to_topic, tmp_path):
+    stream(streaming(numbers(spark, 0, 300), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
+    with exporter(to_topic) as url:
+        assert sum(rows_of(scraped(url)).values()) == 300, "the exporter begins with what is there"
+        stream(streaming(numbers(spark, 300, 1000), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
+        began = time.monotonic()
+        while sum(rows_of(scrape := scraped(url)).values()) < 1000:
+            assert time.monotonic() < began + _SEEN_WITHIN_S
+            time.sleep(0.1)
+    assert rows_of(scrape) == Counter(record.partition for record in topic.records())
+    assert scrape["spark_kafka_sink_last_batch", None] == 1
+    assert scrape["spark_kafka_sink_sent_bytes_total", None] > 0
+    assert scrape["spark_kafka_sink_request_latency_seconds_total", None] > 0
+    with exporter(to_topic) as url:
+        again = scraped(url)
+    counters = [key for key in scrape if key[0].endswith("_total") and "exporter" not in key[0]]
+    assert {key: again[key] for key in counters} == {key: scrape[key] for key in counters}
+
+
+@both
+def test_a_listener_joins_each_progress_with_its_receipts(spark, topic, to_topic, tmp_path):
+    batches = []
+    listener = ReceiptsListener(batches.append, to_topic)
+    spark.streams.addListener(listener)
+    try:
+        for first, end in ((0, 300), (300, 350)):
+            stream(streaming(numbers(spark, first, end), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
+        deadline = time.monotonic() + 20
+        while len(written := [each for each in batches if each.receipts]) < 2:
+            assert time.monotonic() < deadline, batches
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
+    assert [each.rows for each in written] == [each.progress.sink.numOutputRows for each in written] == [300, 50]
+    assert [{receipt.batch for receipt in each.receipts} for each in written] == [{0}, {1}]
+    for each in written:
+        assert {receipt.query for receipt in each.receipts} == {str(each.progress.id)}
+        assert sum(figures.rows for figures in each.tasks.values()) == each.rows
+        assert all(figures.duration_ms > 0 for figures in each.tasks.values())
