@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.monitoring.history import QueryHistory
 
-SPANS: Final = 48
+_SPANS: Final = (96, 48, 24)
+_BESIDE_SPANS: Final = 55
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _BAR_WIDTH: Final = 24
 _MOST_PARTITIONS: Final = 16
@@ -20,6 +22,12 @@ class Chart(NamedTuple):
     name: str
     drawn: str
     figures: str
+
+
+def span_count() -> int:
+    """As many columns as the terminal is wide enough for."""
+    width = shutil.get_terminal_size().columns
+    return next((spans for spans in _SPANS if spans + _BESIDE_SPANS <= width), _SPANS[-1])
 
 
 def heading(history: QueryHistory) -> str:
@@ -36,10 +44,8 @@ def charts(history: QueryHistory) -> list[Chart]:
     rates = [span.rows / seconds for span in spans]
     latencies = [span.latency_avg_ms for span in spans]
     found = [
-        Chart("rows/s", bars(rates), f"{total.rows} rows, at most {max(rates):.4g}/s in a column"),
-        Chart(
-            "latency", bars(latencies), f"{total.latency_avg_ms:.1f} ms on average, at most {total.latency_max_ms:.1f}"
-        ),
+        Chart("rows/s", bars(rates), f"{total.rows} rows, max {max(rates):.4g}/s"),
+        Chart("latency", bars(latencies), f"{total.latency_avg_ms:.1f} ms, max {total.latency_max_ms:.1f} ms"),
         Chart("sent again", bars([span.retries for span in spans]), f"{total.retries} rows"),
     ]
     if total.throttle_ms:
@@ -58,7 +64,7 @@ def _partitions(history: QueryHistory) -> Iterator[Chart]:
     if len(history.partitions) > len(largest):
         yield Chart("…", "", f"{len(history.partitions) - len(largest)} more partitions")
     for topic, skew in history.skew().items():
-        yield Chart(f"skew of {topic}", "", f"{skew:.2f} (largest partition / mean)")
+        yield Chart(f"skew of {topic}", "", f"{skew:.2f}: largest / mean")
 
 
 def bars(values: Sequence[float]) -> str:

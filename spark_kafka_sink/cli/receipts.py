@@ -124,11 +124,11 @@ def _print(receipts: Iterable[WriteReceipt], as_json: bool, head: bool) -> None:
 
 
 def _draw(receipts: list[WriteReceipt], clock: Clock, hours: float, again: bool) -> None:
-    from spark_kafka_sink.cli.receipt_charts import SPANS, drawer
+    from spark_kafka_sink.cli.receipt_charts import drawer, span_count
     from spark_kafka_sink.monitoring.history import histories
 
     now = clock.epoch_ms()
-    found = histories(receipts, now - round(hours * _HOUR_MS), now, SPANS)
+    found = histories(receipts, now - round(hours * _HOUR_MS), now, span_count())
     if again and sys.stdout.isatty():
         print(_CLEAR, end="")
     if not found:

@@ -121,8 +121,8 @@ def test_the_last_hours_are_drawn(drawn, monkeypatch, rich):
     assert heading.startswith("query q: last wrote batch 99 at 20")
     assert heading.endswith("UTC; 2 h, a column is 2.5 min")
     shown = {line.split("  ")[0 if rich else 1].strip(): line for line in lines}
-    assert re.search(r"█ +▃ +4000 rows, at most 20/s", shown["rows/s"])
-    assert re.search(r"▄ +█ +6.0 ms on average, at most 30.0", shown["latency"])
+    assert re.search(r"█ +▃ +4000 rows, max 20/s", shown["rows/s"])
+    assert re.search(r"▄ +█ +6.0 ms, max 30.0 ms", shown["latency"])
     assert shown["sent again"].rstrip().endswith("7 rows")
     assert shown["dead letters"].rstrip().endswith("2 rows")
     assert re.search(r"█{24} +3000 rows, 75.0 %", shown["t-0"])

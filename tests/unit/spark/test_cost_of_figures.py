@@ -1,0 +1,55 @@
+"""What figures add to a micro-batch of eight tasks, from the first reading of counters to the driver's line."""
+
+import pickle
+import time
+from types import SimpleNamespace
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.exactly_once.receipts import TaskName, receipts_of
+from spark_kafka_sink.metrics import ProducerMetrics
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer import Delivery
+from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, committed
+
+TASKS, TOPICS, MOST_MS = 8, 20, 2.0
+CLOCK = SystemClock()
+
+
+def warm_metrics():
+    metrics = ProducerMetrics()
+    for number in range(TOPICS):
+        batch = SimpleNamespace(
+            partition=TopicPartition(f"t{number}", 0), count=1, size=1, plain_size=1, record_bytes=1, largest_record=1
+        )
+        metrics.request_sent(number % 3, 1, 0.0)
+        metrics.batch_sent(batch, 1.0)
+        metrics.response_received(number % 3, 1.0, 0.0)
+    return metrics
+
+
+def message(metrics):
+    meter = TaskMeter(CLOCK, ("ledger",))
+    meter.lease(metrics)
+    with meter.appending(), meter.awaiting():
+        pass
+    figures = meter.figures(SendReceipt())
+    deliveries = {TopicPartition("t", 0): Delivery(10, 100, 0, 9)}
+    receipts = receipts_of(TaskName("q", 0, 0), deliveries, 0, 1, figures)
+    assert "figures" in receipts[0].line()
+    return KafkaCommitMessage((PartitionWrite("t", 0, 10, 100, 0, 9),), receipts=receipts, figures=figures)
+
+
+def micro_batch(metrics):
+    messages = [pickle.loads(pickle.dumps(message(metrics))) for _ in range(TASKS)]
+    return committed(messages, CLOCK)
+
+
+def test_the_figures_of_a_micro_batch_take_less_than_two_milliseconds():
+    metrics, taken = warm_metrics(), []
+    for _ in range(30):
+        began = time.thread_time_ns()
+        micro_batch(metrics)
+        taken.append((time.thread_time_ns() - began) / 1e6)
+    assert min(taken) < MOST_MS
