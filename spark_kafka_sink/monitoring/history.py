@@ -14,7 +14,6 @@ class Span:
     """The writes that ended in one span of time. ``latency_ms``: the sum of all requests' latencies."""
 
     rows: int = 0
-    bytes: int = 0
     requests: int = 0
     latency_ms: float = 0.0
     latency_max_ms: float = 0.0
@@ -28,7 +27,6 @@ class Span:
 
     def add(self, receipt: WriteReceipt) -> None:
         self.rows += receipt.count
-        self.bytes += receipt.bytes
         figures = receipt.figures
         if figures is not None:
             self.requests += figures.requests
@@ -41,7 +39,7 @@ class Span:
 
 @dataclass(slots=True)
 class QueryHistory:
-    """``began`` and ``ended``: epoch ms of the first and last span's limits. ``total``: of all spans."""
+    """``began`` and ``ended``: epoch ms, the limits of all spans together."""
 
     query: str
     began: int
@@ -49,7 +47,6 @@ class QueryHistory:
     spans: list[Span]
     total: Span = field(default_factory=Span)
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
-    tasks: set[tuple[int, int]] = field(default_factory=set)
     last_batch: int = -1
     last_write: int = 0
 
@@ -64,7 +61,6 @@ class QueryHistory:
         self.total.add(receipt)
         partition = TopicPartition(receipt.topic, receipt.partition)
         self.partitions[partition] = self.partitions.get(partition, 0) + receipt.count
-        self.tasks.add((receipt.batch, receipt.task))
         self.last_batch = max(self.last_batch, receipt.batch)
         self.last_write = max(self.last_write, receipt.ended_at)
 
