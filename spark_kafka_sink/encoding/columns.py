@@ -30,7 +30,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that arrays of the same values have, whatever their layout: small, without dictionaries.
+    """The type that arrays of the same values have, whatever their layout and time zone: small, without dictionaries.
 
     Lists of entries and maps stay different; nullability and metadata are dropped.
     """
@@ -42,6 +42,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):
         return pa.binary()
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
     if is_any_list(kind):
         return pa.list_(plain_type(kind.value_type))
     if pt.is_map(kind):

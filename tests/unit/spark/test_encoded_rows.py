@@ -13,6 +13,7 @@ from spark_kafka_sink.spark import encoded_rows as module
 from spark_kafka_sink.spark.encoded_rows import EncodedRows
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
+from tests.unit.encoding.protos import proto3
 from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = pa.struct([("a", pa.string())])
@@ -54,6 +55,24 @@ def test_columns_that_are_not_written_are_left_out():
 def test_large_types_are_taken_too():
     large = pa.struct([("a", pa.large_string())])
     assert run(encoder(RowLayout(value=0)), batch("x", kind=large)) == [{"value": [b"\2x"]}]
+
+
+def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
+    """Spark's Arrow batches have it in their type; planning does not know it."""
+    path = tmp_path / "descriptors"
+    path.write_bytes(proto3("message M { google.protobuf.Timestamp at = 1; }"))
+    at = '{"name":"at","type":{"type":"long","logicalType":"timestamp-micros"}}'
+    schema = f'{{"type":"record","name":"R","fields":[{at}]}}'
+    planned = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    rows = pa.array([{"at": 1_000_000}], pa.struct([("at", pa.timestamp("us", "Europe/Berlin"))]))
+    for given, value in (
+        ({"valueSchema": schema}, b"\x80\x89z"),
+        ({"valueFormat": "protobuf", "valueDescriptorFile": str(path), "valueMessage": "M"}, b"\n\2\x08\1"),
+    ):
+        options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **given}).formats
+        plan = plan_formats(options, {Side.VALUE: FrameColumn(planned)}, "t", None)
+        encoded = EncodedRows(RowLayout(value=0), "t", TaskFormats(plan))
+        assert run(encoded, pa.RecordBatch.from_arrays([rows], ["value"])) == [{"value": [value]}]
 
 
 def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task(monkeypatch):
