@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spark_kafka_sink.formats.column_schema import Registry
-from spark_kafka_sink.formats.task_formats import SchemaOfSubject
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.responses import ResponseFiles, StoredResponse
 from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.formats.column_schema import Registry
 
 _REGISTER: Final = "register"
 _LOOKUP: Final = "lookup"
 _LATEST: Final = "latest"
 _ID: Final = "id"
 _ASKED: Final = "asked by tasks"
+
+
+class AskedSchema(NamedTuple):
+    """What a task asked for. ``identity``: of its column's plan."""
+
+    identity: str
+    registered: RegisteredSchema
 
 
 class KeptRegistry:
@@ -58,13 +66,12 @@ class KeptRegistry:
             self._imports[schema] = self._registry.imports(schema, serialized=serialized)
         return self._imports[schema]
 
-    def keep_asked(self, schemas: Iterable[SchemaOfSubject]) -> None:
+    def keep_asked(self, schemas: Iterable[AskedSchema]) -> None:
         """What tasks asked for."""
         subjects: dict[str, list[str]] = {}
-        for schema in schemas:
-            if schema.identity is not None:
-                self._keep([_ASKED, schema.identity, schema.registered.subject], schema.registered)
-                subjects.setdefault(schema.identity, []).append(schema.registered.subject)
+        for identity, registered in schemas:
+            self._keep([_ASKED, identity, registered.subject], registered)
+            subjects.setdefault(identity, []).append(registered.subject)
         for identity, new in subjects.items():
             key = [*self._key, _ASKED, identity]
             self._files.put_names(key, sorted({*self._files.names(key), *new}))
@@ -79,7 +86,8 @@ class KeptRegistry:
         stored = self._files.get([*self._key, *key])
         if stored is None:
             return None
-        self._imports[stored.registered.schema] = dict(stored.imports)
+        if stored.imports:
+            self._imports[stored.registered.schema] = dict(stored.imports)
         return stored.registered
 
     def _keep(self, key: list[str], found: RegisteredSchema) -> RegisteredSchema:

@@ -21,7 +21,7 @@ def with_asked(plan: FormatPlan, registry: KeptRegistry) -> FormatPlan:
     for side, column in plan.columns.items():
         new = [each for each in registry.asked(column.identity) if each.subject not in column.known]
         schemas = SubjectSchemas(column, options.side(side), registry)
-        known = {each.subject: schemas.use(each) for each in new}
+        known = {each.subject: schemas.use(each).without_text() for each in new}
         columns[side] = replace(column, known={**column.known, **known}) if known else column
     return replace(plan, columns=columns)
 
@@ -40,7 +40,7 @@ def earlier_schemas(
         if known is not None and known.registered is not None and known.registered.id == schema_id:
             continue
         try:
-            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id)
+            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id).without_text()
         except KafkaError as error:
             return EarlierSchemas({}, str(error))
         uses.setdefault(side, {})[subject] = use

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,6 +26,13 @@ class SchemaUse(NamedTuple):
     header: bytes | None = None
     registered: RegisteredSchema | None = None
 
+    def without_text(self) -> SchemaUse:
+        """For tasks, which need subject and id only."""
+        registered = self.registered
+        if registered is None:
+            return self
+        return self._replace(registered=registered._replace(schema=Schema(registered.schema.type, "")))
+
 
 class GivenSchema(NamedTuple):
     """The schema that options give or the column derives. ``encoder`` None: it is only compared with the registry's."""
@@ -42,7 +48,7 @@ class ColumnPlan:
 
     ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
     the registry's schema is taken. ``known``: subject → what the registry said in planning; without a registry the
-    only key is "".
+    only key is "". ``identity``: a digest of what leads from a subject to its schema.
     """
 
     column: ColumnFormat
@@ -50,12 +56,7 @@ class ColumnPlan:
     record: str = ""
     given: GivenSchema | None = None
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
-
-    @property
-    def identity(self) -> str:
-        """A digest of what leads from a subject to its schema: plans that share it share responses."""
-        of = (self.column, self.record, None if self.given is None else self.given.schema)
-        return sha256(repr(of).encode()).hexdigest()
+    identity: str = ""
 
 
 class EarlierSchemas(NamedTuple):

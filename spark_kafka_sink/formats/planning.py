@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,12 +87,14 @@ def _column(
                 encoder = schema.encoder(frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
+    of = (column, plan.record, None if plan.given is None else plan.given.schema, side)
+    plan = replace(plan, identity=sha256(repr(of).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
         return plan
     schemas = SubjectSchemas(plan, side, registry)
     subject = schemas.subject(topic or "")
     with _incompatible_explained(column, frame):
-        return replace(plan, known={subject: schemas.current(subject)})
+        return replace(plan, known={subject: schemas.current(subject).without_text()})
 
 
 def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.encoding.encoder import Encoder, UnencodableRowsError
 from spark_kafka_sink.formats.column_schema import Registry
+from spark_kafka_sink.formats.kept_registry import AskedSchema
 from spark_kafka_sink.formats.plain_encoder import prefixed
 from spark_kafka_sink.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan, SchemaUse
 from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.schema import RegisteredSchema
 from spark_kafka_sink.schema_registry.subjects import Side
 
 _asked: dict[object, SchemaUse] = {}
@@ -31,14 +31,6 @@ class EncodedColumn(NamedTuple):
 
     values: pa.BinaryArray
     headers: pa.BinaryArray | None = None
-
-
-class SchemaOfSubject(NamedTuple):
-    """A schema that rows were written with. ``identity``: of the column's plan, where the plan does not know it."""
-
-    side: Side
-    registered: RegisteredSchema
-    identity: str | None = None
 
 
 @lru_cache(16)
@@ -59,14 +51,19 @@ class TaskFormats:
         }
 
     @property
-    def schemas(self) -> tuple[SchemaOfSubject, ...]:
-        """Those that rows of this task were written with."""
+    def ids(self) -> tuple[tuple[Side, str, int], ...]:
+        """Column, subject and id of the schemas that rows of this task were written with."""
         return tuple(
-            SchemaOfSubject(side, use.registered, column.identity(use.registered.subject))
+            (side, subject, use.registered.id)
             for side, column in self._columns.items()
-            for use in column.uses.values()
+            for subject, use in column.uses.items()
             if use.registered is not None
         )
+
+    @property
+    def asked(self) -> tuple[AskedSchema, ...]:
+        """Those of them that the plan does not know."""
+        return tuple(asked for column in self._columns.values() for asked in column.asked)
 
     @property
     def sides(self) -> Sequence[Side]:
@@ -98,9 +95,11 @@ class _TaskColumn:
             self.uses[subject] = self._known.get(subject) or self._ask(subject)
         return self.uses[subject]
 
-    def identity(self, subject: str) -> str | None:
-        """Of the plan, unless it knows the subject."""
-        return None if subject in self._known else self._plan.identity
+    @property
+    def asked(self) -> Iterator[AskedSchema]:
+        for subject, use in self.uses.items():
+            if subject not in self._known and use.registered is not None:
+                yield AskedSchema(self._plan.identity, use.registered)
 
     def _subject(self, topic: str) -> str:
         if self._registry is None:
@@ -111,13 +110,14 @@ class _TaskColumn:
     def _ask(self, subject: str) -> SchemaUse:
         plan, registry = self._plan, self._registry
         assert registry is not None
-        of = (registry, plan.column, plan.kind, plan.given and plan.given.schema, subject)
+        of = (registry, plan.identity, plan.kind, subject)
         if of not in _asked:
             options = registry.side(plan.column.side)
             _asked[of] = SubjectSchemas(plan, options, worker_registry(registry)).current(subject)
+        if plan.given is None or plan.given.encoder is None:
+            return _asked[of]
         # The plan's own encoder: rows of topics with one encoder are encoded at once.
-        given = plan.given and plan.given.encoder
-        return _asked[of] if given is None else _asked[of]._replace(encoder=given)
+        return _asked[of].without_text()._replace(encoder=plan.given.encoder)
 
 
 def _values(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray:

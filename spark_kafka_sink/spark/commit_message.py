@@ -17,7 +17,7 @@ from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.formats.task_formats import SchemaOfSubject
+    from spark_kafka_sink.formats.kept_registry import AskedSchema
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 
@@ -42,14 +42,14 @@ class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
     ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath. ``figures``: what the
-    task's producer counted. ``schemas``: those of a registry that its rows were written with.
+    task's producer counted. ``asked_schemas``: what it asked a registry for.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     receipts: tuple[WriteReceipt, ...] = ()
     figures: TaskFigures = NO_FIGURES
-    schemas: tuple[SchemaOfSubject, ...] = ()
+    asked_schemas: tuple[AskedSchema, ...] = ()
 
 
 class LogLine(NamedTuple):

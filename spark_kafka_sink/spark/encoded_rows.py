@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_kafka_sink.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.formats.schema_headers import with_schema_headers
-from spark_kafka_sink.formats.task_formats import SchemaOfSubject, TaskFormats
+from spark_kafka_sink.formats.task_formats import TaskFormats
 from spark_kafka_sink.formats.wire_format import KEY_HEADER, VALUE_HEADER
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schema_registry.subjects import Side
@@ -37,16 +37,11 @@ class EncodedRows:
     def __init__(self, layout: RowLayout, topic: str | None, formats: TaskFormats) -> None:
         self._given = layout
         self._topic = topic
-        self._formats = formats
+        self.formats = formats
         self._names = [name for name in RowLayout.__slots__ if getattr(layout, name) is not None]
         if formats.has_headers and layout.headers is None:
             self._names.append("headers")
         self.layout = RowLayout(**{name: index for index, name in enumerate(self._names)})
-
-    @property
-    def schemas(self) -> tuple[SchemaOfSubject, ...]:
-        """As in ``TaskFormats``, once all batches are encoded."""
-        return self._formats.schemas
 
     def batches(self, batches: Iterator[pa.RecordBatch], meter: Meter) -> Iterator[pa.RecordBatch]:
         """Raises ``InvalidRecordError`` for a row that cannot be encoded, with its number in the task."""
@@ -63,11 +58,11 @@ class EncodedRows:
         columns = {name: batch.column(index) for name, index in given.items()}
         topics = topic_column(columns["topic"], first_row) if self._topic is None else TopicColumn((self._topic,))
         added: dict[str, pa.BinaryArray] = {}
-        for side in self._formats.sides:
+        for side in self.formats.sides:
             if side.value not in columns:
                 continue
             try:
-                encoded = self._formats.encode(side, columns[side.value], topics)
+                encoded = self.formats.encode(side, columns[side.value], topics)
             except UnencodableRowsError as error:
                 raise _in_task(error, side, first_row) from None
             columns[side.value] = encoded.values

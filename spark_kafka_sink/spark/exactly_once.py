@@ -98,10 +98,10 @@ def write_exactly_once(
             receipts = task.receipts()
             if options.receipts_topic is not None and receipts:
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
-        schemas = () if encoded is None else encoded.schemas
-        ids = tuple(SchemaId(side.value, each.subject, each.id) for side, each, _ in schemas)
-        report = task.prepare(ids)
-        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, schemas)
+        ids = () if encoded is None else encoded.formats.ids
+        report = task.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
+        asked = () if encoded is None else encoded.formats.asked
+        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, asked)
 
 
 def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:

@@ -1,4 +1,4 @@
-"""Planning of formats in Spark's driver: the types of columns, and responses that outlive a planning process.
+"""Planning of formats in Spark's driver: what only Spark knows, the types of columns.
 
 ``spark_kafka_sink.formats`` has the formats.
 """
@@ -6,31 +6,25 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from pyspark import SparkFiles
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
-from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.format_options import FormatOptions
-from spark_kafka_sink.formats.kept_registry import KeptRegistry
 from spark_kafka_sink.formats.later_planning import earlier_schemas, with_asked
 from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.formats.planning import FrameColumn, derives, plan_formats
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.responses import ResponseFiles
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark.avro_schema import derived_schema
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
+from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
+from spark_kafka_sink.spark.schema_responses import kept_registry
 
 _BARE = "no schema.registry.url: key and value are written as bare Avro or Protobuf, and readers must know their schema"
 
@@ -46,13 +40,13 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     of = (formats, options.topic, tuple((side, field.json()) for side, field in fields.items()))
     if of not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
-        registry = None if formats.registry is None else _kept_registry(formats.registry)
+        registry = None if formats.registry is None else kept_registry(formats.registry)
         if registry is None:
             announce(_BARE, logging.WARNING)
         _plans[of] = plan_formats(formats, frame, options.topic, registry)
     plan = _plans[of]
     if options.topic is None and plan.registry is not None:
-        plan = _plans[of] = with_asked(plan, _kept_registry(plan.registry))
+        plan = _plans[of] = with_asked(plan, kept_registry(plan.registry))
     return plan
 
 
@@ -60,7 +54,7 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
     """For replays of the batches that the ledger's entries name."""
     if plan.registry is None:
         return plan
-    registry = _kept_registry(plan.registry)
+    registry = kept_registry(plan.registry)
     earlier = {}
     columns = tuple((column.identity, column.kind) for column in plan.columns.values())
     for query, entry in entries.items():
@@ -73,28 +67,9 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
     return replace(plan, earlier=earlier)
 
 
-def keep_asked_schemas(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """In commit: what tasks asked the registry for is known to later planning processes."""
-    schemas = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.schemas]
-    if options.formats is not None and options.formats.registry is not None:
-        _kept_registry(options.formats.registry).keep_asked(schemas)
-
-
-def _kept_registry(options: RegistryOptions) -> KeptRegistry:
-    from spark_kafka_sink.schema_registry.client import SchemaRegistry
-
-    clock = SystemClock()
-    return KeptRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
-
-
-def _application() -> str:
-    """Spark tells a planning process no application id, but a folder that is the driver's own and new in each run."""
-    return SparkFiles._root_directory or uuid.uuid4().hex
-
-
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
     try:
-        # Readers of the type see neither the session's time zone nor large types.
+        # The session's time zone and large types, not known here, make no difference to encoders.
         kind = to_arrow_type(field.dataType, timezone="UTC")
         derived = derived_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
     except SchemaError as error:

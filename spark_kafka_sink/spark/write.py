@@ -163,7 +163,7 @@ def write_rows(
             return leased.finish()
         encoded = encoded_rows(layout, options, formats)
         append_rows(encoded.batches(batches, leased.meter), encoded.layout, options, clock, leased)
-        return replace(leased.finish(), schemas=encoded.schemas)
+        return replace(leased.finish(), asked_schemas=encoded.formats.asked)
 
 
 def encoded_rows(

@@ -91,10 +91,11 @@ class _Writer:
         else:
             announce(micro_batch + committed(messages, SystemClock()))
         keep_receipts(messages, self.options)
-        if self.options.formats is not None:
-            from spark_kafka_sink.spark.formats import keep_asked_schemas
+        formats = self.options.formats
+        if formats is not None and formats.registry is not None and self.options.topic is None:
+            from spark_kafka_sink.spark.schema_responses import keep_asked_schemas
 
-            keep_asked_schemas(self.options, messages)
+            keep_asked_schemas(messages, formats.registry)
         freeze_imports()
 
     def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:

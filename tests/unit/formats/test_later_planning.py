@@ -93,12 +93,22 @@ def test_another_schema_of_the_same_application_is_another_question(registry, fi
 def test_a_topic_that_a_task_met_is_known_to_later_plans_and_workers(registry, files, monkeypatch):
     formats = plan(registry, files, topic=None, valueSchema=OLD)
     _, task = written(formats, "met")
-    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.schemas)
+    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
     monkeypatch.setattr(module, "_asked", {})
     registry.down = True
     value, task = written(plan(registry, files, topic=None, valueSchema=OLD), "met")
     assert value == b"\0\0\0\0\1\2\2"
-    assert [each.identity for each in task.schemas] == [None], "nothing new to keep"
+    assert task.asked == (), "nothing new to keep"
+
+
+def test_other_options_do_not_share_what_tasks_met(registry, files):
+    registry.register("met-value", avro(OLD))
+    registry.register("met-value", avro(NEW))
+    formats = plan(registry, files, topic=None, use_schema_id="1")
+    _, task = written(formats, "met")
+    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
+    assert written(plan(registry, files, topic=None, use_schema_id="1"), "met")[0].startswith(b"\0\0\0\0\1")
+    assert written(plan(registry, files, topic=None, use_latest_version="true"), "met")[0].startswith(b"\0\0\0\0\2")
 
 
 def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, files):
@@ -110,7 +120,7 @@ def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, files):
     earlier = earlier_schemas(formats, [(Side.VALUE, "t-value", 1)], registry)
     value, task = written(formats, earlier=earlier)
     assert value == before == b"\0\0\0\0\1\2\2"
-    assert [each.registered.id for each in task.schemas] == [1]
+    assert task.ids == ((Side.VALUE, "t-value", 1),)
     assert written(formats)[0] == b"\0\0\0\0\2\2\2"
 
 

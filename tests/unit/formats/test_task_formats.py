@@ -57,7 +57,7 @@ def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registr
     second = TaskFormats(formats)
     assert encode(second, [1, 2], "ab") == [prefix(3) + b"\2\2", prefix(3) + b"\2\4"]
     assert registry.requests == []
-    assert [schema.registered.subject for schema in second.schemas] == ["a-value", "b-value"]
+    assert second.ids == ((Side.VALUE, "a-value", 3), (Side.VALUE, "b-value", 3))
 
 
 def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(registry):

@@ -1,0 +1,33 @@
+"""A registry's responses on the driver, which last for the application. Planning and commit use them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from pyspark import SparkFiles
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.formats.kept_registry import KeptRegistry
+from spark_kafka_sink.schema_registry.client import SchemaRegistry
+from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.responses import ResponseFiles
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+
+
+def kept_registry(options: RegistryOptions) -> KeptRegistry:
+    clock = SystemClock()
+    return KeptRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
+
+
+def keep_asked_schemas(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
+    """What tasks asked the registry for is known to later planning processes."""
+    asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
+    if asked:
+        kept_registry(options).keep_asked(asked)
+
+
+def _application() -> str:
+    """Spark tells these processes no application id, but a folder of the driver's own that is new in each run."""
+    return SparkFiles._root_directory or uuid.uuid4().hex

@@ -1,0 +1,89 @@
+"""Planning of formats as Spark asks for it: once per process, Spark names of types, one warning without a registry."""
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import formats as module
+from spark_kafka_sink.spark.formats import planned_formats
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
+
+STRUCT = StructType([StructField("a", LongType())])
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """The driver's lines."""
+    lines = []
+    monkeypatch.setattr(module, "announce", lambda text, level: lines.append(text))
+    monkeypatch.setattr(module, "_plans", {})
+    return lines
+
+
+def options(**given):
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t", "valueFormat": "avro", **given})
+
+
+def fields(kind, given, **others):
+    schema = StructType([StructField(name, other) for name, other in others.items()] + [StructField("value", kind)])
+    layout = RowLayout.of(schema, "t", None, given.formats)
+    return encoded_fields(schema, layout, given.formats)
+
+
+def test_a_plan_is_made_once_and_the_warning_is_one(lines):
+    given = options()
+    plan = planned_formats(given, fields(STRUCT, given))
+    assert planned_formats(options(), fields(STRUCT, given)) is plan
+    assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
+    assert planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
+
+
+@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType()])
+def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
+    given = options()
+    with pytest.raises(FormatError, match=kind.simpleString()) as raised:
+        planned_formats(given, fields(StructType([StructField("x", kind)]), given))
+    assert isinstance(raised.value, pickle.PickleError)
+
+
+def test_a_column_that_does_not_fit_is_told_in_sparks_types(lines):
+    given = options(valueSchema='{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}')
+    with pytest.raises(FormatError, match=r"The column value does not fit its schema:\n- a: column type bigint "):
+        planned_formats(given, fields(STRUCT, given))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ({"valueFormat": "protobuf", "valueDescriptorFile": "x", "valueMessage": "M"}, LongType(),
+         "value attribute unsupported type bigint. value must be a(n) struct"),
+        ({"valueFormat": "json", "valueSchema": "{}", "schema.registry.url": "http://r"}, STRUCT,
+         "value attribute unsupported type struct<a:bigint>. value must be a(n) string or binary"),
+        ({"keyFormat": "avro"}, STRUCT, "keyFormat=avro: there is no column key to encode"),
+    ],
+)  # fmt: skip
+def test_columns_have_the_type_that_their_format_takes(given, kind, text):
+    parsed = options(**given)
+    with pytest.raises(SchemaError) as raised:
+        fields(kind, parsed)
+    assert str(raised.value) == text
+
+
+def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):
+    given = options(keyFormat="avro")
+    found = fields(StringType(), given, key=NullType())
+    assert list(found) == [Side.VALUE]
+    assert list(planned_formats(given, found).columns) == [Side.VALUE]
