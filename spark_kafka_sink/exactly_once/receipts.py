@@ -103,11 +103,13 @@ def receipts_of(
     ended_at: int,
     figures: TaskFigures | None = None,
 ) -> tuple[WriteReceipt, ...]:
-    """The receipts of a task, sorted by topic and partition."""
+    """The receipts of a task, sorted by topic and partition. A task with dead letters only has one, of no rows."""
     receipts = [
         WriteReceipt(*name, *partition, sent.first_offset, sent.last_offset, sent.count, sent.size, began_at, ended_at)
         for partition, sent in sorted(deliveries.items())
     ]
+    if not receipts and figures is not None and figures.dead_letters:
+        return (WriteReceipt(*name, "", -1, -1, -1, 0, 0, began_at, ended_at, figures),)
     return (*(replace(first, figures=figures) for first in receipts[:1]), *receipts[1:])
 
 

@@ -59,8 +59,9 @@ class QueryHistory:
         index = (receipt.ended_at - self.began) * len(self.spans) // max(self.ended - self.began, 1)
         self.spans[min(index, len(self.spans) - 1)].add(receipt)
         self.total.add(receipt)
-        partition = TopicPartition(receipt.topic, receipt.partition)
-        self.partitions[partition] = self.partitions.get(partition, 0) + receipt.count
+        if receipt.count:
+            partition = TopicPartition(receipt.topic, receipt.partition)
+            self.partitions[partition] = self.partitions.get(partition, 0) + receipt.count
         self.last_batch = max(self.last_batch, receipt.batch)
         self.last_write = max(self.last_write, receipt.ended_at)
 

@@ -139,7 +139,7 @@ class FolderReceipts:
             raise KafkaError(f"receiptsPath {self._folder} cannot be read: {error}") from error
         for info in sorted(files, key=lambda each: (each.mtime_ns or 0, each.path)):
             version = (info.mtime_ns, info.size)
-            old = self._since is not None and (info.mtime_ns or 0) < self._since * 1_000_000
+            old = self._since is not None and info.mtime_ns is not None and info.mtime_ns < self._since * 1_000_000
             if not info.path.endswith(".jsonl") or old or self._read.get(info.path) == version:
                 continue
             try:

@@ -106,9 +106,10 @@ class Totals:
         query = self._queries.setdefault(receipt.query, _Query(receipt.began_at))
         self._queries.move_to_end(receipt.query)
         query.began = min(query.began, receipt.began_at)
-        key = self._key(query, receipt)
-        rows, size = query.partitions.get(key, (0, 0))
-        query.partitions[key] = (rows + receipt.count, size + receipt.bytes)
+        if receipt.count:
+            key = self._key(query, receipt)
+            rows, size = query.partitions.get(key, (0, 0))
+            query.partitions[key] = (rows + receipt.count, size + receipt.bytes)
         if query.gauges.get(LAST_BATCH) != receipt.batch:
             query.gauges.update({LAST_BATCH: receipt.batch, SLOWEST_TASK: 0.0, LATENCY_MAX: 0.0})
         query.raise_to(LAST_WRITE, receipt.ended_at / 1000)

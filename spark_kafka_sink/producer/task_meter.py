@@ -61,10 +61,8 @@ class TaskMeter:
 
     def figures(self, receipt: SendReceipt) -> TaskFigures:
         """Of the rows of ``receipt``, once all are acknowledged."""
-        dead_letters = tuple(sorted(self._dead_letters.items()))
-        if self._producer is None:
-            return TaskFigures(dead_letters=dead_letters)
-        before, after = self._before, self._producer.totals(self._own_topics)
+        before = self._before
+        after = before if self._producer is None else self._producer.totals(self._own_topics)
         memory_ms = after.memory_wait_ms - before.memory_wait_ms
         metadata_ms = after.metadata_wait_ms - before.metadata_wait_ms
         requests = after.responses - before.responses
@@ -85,5 +83,5 @@ class TaskMeter:
             encode_ms=max(0.0, self._append_ms - memory_ms - metadata_ms),
             memory_wait_ms=memory_ms,
             ack_wait_ms=self._wait_ms,
-            dead_letters=dead_letters,
+            dead_letters=tuple(sorted(self._dead_letters.items())),
         )

@@ -65,7 +65,7 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
     The time is from the first task's begin to now.
     """
     line = f"{_totals(messages)} by {_counted(len(messages), 'task')}"
-    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage) and each.figures.rows]
+    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage) and each.figures != NO_FIGURES]
     return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
 
 

@@ -25,7 +25,13 @@ def test_the_figures_of_a_task_are_in_its_first_receipt_only():
     first, second = receipts_of(TaskName("q", 1, 0), DELIVERIES, 6, 8, FIGURES)
     assert (first.partition, first.figures) == (0, FIGURES)
     assert (second.partition, second.figures) == (1, None)
-    assert receipts_of(TaskName("q", 1, 0), {}, 6, 8, FIGURES) == ()
+    assert receipts_of(TaskName("q", 1, 0), {}, 6, 8, TaskFigures(rows=1)) == ()
+
+
+def test_a_task_with_nothing_but_dead_letters_has_a_receipt_of_no_rows():
+    (receipt,) = receipts_of(TaskName("q", 1, 0), {}, 6, 8, FIGURES)
+    assert (receipt.topic, receipt.partition, receipt.count, receipt.figures) == ("", -1, 0, FIGURES)
+    assert WriteReceipt.parse(receipt.line()) == receipt
 
 
 def test_figures_survive_the_line():

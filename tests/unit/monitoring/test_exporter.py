@@ -91,6 +91,13 @@ def test_a_scrape_has_the_sums_of_the_receipts_by_query_topic_and_partition(read
     assert scraped(port)["rows_total", "q", "t", "0"] == 15
 
 
+def test_a_task_with_nothing_but_dead_letters_counts_them_and_no_rows():
+    totals = Totals(10)
+    totals.add(WriteReceipt("q", 0, 0, "", -1, -1, -1, 0, 0, 1000, 2000, FIGURES))
+    found = {each.metric.name: each.value for each in totals.samples()}
+    assert (found["dead_letters"], "rows" in found) == (2, False)
+
+
 def test_every_name_follows_prometheus_conventions():
     for metric in (*METRICS, *EXPORTER_METRICS):
         assert re.fullmatch(r"spark_kafka_sink_[a-z]+(_[a-z]+)*", metric.full_name)

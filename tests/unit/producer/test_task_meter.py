@@ -11,7 +11,7 @@ from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.task_figures import NO_FIGURES
+from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
@@ -52,8 +52,11 @@ def test_figures_are_the_growth_of_the_counters_during_the_task():
     assert hash(figures) == hash(pickle.loads(pickle.dumps(figures)))
 
 
-def test_a_task_that_leased_no_producer_has_no_figures():
-    assert TaskMeter(ManualClock()).figures(SendReceipt()) == NO_FIGURES
+def test_a_task_that_leased_no_producer_has_its_time_and_dead_letters():
+    meter = TaskMeter(clock := ManualClock(1_000))
+    clock.advance(7)
+    meter.add_dead_letters("encode", 2)
+    assert meter.figures(SendReceipt()) == TaskFigures(began_at=1_000, duration_ms=7.0, dead_letters=(("encode", 2),))
 
 
 def write(producer, meter, topic, rows):

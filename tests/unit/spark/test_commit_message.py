@@ -59,6 +59,11 @@ def test_the_line_tells_retries_throttling_and_dead_letters_when_there_are_some(
     )
 
 
+def test_dead_letters_of_a_task_without_rows_count_in_the_line():
+    bad = KafkaCommitMessage(figures=TaskFigures(began_at=0, duration_ms=5.0, dead_letters=(("encode", 4),)))
+    assert "4 dead letters" in committed([message(timed(0, 100.0)), bad], ManualClock(200))
+
+
 def test_an_executor_whose_clock_is_ahead_makes_the_write_no_shorter_than_its_slowest_task():
     assert "in 800 ms (625 rows/s, slowest task 800 ms;" in line(timed(99_000, 800.0, encode_ms=1.0), now=12_000)
 
