@@ -114,7 +114,7 @@ lock: ## compile requirements/*.txt anew
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi connect) --constraint $(LOWEST) requirements/lowest.in --output-file requirements/lowest.txt
 
 build: $(READY) ## wheel and sdist in dist/
-	@uv build --quiet
+	@PATH=$(CURDIR)/.cache/uv/bin:$$PATH uv build --quiet
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,31 @@
+"""The Python blocks of the pages. A comment before a block says how it is tested.
+
+``<!-- run: spark -->``: in ``tests/spark/test_pages.py``. ``<!-- run: no, … -->``: it only compiles. Without one it
+runs beside TestBroker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.house.repository import ROOT
+
+_BLOCK = re.compile(r"(?:<!-- run: (?P<how>[^\n]*) -->\n)?^```python\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+class PythonBlock(NamedTuple):
+    """``where``: page and line. ``how``: "spark", "no, …" with the reason, or "" for TestBroker."""
+
+    where: str
+    how: str
+    text: str
+
+
+def python_blocks() -> Iterator[PythonBlock]:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text()
+        for found in _BLOCK.finditer(text):
+            where = f"{page.name}:{text.count(chr(10), 0, found.start('text'))}"
+            yield PythonBlock(where, found["how"] or "", found["text"])
