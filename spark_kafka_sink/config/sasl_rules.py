@@ -132,7 +132,8 @@ def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> 
     if module.name not in needed:
         shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
         suited = _suited(module)
-        other = f", or set {prefix}sasl.mechanism={suited}" if suited in _BUILT and suited else ""
+        can_set = suited and (suited in _BUILT or suited == AWS_MECHANISM)
+        other = f", or set {prefix}sasl.mechanism={suited}" if can_set else ""
         return f"has {shown}, which does not log in with {mechanism}; write {example}{other}"
     if mechanism == GSSAPI:
         return krb5_fault(module.options)

@@ -9,6 +9,7 @@ from typing import Final
 
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import SHADED, LoginModule
+from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER
 from spark_kafka_sink.config.option import did_you_mean
 
@@ -49,10 +50,20 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
             f"must be {', '.join(PROVIDERS)}, or the name of an entry point of the group {GROUP}, but is "
             f"{provider!r}{did_you_mean(provider, PROVIDERS) or '.'}",
         )
+    elif (other := _HANDLERS.get(_unshaded(values[_HANDLER] or ""), provider)) != provider:
+        draft.fault(_HANDLER, f"means tokens of {other}, but {draft.prefix}{OPTION} is {provider!r}; leave one out.")
     elif module is not None:
         _check_module(draft, provider, module)
+    if provider in PROVIDERS:
+        _warn_of_other_sources(draft, provider)
     values["sasl.mechanism"], values[OPTION] = OAUTHBEARER, provider
     return True
+
+
+def _warn_of_other_sources(draft: Draft, provider: str) -> None:
+    for name in sorted(draft.given & LOGIN_OPTION_NAMES):
+        if name.startswith("sasl.oauthbearer."):
+            draft.warn(name, f"has no effect, as the tokens are those of {provider}; leave it out.")
 
 
 def _meant(handler: str | None, mechanism: str) -> str | None:

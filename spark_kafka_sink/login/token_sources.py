@@ -23,6 +23,7 @@ _HEADERS: Final = {
     "Cache-Control": "no-cache",
     "Content-Type": "application/x-www-form-urlencoded",
 }
+_LARGEST: Final = 1e300
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
@@ -110,10 +111,16 @@ def jwt(name: str, text: str) -> Token:
             claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     if not isinstance(claims, dict):
         raise LoginError(f"{name} gave a token that is no JWT (three parts with dots between them)")
-    expires, issued = claims.get("exp"), claims.get("iat")
-    if isinstance(expires, bool) or not isinstance(expires, (int, float)):
+    expires: Any = claims.get("exp")
+    issued: Any = claims.get("iat")
+    if not _is_number(expires):
         raise LoginError(f"{name} gave a token without the claim exp, its end")
-    return Token(text, expires * 1000.0, issued * 1000.0 if isinstance(issued, (int, float)) else None)
+    return Token(text, expires * 1000.0, issued * 1000.0 if _is_number(issued) else None)
+
+
+def _is_number(claim: Any) -> bool:
+    """Python's JSON has NaN and Infinity, too."""
+    return isinstance(claim, (int, float)) and not isinstance(claim, bool) and abs(claim) < _LARGEST
 
 
 def _endpoint(config: ProducerConfig) -> TokenEndpoint:

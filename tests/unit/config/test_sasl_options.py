@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 USER = 'required username="alice" password="hunter2";'
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -78,6 +79,8 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
          f'in with PLAIN; write {PLAIN} required username="…" password="…";'),
         ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write "
          f'{PLAIN} required username="…" password="…";, or set sasl.mechanism=OAUTHBEARER'),
+        ("OAUTHBEARER", f"{IAM} required;", f"sasl.jaas.config has {IAM}, which does not log in with OAUTHBEARER; "
+         f'write {OAUTH} required clientId="…" clientSecret="…";, or set sasl.mechanism=AWS_MSK_IAM'),
     ],
 )  # fmt: skip
 def test_options_that_cannot_log_in_are_refused_with_what_to_write(mechanism, jaas, reason):

@@ -1,17 +1,21 @@
 """Which settings ask for a cloud's tokens, and what is refused with what to write."""
 
+import importlib
+import sys
 import warnings
 
 import pytest
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.login import token_providers
 from spark_kafka_sink.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.login.token_login import Token
 from spark_kafka_sink.spark.options import SinkOptions
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 IAM = "software.amazon.msk.auth.iam."
+GOOGLE_S_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
 SERVERS = {"bootstrap.servers": "b-1.c.x.c2.kafka.eu-central-1.amazonaws.com:9098", "security.protocol": "SASL_SSL"}
 
 
@@ -52,7 +56,7 @@ def test_the_client_handler_that_amazon_documents_may_stay(shaded):
     ("handler", "provider"),
     [
         (f"{IAM}IAMOAuthBearerLoginCallbackHandler", "aws"),
-        ("com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler", "gcp"),
+        (GOOGLE_S_HANDLER, "gcp"),
     ],
 )
 def test_a_clouds_login_handler_of_java_means_its_provider(handler, provider):
@@ -88,6 +92,8 @@ def test_the_option_alone_is_enough_in_the_sink_and_the_producer(provider):
          "sasl.jaas.config has options of its login module that have no effect: azure honours none; leave them out."),
         ({"saslTokenProvider": "gcp", "sasl.jaas.config": f"{IAM}IAMLoginModule required;"},
          f"sasl.jaas.config has a login module that has no tokens of gcp; write {OAUTH} required;"),
+        ({"saslTokenProvider": "aws", "sasl.login.callback.handler.class": GOOGLE_S_HANDLER},
+         "sasl.login.callback.handler.class means tokens of gcp, but sasl.token.provider is 'aws'; leave one out."),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_with_what_to_write(options, reason):
@@ -111,18 +117,82 @@ def test_each_provider_makes_a_mechanism_before_any_credentials_are_asked_for(pr
     assert sasl_mechanism(parse({"saslTokenProvider": provider})) is not None
 
 
-def test_an_entry_point_is_a_provider(monkeypatch, tmp_path):
-    folder = tmp_path / "own_provider-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: own-provider\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[spark_kafka_sink.sasl]\nown = own_provider_module:Own\n")
-    (tmp_path / "own_provider_module.py").write_text(
-        "class Own:\n    what = 'a token of our own'\n    def __init__(self, config):\n        self.config = config\n"
+@pytest.mark.parametrize("handler", [GOOGLE_S_HANDLER, "com.example.OwnHandler"])
+def test_a_login_handler_that_means_the_same_or_nothing_may_stay(handler):
+    assert (
+        parse({"saslTokenProvider": "gcp", "sasl.login.callback.handler.class": handler}).sasl_token_provider == "gcp"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    config = parse({"saslTokenProvider": "own", "sasl.jaas.config": f'{OAUTH} required key="value";'})
-    source = token_providers.provided_tokens(config, None)
-    assert (source.what, source.config) == ("a token of our own", config)
+
+
+def test_options_of_another_source_of_tokens_have_no_effect_and_a_warning_says_so():
+    warned = r"^sasl\.oauthbearer\.scope has no effect, as the tokens are those of azure; leave it out\.$"
+    with pytest.warns(ConfigWarning, match=warned):
+        ProducerConfig.parse({**SERVERS, "saslTokenProvider": "azure", "sasl.oauthbearer.scope": "s"})
+
+
+@pytest.fixture
+def entry_point(monkeypatch, tmp_path):
+    """``entry_point(code)``: tokens of the provider ``own``, whose entry point is ``Own`` in ``code``."""
+
+    def tokens(code):
+        folder = tmp_path / "own_provider-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: own-provider\nVersion: 1.0\n")
+        (folder / "entry_points.txt").write_text("[spark_kafka_sink.sasl]\nown = own_provider_module:Own\n")
+        (tmp_path / "own_provider_module.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "own_provider_module", raising=False)
+        importlib.invalidate_caches()
+        config = parse({"saslTokenProvider": "own", "sasl.jaas.config": f'{OAUTH} required key="value";'})
+        return token_providers.provided_tokens(config, None)
+
+    return tokens
+
+
+SOURCE = """
+from spark_kafka_sink.login.token_login import Token
+class Own:
+    what = "a token of our own"
+    def __init__(self, config):
+        self.config = config
+    def fetch(self):
+        return {}
+"""
+
+
+def test_an_entry_point_is_a_provider_and_gets_the_configuration(entry_point):
+    source = entry_point(SOURCE.format("Token(self.config.sasl_token_provider, 1e15)"))
+    assert (source.what, source.fetch()) == ("a token of our own", Token("own", 1e15))
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        ("None", "a NoneType"), ("'hunter2'", "a str"), ("Token(b'hunter2', 1e15)", "a Token with other types"),
+        ("Token('hunter2', None)", "a Token with other types"),
+        ("Token('hunter2', float('nan'))", "a Token with other types"),
+        ("Token('hunter2', 1e15, 'now')", "a Token with other types"),
+    ],
+)  # fmt: skip
+def test_what_is_no_token_of_an_entry_point_is_an_error_that_shows_none_of_it(entry_point, returned, shown):
+    with pytest.raises(LoginError) as raised:
+        entry_point(SOURCE.format(returned)).fetch()
+    assert str(raised.value).startswith(f"saslTokenProvider=own gave {shown} instead of a Token whose value is a str")
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import no_such_module", "failed with ModuleNotFoundError"),
+        ("def Own(config): raise ValueError('hunter2')", "failed with ValueError"),
+        ("def Own(config): return None", "makes a NoneType, which has no fetch() and what of a TokenSource."),
+    ],
+)
+def test_an_entry_point_that_makes_no_source_is_one_error_that_names_it(entry_point, code, reason):
+    with pytest.raises(ConfigError) as raised:
+        entry_point(code)
+    assert str(raised.value) == f"saslTokenProvider=own: the entry point own_provider_module:Own {reason}"
 
 
 def test_without_sasl_the_option_has_no_effect_and_a_warning_says_so():

@@ -224,6 +224,23 @@ def test_a_token_file_is_read_at_each_fetch(oidc, tmp_path, form):
     assert fetch(url).value == token
 
 
+@pytest.mark.parametrize("end", ["NaN", "Infinity", "1e300", "true", '"soon"'])
+def test_a_token_without_an_end_in_time_is_refused_and_not_fetched_without_pause(tmp_path, end):
+    file = tmp_path / "token"
+    claims = base64.urlsafe_b64encode(f'{{"exp": {end}, "secret": "hunter2"}}'.encode()).decode()
+    file.write_text(f"e30.{claims.rstrip('=')}.x")
+    error = error_of(f"file:{file}")
+    assert str(error) == f"{URL} file:{file} gave a token without the claim exp, its end"
+
+
+def test_a_time_of_issue_that_is_no_time_is_left_out(tmp_path):
+    file = tmp_path / "token"
+    claims = base64.urlsafe_b64encode(b'{"exp": 2000, "iat": NaN}').decode()
+    file.write_text(f"e30.{claims.rstrip('=')}.x")
+    token = fetch(f"file:{file}")
+    assert (token.expires_at, token.issued_at) == (2_000_000.0, None)
+
+
 def test_any_name_in_the_endpoints_certificate_will_do_where_the_login_module_says_so(tmp_path):
     authority = CertificateAuthority()
     (tmp_path / "server.pem").write_text(authority.issue("idp", ("elsewhere",)).key_store)
