@@ -76,6 +76,14 @@ class TopicCreationError(KafkaError, PickleError):
     """
 
 
+class DeadLetterLimitError(KafkaError):
+    """More rows than ``deadLetterLimit`` became dead letters."""
+
+
+class DeadLetterPathError(KafkaError):
+    """``deadLetterPath`` cannot be written by an executor."""
+
+
 class SerializationError(KafkaError, ValueError):
     """A serializer failed on a key or value (Java: ``SerializationException``)."""
 

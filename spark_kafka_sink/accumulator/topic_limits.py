@@ -1,4 +1,5 @@
-"""``TopicLimits``: the largest batch that brokers accept for each topic, known after the topic's first refusal."""
+"""``TopicLimits``: the largest batch that brokers accept for each topic, known after the topic's first refusal
+or from a look-up before."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ NEVER_REFUSED: Final = 2**31 - 1
 
 
 class TopicLimits:
-    """Any thread reads it, the sender writes it.
+    """Any thread reads it; the sender writes it, and a caller that has looked a limit up.
 
     ``max_message_bytes``: per topic its config of that name, or what refusals have taught; bytes of a batch as sent.
     """

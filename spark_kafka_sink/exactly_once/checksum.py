@@ -54,7 +54,7 @@ class RowChecksum:
             if column is not None:
                 sums += _mixed(slot_hashes(column) * multiplier)
         if partitions is not None:
-            sums += partitions.astype(np.uint64) * _BY_PARTITION
+            sums += np.maximum(partitions, 0).astype(np.uint64) * _BY_PARTITION  # -1: as without the column
         self.rows += RowSum(len(columns), int(_mixed(sums).sum(dtype=np.uint64)))
 
 

@@ -102,6 +102,10 @@ class TaskTransaction:
         """False in a replay whose rows are only compared with what is committed."""
         return self.action in (TaskAction.WRITE, TaskAction.REWRITE)
 
+    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
+        """Rows that belong to the batch, and are written in another form by ``append_own``."""
+        self._checksum.add(topics, columns, partitions)
+
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
@@ -109,7 +113,7 @@ class TaskTransaction:
         topics = TopicColumn.of(topic)
         self._checksum.add(topics, columns, partitions)
         if self.writes:
-            producer = self._begun()
+            producer = self.begun()
             producer.append_columns(topics, columns, partitions, self.receipt)
             for name in topics.names:
                 if name not in self._topic_ids:
@@ -135,7 +139,7 @@ class TaskTransaction:
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
-        self._begun().append_columns(topic, columns, partitions, self._own)
+        self.begun().append_columns(topic, columns, partitions, self._own)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
@@ -153,10 +157,10 @@ class TaskTransaction:
                 prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
-            if self.figures is NO_FIGURES:
-                self.figures = self.meter.figures(self.receipt)
             share = TaskShare(rows, prepared, self._marker_offset(marker))
             steps.reach("task prepared", self._task)
+        if self.figures is NO_FIGURES:
+            self.figures = self.meter.figures(self.receipt)
         last = plan.entries.get(write_id.query)
         trusted = plan.ledger_start == LedgerStart(RecoveryMode.LEDGER, write_id.number)
         compared = last is not None and self.action is TaskAction.SKIP and not trusted
@@ -184,7 +188,8 @@ class TaskTransaction:
                 self._producer.abort_transaction(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
 
-    def _begun(self) -> KafkaProducer:
+    def begun(self) -> KafkaProducer:
+        """The producer, its transaction begun."""
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._leased.enter_context(self._lease(self._config))

@@ -127,6 +127,34 @@ class Metadata:
             with self._lock:
                 self.waited_ms += now - before
 
+    def look_again(self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]) -> int | None:
+        """The topic's partition count in the next response; None: the brokers say that there is no such topic.
+
+        Raises as ``wait_for_topics``.
+        """
+        now = clock.now()
+        deadline = now + max_wait_ms
+        with self._lock:
+            begun = seen = self._round
+            generation = self.snapshot.generation
+            self._last_used[topic] = now
+            self._full_requested = True
+            self._want(topic)
+        while True:
+            with self._lock:
+                self._raise_error(topic, begun)
+                code, seen_in = self._topic_errors.get(topic, (0, 0))
+                if code == ErrorCode.unknown_topic_or_partition and seen_in > begun:
+                    return None
+                count = self.snapshot.partition_counts.get(topic)
+                if count is not None and self.snapshot.generation > generation:
+                    return count
+                if now >= deadline:
+                    raise KafkaTimeoutError(self._timeout_text(topic, None, max_wait_ms))
+            wake()
+            seen = self._await_round(seen, deadline - now)
+            now = clock.now()
+
     def _await_round(self, seen: int, timeout_ms: float) -> int:
         self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
         return self._round

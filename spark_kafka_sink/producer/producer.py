@@ -179,6 +179,22 @@ class KafkaProducer(TransactionalProducer):
         """Number of partitions of ``topic``; waits as ``partitions_for``."""
         return self._await_topic(topic).topics[topic].partition_count
 
+    def look_again(self, topic: str) -> int | None:
+        """Number of partitions in the next metadata response; None: there is no such topic. Waits as
+        ``partitions_for``.
+        """
+        self._check_open()
+        parts = self._parts
+        return parts.metadata.look_again(topic, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup)
+
+    def knows(self, topic: str) -> bool:
+        """Whether the metadata has the topic."""
+        return topic in self._parts.metadata.snapshot.partition_counts
+
+    def keep_batches_below(self, topic: str, max_message_bytes: int) -> None:
+        """The topic's limit, known before a broker has refused a batch."""
+        self._parts.accumulator.topic_limits.max_message_bytes[topic] = max_message_bytes
+
     def topic_id(self, topic: str, after: int = -1) -> UUID | None:
         """The topic's id, which a topic made again under the same name does not share.
 

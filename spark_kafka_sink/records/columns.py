@@ -79,6 +79,14 @@ class TopicColumn:
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
+    def with_rows(self) -> TopicColumn:
+        """Without the names of no row."""
+        if self.codes is None:
+            return self
+        used = np.unique(self.codes)
+        names = [self.names[code] for code in used.tolist()]
+        return TopicColumn(names, None if len(names) == 1 else np.searchsorted(used, self.codes).astype(np.int32))
+
     def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
         """``rows`` by topic, in their order; no topic without rows."""
         if not len(rows):

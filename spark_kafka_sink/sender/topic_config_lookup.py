@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-from types import ModuleType
-from typing import Any
 
 from spark_kafka_sink.accumulator.topic_limits import TopicLimits
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.network.calls import Call, CallEnd, Calls, CodeAt
+from spark_kafka_sink.network.calls import Call, CallEnd, Calls
+from spark_kafka_sink.network.topic_configs import MAX_MESSAGE_BYTES, described_limit, max_message_bytes_call
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-
-_VERSIONS = (1, 4)
-_TOPIC = 2
-_LIMIT = "max.message.bytes"
 
 
 class TopicConfigLookup:
@@ -43,7 +38,7 @@ class TopicConfigLookup:
     def advance(self, now: float) -> float:
         """Send what can be sent; returns when to call it again at the latest (monotonic ms)."""
         if self._deadlines and min(self._deadlines.values()) <= now:
-            _log.info("No broker has responded in time with %s of %s", _LIMIT, ", ".join(self._deadlines))
+            _log.info("No broker has responded in time with %s of %s", MAX_MESSAGE_BYTES, ", ".join(self._deadlines))
             self._calls.stop()
             self._ended += self._deadlines
             self._deadlines.clear()
@@ -56,28 +51,17 @@ class TopicConfigLookup:
         return ended
 
     def _call(self, topic: str) -> Call:
-        def make(module: ModuleType, version: int) -> Any:
-            resource = module.request.DescribeConfigsResource
-            wanted = resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=(_LIMIT,))
-            return module.DescribeConfigsRequest(resources=(wanted,))
-
-        def codes(body: Any) -> list[CodeAt]:
-            return [CodeAt(f"DescribeConfigs of {topic}", each.error_code, each.error_message) for each in body.results]
-
         def ended(end: CallEnd) -> None:
             if self._deadlines.pop(topic, None) is None:
                 return
             self._ended.append(topic)
-            value = None if end.error is not None else _limit(end.body)
+            value = None if end.error is not None else described_limit(end.body)
             if value is None:
-                _log.info("%s of topic %s is unknown, smaller batches are tried: %s", _LIMIT, topic, end.error)
+                _log.info(
+                    "%s of topic %s is unknown, smaller batches are tried: %s", MAX_MESSAGE_BYTES, topic, end.error
+                )
             else:
                 self._limits.max_message_bytes[topic] = value
-                _log.info("%s of topic %s is %d: its batches are kept below", _LIMIT, topic, value)
+                _log.info("%s of topic %s is %d: its batches are kept below", MAX_MESSAGE_BYTES, topic, value)
 
-        return Call("describe_configs", _VERSIONS, None, make, codes, ended)
-
-
-def _limit(body: Any) -> int | None:
-    values = [config.value for each in body.results for config in each.configs if config.name == _LIMIT]
-    return int(values[0]) if values and values[0] else None
+        return max_message_bytes_call(topic, ended)

@@ -75,6 +75,8 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "`kafka.buffer.memory` or `kafka.max.block.ms`.",
         "InvalidRecordError": "Correct the row that the text numbers.",
         "TopicCreationError": "The text names the policy, the topic and names like it, or the missing right.",
+        "DeadLetterLimitError": "Look at the dead letters first; then raise `deadLetterLimit`, or set it to `none`.",
+        "DeadLetterPathError": "Set it to a folder that the executors may write to.",
         "SerializationError": "The cause is the serializer's own error; correct the row.",
         "RecordTooLargeError": "Raise `kafka.max.request.size` and the topic's `max.message.bytes`, or shrink the row.",
         "RegistryError": "The text names URL, subject and status: rights, network, or a schema that does not fit.",

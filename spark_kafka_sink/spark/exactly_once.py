@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
+from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import (
@@ -39,7 +40,15 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, a
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, append_rows, encoded_rows, partition_writes
+from spark_kafka_sink.spark.write import (
+    BATCH_ID,
+    PRODUCERS,
+    QUERY_ID,
+    append_rows,
+    dead_letters,
+    encoded_rows,
+    partition_writes,
+)
 
 _SPECULATION = "spark.speculation"
 
@@ -88,11 +97,13 @@ def write_exactly_once(
     write_id = plan.write_id or _micro_batch(context)
     _refuse_settings(context, write_id)
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
-    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task:
+    of_task = TaskName(write_id.query, write_id.number, context.partitionId())
+    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task, ExitStack() as stack:
+        letters = dead_letters(task, options, clock, of_task, stack)
         encoded = None if formats is None else encoded_rows(layout, options, formats, _earlier(formats, plan, write_id))
         if encoded is not None:
-            batches, layout = encoded.batches(batches, task.meter), encoded.layout
-        append_rows(batches, layout, options, clock, task)
+            batches, layout = encoded.batches(batches, task.meter, letters), encoded.layout
+        append_rows(batches, layout, options, clock, task, letters)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
             receipts = task.receipts()
@@ -100,6 +111,8 @@ def write_exactly_once(
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if encoded is None else encoded.formats.ids
         report = task.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
+        if letters is not None:
+            letters.finish()
         asked = () if encoded is None else encoded.formats.asked
         return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, asked)
 

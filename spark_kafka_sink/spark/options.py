@@ -18,6 +18,7 @@ from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS, is_registry_option
+from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetters
 from spark_kafka_sink.spark.topic_options import (
     TOPIC_OPTIONS,
     TopicCreation,
@@ -63,6 +64,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "times; with exactly-once in the same transaction as the rows."),
     Option("receiptsPath", Kind.STRING, None, "low",
            "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
+    *DEAD_LETTER_OPTIONS,
     *TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", Kind.LONG, None, "low",
            "Most bytes that a task writes in a second, as records before compression; receipts do not count. A task "
@@ -122,6 +124,7 @@ _REFUSED = {
     "kafka.serializer.class": _SERIALIZERS["kafka.value.serializer"],
     "kafka.transactional.id": _FENCING,
     "kafka.interceptor.classes": _INTERCEPTORS,
+    **CONNECT_NAMES,
 }
 
 
@@ -147,7 +150,7 @@ class SinkOptions:
 
     ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
     the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit. ``formats`` None: key and
-    value are raw.
+    value are raw. ``dead_letters`` None: a row that cannot be written fails its task.
     """
 
     producer: ProducerConfig
@@ -161,6 +164,7 @@ class SinkOptions:
     rows_per_s: int | None = None
     log_level: str | None = None
     formats: FormatOptions | None = None
+    dead_letters: DeadLetters | None = None
 
     @property
     def wants_receipts(self) -> bool:
@@ -196,6 +200,7 @@ class SinkOptions:
         except ConfigError as error:
             faults += error.faults
         formats = FormatOptions.parse(own, options, faults, producer)
+        dead_letters = DeadLetters.of(own, _given(options).get("queryname"), faults)
         if faults or producer is None:
             raise ConfigError(faults)
         if read_side:
@@ -213,6 +218,7 @@ class SinkOptions:
             own.get("maxrowspersecondpertask"),
             own.get("loglevel"),
             formats,
+            dead_letters,
         )
 
 
@@ -254,10 +260,15 @@ def _with_token_provider(kafka: dict[str, object], own: Mapping[str, Any]) -> di
 
 def _derived_name(options: Mapping[str, str]) -> str | None:
     """A name that is stable across runs: from the checkpoint location, else from the query name."""
-    given = {key.lower(): value for key, value in options.items()}
+    given = _given(options)
     if "checkpointlocation" in given:
         return f"spark-{sha256(given['checkpointlocation'].rstrip('/').encode()).hexdigest()[:16]}"
     return f"spark-{given['queryname']}" if "queryname" in given else None
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """By names in lower case."""
+    return {key.lower(): value for key, value in options.items()}
 
 
 def _own_value(option: Option, value: str, faults: list[str]) -> Value:

@@ -69,6 +69,11 @@ def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
     return type(error)(f"{error} (row {row} of the task, counted from 0)")
 
 
+def invalid_partition(number: int) -> str:
+    """The text of a negative partition."""
+    return f"Invalid partition: {number}. Partition number should always be non-negative or null."
+
+
 def _columns(batch: pa.RecordBatch, layout: RowLayout, first_row: int, now_ms: int) -> RecordColumns:
     try:
         return RecordColumns(
@@ -91,8 +96,7 @@ def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
     numbers[nulls] = 0
     if numbers.min() < 0:
         row = int(np.argmax(numbers < 0))
-        text = f"Invalid partition: {numbers[row]}. Partition number should always be non-negative or null."
-        raise in_task(InvalidRecordError(text), first_row + row)
+        raise in_task(InvalidRecordError(invalid_partition(int(numbers[row]))), first_row + row)
     numbers[nulls] = -1
     return numbers
 

@@ -31,19 +31,22 @@ _known: dict[ProducerConfig, set[str]] = {}
 def ensure_planned_topics(options: SinkOptions) -> None:
     """On the driver. Raises ``TopicCreationError`` if the option topic does not exist and is not created.
 
-    receiptsTopic is requested as by a producer, so that brokers may create it: the tasks' requests do not let them.
+    receiptsTopic and deadLetterTopic are requested as by a producer, so that brokers may create them: the tasks'
+    requests do not let them.
     """
     if options.topic_creation is None:
         return
     if options.topic is not None:
         ensure_topics(options, (options.topic,))
-    own = options.receipts_topic
-    if own is not None and own not in _known.setdefault(options.producer, set()):
+    letters = None if options.dead_letters is None else options.dead_letters.topic
+    known = _known.setdefault(options.producer, set())
+    own = [topic for topic in (options.receipts_topic, letters) if topic is not None and topic not in known]
+    if own:
         from spark_kafka_sink.network.topics import topic_metadata
 
-        with _connected(options.producer, options.topic_creation, (own,)) as rpc:
-            topic_metadata(rpc, [own], _deadline(rpc, options), allow_auto_topic_creation=True)
-        _known[options.producer].add(own)
+        with _connected(options.producer, options.topic_creation, own) as rpc:
+            topic_metadata(rpc, own, _deadline(rpc, options), allow_auto_topic_creation=True)
+        known.update(own)
 
 
 def ensure_topics(options: SinkOptions, names: Collection[str]) -> None:

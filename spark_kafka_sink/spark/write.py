@@ -30,6 +30,7 @@ from spark_kafka_sink.waiting import sleep
 
 if TYPE_CHECKING:
     from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
+    from spark_kafka_sink.spark.dead_letters import DeadLetterSink, LetterSink
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -111,14 +112,25 @@ class _LeasedProducer:
         self._producer: KafkaProducer | None = None
         self._began_at = 0
         self.receipt = SendReceipt()
+        self._own = SendReceipt()
         self.meter = TaskMeter(clock)
 
-    def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+    def begun(self) -> KafkaProducer:
         if self._producer is None:
             self._began_at = self._clock.epoch_ms()
             self._producer = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
             self.meter.lease(self._producer)
-        self._producer.append_columns(topic, columns, partitions, receipt=self.receipt)
+        return self._producer
+
+    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        """At-least-once compares no replays."""
+
+    def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        self.begun().append_columns(topic, columns, partitions, receipt=self.receipt)
+
+    def append_own(self, topic: str, columns: RecordColumns) -> None:
+        """The sink's own records."""
+        self.begun().append_columns(topic, columns, None, receipt=self._own)
 
     def partition_count(self, topic: str) -> int:
         assert self._producer is not None
@@ -130,6 +142,7 @@ class _LeasedProducer:
             return KafkaCommitMessage()
         with self.meter.awaiting():
             self._flush(self._producer, self.receipt)
+            self._own.wait(self._options.producer.delivery_timeout_ms)
         figures = self.meter.figures(self.receipt)
         receipts = self._send_receipts(self._producer, figures) if self._options.wants_receipts else ()
         return KafkaCommitMessage(partition_writes(self.receipt), receipts=receipts, figures=figures)
@@ -138,9 +151,8 @@ class _LeasedProducer:
         ended_at = self._clock.epoch_ms()
         receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures)
         if self._options.receipts_topic is not None and receipts:
-            own = SendReceipt()
-            producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, own)
-            self._flush(producer, own)
+            self.append_own(self._options.receipts_topic, receipt_columns(receipts))
+            self._flush(producer, self._own)
         return receipts
 
     def _flush(self, producer: KafkaProducer, receipt: SendReceipt) -> None:
@@ -158,12 +170,28 @@ def write_rows(
     clock = SystemClock()
     with ExitStack() as stack:
         leased = _LeasedProducer(stack, options, clock)
-        if formats is None:
-            append_rows(batches, layout, options, clock, leased)
-            return leased.finish()
-        encoded = encoded_rows(layout, options, formats)
-        append_rows(encoded.batches(batches, leased.meter), encoded.layout, options, clock, leased)
-        return replace(leased.finish(), asked_schemas=encoded.formats.asked)
+        letters = dead_letters(leased, options, clock, _letters_name(), stack)
+        encoded = None if formats is None else encoded_rows(layout, options, formats)
+        if encoded is not None:
+            batches, layout = encoded.batches(batches, leased.meter, letters), encoded.layout
+        append_rows(batches, layout, options, clock, leased, letters)
+        message = leased.finish()
+        if letters is not None:
+            letters.finish()
+        return message if encoded is None else replace(message, asked_schemas=encoded.formats.asked)
+
+
+def dead_letters(
+    sink: LetterSink, options: SinkOptions, clock: Clock, name: TaskName, stack: ExitStack
+) -> DeadLetterSink | None:
+    """Imports what tasks without dead letters do not need. ``stack`` closes the sink."""
+    if options.dead_letters is None:
+        return None
+    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+
+    letters = DeadLetterSink(sink, options.dead_letters, clock, name)
+    stack.callback(letters.close)
+    return letters
 
 
 def encoded_rows(
@@ -177,10 +205,20 @@ def encoded_rows(
 
 
 def append_rows(
-    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, clock: Clock, sink: RowSink
+    batches: Iterator[pa.RecordBatch],
+    layout: RowLayout,
+    options: SinkOptions,
+    clock: Clock,
+    sink: RowSink,
+    letters: DeadLetterSink | None = None,
 ) -> None:
-    """Appends a task's rows; an error about a row names the row's number in the task."""
+    """Appends a task's rows; an error about a row names the row's number in the task.
+
+    ``letters``: takes the rows that cannot be written, and appends the others to ``sink``.
+    """
     target = AppendSize(options.producer)
+    rows_of, sink = (task_rows, sink) if letters is None else (letters.rows, letters)
+    looks_up = layout.topic is not None and sink.writes and (letters is None or not letters.judges_topics)
     if sink.writes and (options.bytes_per_s or options.rows_per_s):
         sink = _PacedSink(sink, Pace(options.bytes_per_s, options.rows_per_s, clock, sleep))
     first_row = 0
@@ -188,8 +226,8 @@ def append_rows(
         if not batch.num_rows:
             continue
         with sink.meter.appending():
-            for rows in task_rows(batch, layout, options.topic, first_row, clock.epoch_ms()):
-                if layout.topic is not None and sink.writes:
+            for rows in rows_of(batch, layout, options.topic, first_row, clock.epoch_ms()):
+                if looks_up:
                     ensure_topics(options, rows.topics.names)
                 try:
                     sink.append(rows.topics, rows.columns, rows.partitions)
@@ -230,6 +268,14 @@ def task_name() -> TaskName:
         return TaskName("", 0, 0)
     query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
     return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
+
+
+def _letters_name() -> TaskName:
+    """As ``task_name``; jobs of one application differ by their stages."""
+    name, context = task_name(), TaskContext.get()
+    if context is None or context.getLocalProperty(QUERY_ID):
+        return name
+    return name._replace(query=f"{name.query}-stage-{context.stageId()}")
 
 
 def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import DeadLetterLimitError
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
 from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
@@ -83,6 +84,7 @@ class _Writer:
 
     def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
         log_at(self.options.log_level)
+        check_dead_letters(messages, self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
@@ -108,6 +110,18 @@ class _Writer:
         else:
             line = LogLine(aborted(messages))
         announce(micro_batch + line.text, line.level)
+
+
+def check_dead_letters(messages: list[WriterCommitMessage | None], options: SinkOptions) -> None:
+    """Raises ``DeadLetterLimitError`` if the tasks have more than deadLetterLimit together."""
+    if options.dead_letters is None:
+        return
+    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage)]
+    text = options.dead_letters.over_limit(sum(rows for each in figures for _, rows in each.dead_letters))
+    if text is None:
+        return
+    kept = "" if options.exactly_once is not None else " What the tasks sent stays in Kafka (at least once)."
+    raise DeadLetterLimitError(f"The tasks' {text}{kept}")
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):

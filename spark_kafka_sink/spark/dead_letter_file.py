@@ -1,0 +1,66 @@
+"""``deadLetterPath``: a task's dead letters as a file of JSON lines, on any file system that Arrow reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from spark_kafka_sink.errors import DeadLetterPathError
+from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
+from spark_kafka_sink.spark.dead_letter_record import Letters, json_lines
+
+
+class DeadLetterFile:
+    """``<folder>/<query>-<batch>-<task>.jsonl``, made with the first dead letter under another name. ``finish`` gives
+    it its own, in the place of an earlier attempt's. Raises ``DeadLetterPathError``.
+    """
+
+    def __init__(self, folder: str, name: TaskName) -> None:
+        self._folder = folder
+        self._name = name
+        self._system: Any = None
+        self._stream: Any = None
+        self._paths = "", ""
+
+    def write(self, letters: Letters) -> None:
+        try:
+            if self._stream is None:
+                self._open()
+            name = self._name
+            self._stream.write(json_lines(letters, query=name.query, batch=name.batch, task=name.task))
+        except (OSError, ValueError) as error:
+            raise self._error(error) from error
+
+    def finish(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.close()
+            self._system.move(*self._paths)
+        except (OSError, ValueError) as error:
+            raise self._error(error) from error
+        self._stream = None
+
+    def close(self) -> None:
+        """Removes an unfinished file."""
+        if self._stream is None:
+            return
+        stream, self._stream = self._stream, None
+        try:
+            stream.close()
+            self._system.delete_file(self._paths[0])
+        except (OSError, ValueError):  # the task fails already, with another error
+            return
+
+    def _open(self) -> None:
+        self._system, folder = file_system(self._folder)
+        self._system.create_dir(folder, recursive=True)
+        name = f"{self._name.query}-{self._name.batch}-{self._name.task}.jsonl"
+        self._paths = f"{folder}/.{name}.{uuid4().hex}", f"{folder}/{name}"
+        self._stream = self._system.open_output_stream(self._paths[0])
+
+    def _error(self, error: Exception) -> DeadLetterPathError:
+        return DeadLetterPathError(
+            f"deadLetterPath {self._folder} cannot be written: {error}. Set it to a folder that the executors may "
+            "write to."
+        )

@@ -1,0 +1,123 @@
+"""``deadLetterTopic`` and what belongs to it: which rows may become dead letters, how many, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, did_you_mean
+
+
+class Reason(Enum):
+    """Why a row is a dead letter, by its name in ``deadLetterOn``."""
+
+    RECORD_TOO_LARGE = "record-too-large"
+    NULL_TOPIC = "null-topic"
+    INVALID_PARTITION = "invalid-partition"
+    INVALID_HEADER = "invalid-header"
+    ENCODE = "encode"
+    UNKNOWN_TOPIC = "unknown-topic"
+
+
+_DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC}
+_DEFAULT_LIMIT: Final = 1000
+
+DEAD_LETTER_OPTIONS: Final = (
+    Option("deadLetterTopic", Kind.STRING, None, "medium",
+           "Topic for rows that cannot be written, with the headers of Kafka Connect's dead letter queues. With "
+           "exactly-once in the same transaction as the other rows. Default: such a row fails its task."),
+    Option("deadLetterPath", Kind.STRING, None, "low",
+           "Directory for such rows, whatever their size (a path, or a URI such as s3://, that the executors may write "
+           "to): a file of JSON lines per task, named by query, batch and task; a replay overwrites it. Not "
+           "transactional: it may have rows of a batch that was aborted. May be set beside deadLetterTopic."),
+    Option("deadLetterOn", Kind.LIST, None, "low",
+           "Rows that become dead letters: record-too-large, null-topic, invalid-partition, invalid-header, encode, "
+           "unknown-topic. Default: all but unknown-topic, which is not for writes with the option topic."),
+    Option("deadLetterLimit", Kind.STRING, str(_DEFAULT_LIMIT), "low",
+           "Most dead letters of a micro-batch or batch job; with more it fails. none: no limit. At-least-once, what "
+           "was sent stays.", Matching(r"none|\d{1,18}", "a number of rows, or none")),
+    Option("deadLetterHeaders", Kind.STRING, "connect", "low",
+           "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
+           OneOf(("connect", "none"))),
+)  # fmt: skip
+
+_INSTEAD: Final = {
+    "errors.tolerance": "deadLetterTopic (and deadLetterLimit)",
+    "errors.deadletterqueue.topic.name": "deadLetterTopic",
+    "errors.deadletterqueue.topic.replication.factor": "topicCreation, or create the topic",
+    "errors.deadletterqueue.context.headers.enable": "deadLetterHeaders",
+    "errors.log.enable": "deadLetterPath",
+    "errors.log.include.messages": "deadLetterPath",
+    "errors.retry.timeout": "kafka.delivery.timeout.ms",
+    "errors.retry.delay.max.ms": "kafka.retry.backoff.max.ms",
+}
+
+CONNECT_NAMES: Final[Mapping[str, str]] = {
+    name: f"{name} is an option of Kafka Connect. Use {instead}." for name, instead in _INSTEAD.items()
+}
+"""Option → the text of its refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """``topic``, ``path``: one of them or both. ``limit`` None: none. ``connect_headers``: ``__connect.errors.*``.
+    ``connector``: name of the query, None if it has none.
+    """
+
+    topic: str | None
+    path: str | None
+    reasons: frozenset[Reason] = _DEFAULT
+    limit: int | None = _DEFAULT_LIMIT
+    connect_headers: bool = True
+    connector: str | None = None
+
+    @classmethod
+    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetters | None:
+        """None without deadLetterTopic and deadLetterPath. ``own``: the sink's options that are given, by names in
+        lower case.
+        """
+        topic, path = own.get("deadlettertopic"), own.get("deadletterpath")
+        given = [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]
+        if "deadlettertopic" not in own and "deadletterpath" not in own:
+            if given:
+                faults.append(f"{', '.join(given)}: only with deadLetterTopic or deadLetterPath.")
+            return None
+        if topic is not None and topic == own.get("topic"):
+            faults.append(f"deadLetterTopic and topic are both {topic}: dead letters need a topic of their own.")
+        reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
+        if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
+            faults.append(
+                "deadLetterOn=unknown-topic is refused with the option topic: every row would become a dead letter. "
+                "Set topicCreation=never to find a missing topic before the first row."
+            )
+        limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
+        most = None if limit == "none" else int(limit)
+        return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector)
+
+    def over_limit(self, rows: int) -> str | None:
+        """The text of a ``DeadLetterLimitError``, if ``rows`` are too many."""
+        if self.limit is None or rows <= self.limit:
+            return None
+        return (
+            f"{rows} rows became dead letters, more than deadLetterLimit={self.limit}. "
+            f"Look at {self.place}; raise deadLetterLimit, or set it to none, to go on."
+        )
+
+    @property
+    def place(self) -> str:
+        topic = None if self.topic is None else f"deadLetterTopic {self.topic}"
+        path = None if self.path is None else f"deadLetterPath {self.path}"
+        return " and ".join(each for each in (topic, path) if each is not None)
+
+
+def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:
+    known = {reason.value: reason for reason in Reason}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            faults.append(f"deadLetterOn: {name!r} is not one of {', '.join(known)}{hint}")
+    if not names:
+        faults.append("deadLetterOn is blank; give it a value or leave it out.")
+    return frozenset(known[name] for name in names if name in known)

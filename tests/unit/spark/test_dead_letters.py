@@ -1,0 +1,349 @@
+"""Dead letters: every reason with both guarantees, what a dead letter looks like, limits, files, and replays."""
+
+import base64
+import hashlib
+import json
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
+from spark_kafka_sink.exactly_once.receipts import TaskName
+from spark_kafka_sink.exactly_once.values import TaskAction
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.writers import check_dead_letters
+from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.unit.exactly_once.runs import Query, new_process
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
+STRUCT = pa.struct([("a", pa.string())])
+CONNECT = b"__connect.errors."
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    cache = ProducerCache(module.KafkaProducer)
+    monkeypatch.setattr(module, "PRODUCERS", cache)
+    with TestBroker(config={"auto.create.topics.enable": False}) as broker:
+        broker.create_topic("out", partitions=2)
+        broker.create_topic("small", configs={"max.message.bytes": 2_000})
+        broker.create_topic("dead")
+        yield broker
+        cache.close()
+    new_process()
+
+
+class Write:
+    """Writes one task's rows at least once, or exactly once with a commit."""
+
+    def __init__(self, broker, exactly_once):
+        self.broker = broker
+        self.exactly_once = exactly_once
+        self.number = 0
+
+    def options(self, **given):
+        base = {"kafka.bootstrap.servers": self.broker.bootstrap_servers, "kafka.max.block.ms": "20000"}
+        return SinkOptions.parse({**base, "deadlettertopic": "dead", **given})
+
+    def __call__(self, columns, formats=None, **given):
+        options = self.options(**given)
+        batch = pa.record_batch(columns)
+        layout = RowLayout(**{name: index for index, name in enumerate(columns)})
+        if not self.exactly_once:
+            return module.write_rows(iter([batch]), layout, options, formats).figures
+        kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+        query = Query(self.broker.bootstrap_servers, options=kafka)
+        plan = query.plan(self.number)
+        report, figures = self.task(query, plan, (batch, layout, options, formats))
+        query.commit([report])
+        self.number += 1
+        return figures
+
+    def task(self, query, plan, rows):
+        batch, layout, options, formats = rows
+        with query.open_task(plan, self.number, 0) as task, ExitStack() as stack:
+            letters = module.dead_letters(task, options, SystemClock(), TaskName("q1", self.number, 0), stack)
+            batches = iter([batch])
+            if formats is not None:
+                encoded = module.encoded_rows(layout, options, formats)
+                batches, layout = encoded.batches(batches, task.meter, letters), encoded.layout
+            module.append_rows(batches, layout, options, SystemClock(), task, letters)
+            report = task.prepare()
+            if letters is not None:
+                letters.finish()
+            return report, task.figures
+
+
+@pytest.fixture(params=["at-least-once", "exactly-once"])
+def write(broker, request):
+    return Write(broker, request.param == "exactly-once")
+
+
+def letters(broker, topic="dead"):
+    return broker.topic(topic).records()
+
+
+def headers(record):
+    """Those of Connect, without their prefix."""
+    return {
+        key.removeprefix(CONNECT).decode(): value.decode() for key, value in record.headers if key.startswith(CONNECT)
+    }
+
+
+def test_a_null_topic(write, broker):
+    figures = write({"value": ["a", "b", "c"], "key": ["1", "2", "3"], "topic": ["out", None, "out"]})
+    assert sorted(broker.topic("out").values()) == [b"a", b"c"]
+    (letter,) = letters(broker)
+    assert (letter.key, letter.value) == (b"2", b"b")
+    told = headers(letter)
+    assert "topic" not in told
+    assert (told["partition"], told["offset"], told["stage"]) == ("-1", "-1", "KAFKA_PRODUCE")
+    assert told["exception.class.name"] == "java.lang.IllegalArgumentException"
+    assert figures.dead_letters == (("null-topic", 1),)
+    assert figures.rows == 2
+
+
+def test_a_negative_partition(write, broker):
+    write({"value": ["a", "b"], "partition": pa.array([-5, 1], pa.int32())}, topic="out")
+    (letter,) = letters(broker)
+    assert broker.topic("out").values(1) == [b"b"]
+    assert (headers(letter)["topic"], headers(letter)["partition"]) == ("out", "-5")
+    assert headers(letter)["exception.message"].startswith("Invalid partition: -5.")
+
+
+def test_a_partition_that_does_not_exist_after_a_refresh(write, broker):
+    figures = write({"value": ["a", "b", "c"], "partition": pa.array([0, 7, None], pa.int32())}, topic="out")
+    (letter,) = letters(broker)
+    assert letter.value == b"b"
+    assert sorted(broker.topic("out").values()) == [b"a", b"c"]
+    assert headers(letter)["exception.message"] == (
+        "Partition 7 of topic out with partition count 2 is not present in metadata."
+    )
+    assert headers(letter)["exception.class.name"].endswith(".UnknownTopicOrPartitionException")
+    assert figures.dead_letters == (("invalid-partition", 1),)
+
+
+def test_partitions_that_were_added_meanwhile_are_found(broker):
+    write = Write(broker, exactly_once=False)
+    write({"value": ["a"]}, topic="out")
+    broker.create_partitions("out", 8)
+    write({"value": ["b"], "partition": pa.array([7], pa.int32())}, topic="out")
+    assert broker.topic("out").values(7) == [b"b"]
+    assert letters(broker) == []
+
+
+def test_a_header_without_a_key_is_left_out(write, broker):
+    given = pa.array([[("a", b"1")], [("x", b"2"), (None, b"3"), ("y", None)], None], HEADERS)
+    write({"value": ["a", "b", "c"], "headers": given}, topic="out")
+    (letter,) = letters(broker)
+    assert letter.headers[:2] == ((b"x", b"2"), (b"y", None))
+    assert headers(letter)["stage"] == "HEADER_CONVERTER"
+    assert sorted(broker.topic("out").values()) == [b"a", b"c"]
+
+
+def test_a_row_that_cannot_be_encoded_is_json(write, broker):
+    options = write.options(topic="out", valueformat="avro", valueschema=SCHEMA)
+    formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, "out", None)
+    rows = {"value": pa.array([{"a": "x"}, {"a": None}, None], STRUCT), "key": ["1", "2", "3"]}
+    figures = write(rows, formats, topic="out", valueformat="avro", valueschema=SCHEMA)
+    (letter,) = letters(broker)
+    assert (letter.key, json.loads(letter.value)) == (b"2", {"a": None})
+    assert headers(letter)["stage"] == "VALUE_CONVERTER"
+    assert headers(letter)["exception.message"].startswith("value.a: ")
+    assert headers(letter)["exception.class.name"].endswith(".SerializationException")
+    assert sorted(map(bytes, filter(None, broker.topic("out").values()))) == [b"\x02x"]
+    assert figures.dead_letters == (("encode", 1),)
+
+
+def test_a_row_larger_than_max_request_size(write, broker):
+    large = "x" * 5_000
+    write({"value": ["a", large, "c"], "key": ["1", "2", "3"]}, topic="out", **{"kafka.max.request.size": "4000"})
+    assert sorted(broker.topic("out").values()) == [b"a", b"c"]
+    (letter,) = letters(broker)
+    assert (letter.key, letter.value) == (b"2", None)
+    told = dict(letter.headers)
+    assert told[b"__pykafka.omitted.value.size"] == b"5000"
+    assert told[b"__pykafka.omitted.value.sha256"].decode() == hashlib.sha256(large.encode()).hexdigest()
+    assert headers(letter)["exception.class.name"].endswith(".RecordTooLargeException")
+
+
+def test_a_row_larger_than_its_topic_takes_is_found_before_it_is_sent(write, broker):
+    large = bytes(range(256)) * 10
+    write({"value": [b"a", large], "key": ["1", "2"]}, topic="small")
+    assert broker.topic("small").values() == [b"a"]
+    (letter,) = letters(broker)
+    assert letter.value == large, "the dead-letter topic takes it"
+    assert "max.message.bytes of topic small" in headers(letter)["exception.message"]
+
+
+def test_a_row_that_fits_when_compressed_is_sent(write, broker):
+    figures = write({"value": ["a", "x" * 50_000]}, topic="small", **{"kafka.compression.type": "gzip"})
+    assert sorted(map(len, broker.topic("small").values())) == [1, 50_000]
+    assert letters(broker) == []
+    assert figures.dead_letters == ()
+
+
+def test_a_key_and_headers_that_are_too_large_are_told_by_size(write, broker):
+    broker.create_topic("narrow", configs={"max.message.bytes": 1_500})
+    given = pa.array([[("h", b"z" * 3_000)]], HEADERS)
+    write({"value": ["v" * 10], "key": ["k" * 3_000], "headers": given}, topic="small", deadlettertopic="narrow")
+    (letter,) = letters(broker, "narrow")
+    assert (letter.key, letter.value) == (None, None)
+    sizes = {key: value for key, value in letter.headers if key.endswith(b".size")}
+    assert sizes[b"__pykafka.omitted.key.size"] == b"3000"
+    assert int(sizes[b"__pykafka.omitted.headers.size"]) > 3_000
+
+
+def test_an_unknown_topic_when_it_is_asked_for(write, broker):
+    given = {"value": ["a", "b"], "topic": ["nowhere", "out"]}
+    figures = write(given, deadletteron="unknown-topic")
+    (letter,) = letters(broker)
+    assert (letter.value, headers(letter)["topic"]) == (b"a", "nowhere")
+    assert broker.topic("out").values() == [b"b"]
+    assert figures.dead_letters == (("unknown-topic", 1),)
+
+
+def test_a_reason_that_is_not_asked_for_fails_the_task(write):
+    with pytest.raises(InvalidRecordError, match="null topic"):
+        write({"value": ["a", "b"], "topic": ["out", None]}, deadletteron="record-too-large,encode")
+
+
+def test_without_connects_headers_a_dead_letter_has_its_own_only(write, broker):
+    given = pa.array([[("h", b"1")], None], HEADERS)
+    rows = {"value": ["a", "b"], "headers": given, "topic": pa.array([None, None], pa.string())}
+    write(rows, deadletterheaders="none")
+    assert [letter.headers for letter in letters(broker)] == [((b"h", b"1"),), ()]
+
+
+def test_a_task_over_the_limit_fails_at_once(write, broker):
+    rows = {"value": ["a", "b", "c"], "topic": pa.array([None, None, "out"])}
+    with pytest.raises(DeadLetterLimitError, match=r"2 rows became dead letters, more than deadLetterLimit=1\. .*dead"):
+        write(rows, deadletterlimit="1")
+    assert letters(broker) == []
+    assert write(rows, deadletterlimit="none").dead_letters == (("null-topic", 2),)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_the_sum_of_all_tasks_is_checked_before_the_commit(guarantee):
+    given = {"kafka.bootstrap.servers": "a:1", "deadlettertopic": "dead", "deadletterlimit": "10"}
+    options = SinkOptions.parse({**given, "deliveryguarantee": guarantee, "topic": "t"})
+    of = [KafkaCommitMessage(figures=TaskFigures(dead_letters=(("encode", rows),))) for rows in (6, 5)]
+    with pytest.raises(DeadLetterLimitError, match="The tasks' 11 rows"):
+        check_dead_letters(of, options)
+    check_dead_letters(of[:1], options)
+
+
+def test_a_file_has_the_rows_whatever_their_size(write, broker, tmp_path):
+    large = bytes(range(256)) * 40
+    rows = {"value": [b"a", large], "key": ["1", "2"], "headers": pa.array([None, [("h", b"1")]], HEADERS)}
+    figures = write(rows, topic="small", deadletterpath=str(tmp_path))
+    (file,) = tmp_path.iterdir()
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert base64.b64decode(line["value"]) == large
+    assert (base64.b64decode(line["key"]), line["topic"], line["reason"]) == (b"2", "small", "record-too-large")
+    assert [(key, base64.b64decode(value)) for key, value in line["headers"]] == [("h", b"1")]
+    assert len(letters(broker)) == 1
+    assert figures.dead_letters == (("record-too-large", 1),)
+
+
+def test_only_a_file_and_no_row_that_can_be_written(write, broker, tmp_path):
+    rows = {"value": ["a"], "topic": pa.array([None], pa.string())}
+    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "deadletterpath": str(tmp_path)}
+    write.options = lambda **given: SinkOptions.parse({**base, **given})
+    assert write(rows).dead_letters == (("null-topic", 1),)
+    assert len([*tmp_path.iterdir()]) == 1
+    assert letters(broker) == []
+
+
+def test_a_task_that_fails_leaves_no_file_and_a_replay_overwrites(broker, tmp_path):
+    write = Write(broker, exactly_once=False)
+    rows = {"value": ["a", "b"], "topic": pa.array([None, "out"])}
+    for _ in range(2):
+        write(rows, deadletterpath=str(tmp_path))
+    assert len([*tmp_path.iterdir()]) == 1
+    next(tmp_path.iterdir()).unlink()
+    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="dead", times=KEPT)
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        write(rows, deadletterpath=str(tmp_path))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broker):
+    write = Write(broker, exactly_once=True)
+    columns = {"value": [b"a", bytes(range(256)) * 10], "partition": pa.array([0, 5], pa.int32())}
+    query = Query(broker.bootstrap_servers)
+    layout, batch = RowLayout(value=0, partition=1), pa.record_batch(columns)
+    options = write.options(topic="small")
+    report, figures = write.task(query, query.plan(0), (batch, layout, options, None))
+    assert sum(rows for _, rows in figures.dead_letters) == 1
+    query.commit([report])
+    broker.create_partitions("small", 6)
+    again, _ = write.task(query, query.plan(0), (batch, layout, options, None))
+    assert again.action is TaskAction.SKIP
+    assert again.share.rows == report.share.rows
+    assert query.commit([again]).entry is None
+    assert len(letters(broker)) == 1
+
+
+def test_an_aborted_batch_has_no_dead_letters(broker):
+    write = Write(broker, exactly_once=True)
+    batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
+    query = Query(broker.bootstrap_servers)
+    rows = (batch, RowLayout(value=0, topic=1), write.options(), None)
+    report, _ = write.task(query, query.plan(0), rows)
+    query.abort([report])
+    assert letters(broker) == []
+    assert len(broker.topic("dead").records(read_committed=False)) == 1
+
+
+def test_without_the_right_to_ask_for_limits_there_is_one_warning(broker, caplog):
+    broker.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", topic="small", times=KEPT)
+    write = Write(broker, exactly_once=False)
+    for _ in range(2):
+        write({"value": ["a"]}, topic="small")
+    (line,) = [line for line in caplog.messages if "DESCRIBE_CONFIGS" in line]
+    assert line.startswith("max.message.bytes of topic small is unknown")
+    assert broker.topic("small").values() == [b"a", b"a"]
+
+
+OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic or deadLetterPath."),
+        ({"deadlettertopic": "t"}, "deadLetterTopic and topic are both t"),
+        ({"deadlettertopic": "d", "deadletteron": "unknown-topic"}, "deadLetterOn=unknown-topic is refused with the"),
+        ({"deadlettertopic": "d", "deadletteron": "null-topics"}, "did you mean null-topic?"),
+        ({"deadlettertopic": "d", "deadletterlimit": "-1"}, "deadLetterLimit must be"),
+        ({"deadlettertopic": "d", "deadletterheaders": "all"}, "deadLetterHeaders must be"),
+        ({"errors.tolerance": "all"}, "errors.tolerance is an option of Kafka Connect. Use deadLetterTopic"),
+        ({"errors.deadletterqueue.topic.name": "d"}, "Use deadLetterTopic."),
+        ({"errors.deadletterqueue.context.headers.enable": "true"}, "Use deadLetterHeaders."),
+    ],
+)  # fmt: skip
+def test_options_at_fault(given, fault):
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({**OPTIONS, **given})
+    assert fault in str(raised.value)
+
+
+def test_the_defaults():
+    assert SinkOptions.parse(OPTIONS).dead_letters is None
+    parsed = SinkOptions.parse({**OPTIONS, "deadlettertopic": "d", "deadletterpath": "p"}).dead_letters
+    assert (parsed.topic, parsed.path, parsed.limit, parsed.connect_headers) == ("d", "p", 1000, True)
+    assert {reason.value for reason in parsed.reasons} == {
+        "record-too-large", "null-topic", "invalid-partition", "invalid-header", "encode",
+    }  # fmt: skip
