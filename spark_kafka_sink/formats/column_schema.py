@@ -166,7 +166,7 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
     if unread:
         raise FormatError(
             f"The registry gives schema {found.id} of subject {found.subject} as .proto text only, which is not read "
-            f"here. Give {column.option('DescriptorFile')} and {column.option('Message')}."
+            f"here. Give {column.option('DescriptorFile')} and {column.option('Message')} too."
         )
     files = descriptor_set_of(found.schema.text, found.subject, {name: each.text for name, each in imports.items()})
     main = ordered_files(files)[-1]

@@ -35,10 +35,10 @@ class SchemaUse(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """The schema that options give or the column derives. ``encoder`` None: it is only compared with the registry's."""
+    """The schema that options give or the column derives; beside the registry's latest, found to be the same."""
 
     schema: Schema
-    encoder: Encoder | None
+    encoder: Encoder
     message_indexes: tuple[int, ...] = ()
 
 

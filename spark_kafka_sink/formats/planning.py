@@ -81,10 +81,8 @@ def _column(
         raise FormatError(_no_record(column, side.subject_name_strategy.value))
     compared = takes_registered(side) and side.strict and frame.derived is None
     if schema is not None and (compared or not takes_registered(side)):
-        encoder = None
-        if not compared:
-            with mismatch_explained(column, origin):
-                encoder = schema.encoder(frame.kind)
+        with mismatch_explained(column, origin):
+            encoder = schema.encoder(frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
     of = (column, plan.record, None if plan.given is None else plan.given.schema, side)

@@ -40,17 +40,17 @@ class SubjectSchemas:
             ask = self._registry.register if options.auto_register else self._registry.lookup
             return self.use(ask(subject, given.schema))
         if options.schema_id is not None:
-            use = self.by_id(subject, options.schema_id)
+            found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
         else:
-            use = self.use(self._registry.latest(subject, serialized=self._serialized))
-        if given is not None and options.strict:
-            self._compare(subject, given.schema, use)
-        return use
+            found = self._registry.latest(subject, serialized=self._serialized)
+        if given is not None:
+            self._compare(subject, given.schema, found)
+        return self.use(found)
 
     def use(self, found: RegisteredSchema) -> SchemaUse:
         """A response to what ``current`` asks for."""
         given = self._plan.given
-        if takes_registered(self._options) or given is None or given.encoder is None:
+        if given is None:
             return self._of_registry(found)
         return self._use(given.encoder, found, given.message_indexes)
 
@@ -84,9 +84,8 @@ class SubjectSchemas:
             )
         return SchemaUse(encoder, header=guid_header(found.guid, indexes), registered=found)
 
-    def _compare(self, subject: str, given: Schema, use: SchemaUse) -> None:
+    def _compare(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema is not the explicit one."""
-        assert use.registered is not None
         try:
             same = self._registry.lookup(subject, given)
         except RegistryError as error:
@@ -94,13 +93,13 @@ class SubjectSchemas:
                 raise
             known_as = f"not under subject {subject}"
         else:
-            if same.id == use.registered.id:
+            if same.id == found.id:
                 return
             known_as = f"schema {same.id} of subject {subject}"
         option = "latest" if self._options.schema_id is None else "id"
         raise FormatError(
             f"{option}.compatibility.strict: the schema that the options give for the column "
-            f"{self._plan.column.side.value} is {known_as}, but schema {use.registered.id} is to be written. Leave the "
+            f"{self._plan.column.side.value} is {known_as}, but schema {found.id} is to be written. Leave the "
             f"options of the schema out, give that one, or set {option}.compatibility.strict=false."
         )
 

@@ -114,7 +114,7 @@ class _TaskColumn:
         if of not in _asked:
             options = registry.side(plan.column.side)
             _asked[of] = SubjectSchemas(plan, options, worker_registry(registry)).current(subject)
-        if plan.given is None or plan.given.encoder is None:
+        if plan.given is None:
             return _asked[of]
         # The plan's own encoder: rows of topics with one encoder are encoded at once.
         return _asked[of].without_text()._replace(encoder=plan.given.encoder)
