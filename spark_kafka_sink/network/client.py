@@ -41,6 +41,9 @@ REFUSAL_MS = 30_000.0
 REAUTHENTICATE_AFTER = (0.85, 0.95)
 """Part of a session's lifetime after which the connection authenticates again; random, as in Java."""
 
+_REAUTHENTICATIONS_APART_MS = 1_000.0
+"""Brokers refuse a second one earlier (Kafka: ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
+
 WARN_AGAIN_MS = 10_000.0
 """A node's next series of failures is only counted this long after a line about it (``take_repeated_failures``)."""
 
@@ -407,7 +410,8 @@ class NetworkClient:
         elif self._authenticates:
             self.counters.authentications += 1
         if lifetime_ms > 0:
-            connection.reauthenticate_at = self._now + lifetime_ms * self._random.uniform(*REAUTHENTICATE_AFTER)
+            share = self._random.uniform(*REAUTHENTICATE_AFTER)
+            connection.reauthenticate_at = self._now + max(lifetime_ms * share, _REAUTHENTICATIONS_APART_MS)
 
     def _resume_logins(self) -> None:
         """The handshakes whose login step is done go on."""

@@ -109,6 +109,23 @@ def test_the_moment_is_another_one_for_each_session(turns, node):
     assert all(0.85 * LIFETIME_MS <= moment <= 0.95 * LIFETIME_MS + 10 for moment in moments)
 
 
+def test_a_session_of_less_than_a_second_is_not_ended_earlier_as_brokers_refuse_that(turns, node):
+    turns.make_ready(node)
+    turns.lifetime_ms = 500
+    due(turns)
+    assert not turns.ready(node)
+    turns.turn()
+    turns.sent.clear()
+    turns.turn(999)
+    assert turns.ready(node)
+    assert turns.sent == []
+    turns.turn(1)
+    assert not turns.ready(node)
+    turns.turn()
+    assert turns.ready(node)
+    assert turns.sent == SASL
+
+
 def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
     turns.make_ready(node)
     due(turns).turn(3 * LIFETIME_MS)
