@@ -16,7 +16,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-lowest test-gssapi check format bench model chaos chaos-cluster audit lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,13 @@ audit: .cache/audit/bin/pip-audit ## known vulnerabilities of the locked package
 	@python3 -m venv .cache/audit
 	@.cache/audit/bin/pip install --quiet pip-audit
 
+docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJECT_URL=https://…: the project's address)
+	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }; exit $${PIPESTATUS[0]}
+
+.cache/docs/.ready: requirements/docs.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
+
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.2.in --output-file requirements/dev.txt
@@ -109,12 +116,14 @@ lock: ## compile requirements/*.txt anew
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
+	@$(filter-out pyproject.toml,$(LOCK)) requirements/docs.in --output-file requirements/docs.txt
 	@mkdir -p .cache
 	@uv pip compile --quiet --no-deps --resolution lowest-direct --no-header --python-version 3.11 pyproject.toml --output-file $(LOWEST)
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi connect) --constraint $(LOWEST) requirements/lowest.in --output-file requirements/lowest.txt
 
-build: $(READY) ## wheel and sdist in dist/
+build: .cache/docs/.ready ## wheel and sdist in dist/, and a check of PyPI's page (PROJECT_URL=https://…: its links)
 	@PATH=$(CURDIR)/.cache/uv/bin:$$PATH uv build --quiet
+	@.cache/docs/bin/twine check --strict dist/*
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,38 @@
+"""PyPI's page from README.md: links and images are absolute, made from PROJECT_URL when the package is built.
+
+Without it the project has no address: links to files become their text, images go.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+_IMAGE = re.compile(r"!\[(?P<text>[^\]]*)\]\((?!https?:)(?P<path>[^)\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?!https?:|#)(?P<path>[^)\s]+)\)")
+
+
+class PageHook(MetadataHookInterface):
+    def update(self, metadata: dict[str, Any]) -> None:
+        address = os.environ.get("PROJECT_URL", "").rstrip("/")
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": page(text, address)}
+        metadata["urls"] = urls(address)
+
+
+def page(readme: str, address: str) -> str:
+    if not address:
+        return _LINK.sub(r"\g<text>", _IMAGE.sub("", readme))
+    readme = _IMAGE.sub(rf"![\g<text>]({address}/raw/main/\g<path>)", readme)
+    return _LINK.sub(rf"[\g<text>]({address}/blob/main/\g<path>)", readme)
+
+
+def urls(address: str) -> dict[str, str]:
+    if not address:
+        return {}
+    changes = f"{address}/blob/main/CHANGELOG.md"
+    return {"Source": address, "Documentation": f"{address}/tree/main/docs", "Changelog": changes}
