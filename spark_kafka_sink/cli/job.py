@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_kafka_sink.cli.arguments import add_pairs, read_properties
 from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.spark.options import KAFKA_PREFIX
+from spark_kafka_sink.spark.option_names import KAFKA_PREFIX
 from spark_kafka_sink.spark.source import KafkaDataSource
 from spark_kafka_sink.spark.spark_error import reason
 

@@ -63,7 +63,7 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
            "JwtBearerJwtRetriever: file with the private key that signs assertions, PKCS8."),
     Option(f"{_ASSERTION}private.key.passphrase", PASSWORD, None, "medium", "Password of that key."),
     Option(f"{_ASSERTION}algorithm", STRING, "RS256", "medium", "Signature of the assertion.",
-           OneOf(("RS256", "ES256"), ignore_case=True)),
+           OneOf(("RS256", "ES256"))),
     Option(f"{_ASSERTION}template.file", STRING, None, "medium",
            "File with a JSON object: fixed header and payload of the assertion."),
     Option(f"{_ASSERTION}claim.aud", STRING, None, "medium", "Audience of the assertion."),

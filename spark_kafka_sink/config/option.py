@@ -77,15 +77,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of ``values``. With ``ignore_case``, any case is accepted and the value is spelt as here."""
+    """One of ``values``, in any case; the value is spelt as here."""
 
     values: tuple[str, ...]
-    ignore_case: bool = False
 
     def find(self, text: str) -> str | None:
         """The value that matches ``text``."""
         for value in self.values:
-            if text == value or (self.ignore_case and text.lower() == value.lower()):
+            if text.lower() == value.lower():
                 return value
         return None
 

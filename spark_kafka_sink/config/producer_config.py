@@ -236,6 +236,12 @@ def _is_of_java(option: Option, value: object) -> bool:
     return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
 
 
+def unknown_option(name: str, prefix: str) -> str | None:
+    """The fault of an option name that the producer does not have; None for one that it has."""
+    own = name in OWN_NAMES or name == CONFIG_PROVIDERS or name.startswith(f"{CONFIG_PROVIDERS}.")
+    return None if own or name in OPTIONS_BY_NAME else _unknown(name, prefix)
+
+
 def _unknown(name: str, prefix: str) -> str:
     if (renaming := old_name(name, prefix)) is not None:
         return renaming

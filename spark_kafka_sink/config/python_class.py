@@ -37,15 +37,24 @@ def of_java_name(name: str, classes: Mapping[str, str]) -> str:
     return name
 
 
+def imported(option: str, name: str) -> Any:
+    """The class of ``package.module:Class``. Raises ``ConfigError`` that names ``option``."""
+    module, _, path = name.partition(":")
+    try:
+        return getattr(import_module(module), path)
+    except Exception as error:  # the user's module may raise anything
+        raise ConfigError([f"{option} {name} cannot be loaded: {error!r}."]) from error
+
+
 def instance(option: str, name: str, methods: tuple[str, ...], base: str) -> Any:
     """Import ``package.module:Class`` and call it without arguments.
 
     Raises ``ConfigError`` that names ``option``, also where a method is missing; ``base`` is the class to inherit from.
     """
-    module, _, path = name.partition(":")
+    cls = imported(option, name)
     try:
-        made = getattr(import_module(module), path)()
-    except Exception as error:  # the user's module and constructor may raise anything
+        made = cls()
+    except Exception as error:  # the user's constructor may raise anything
         raise ConfigError([f"{option} {name} cannot be loaded: {error!r}."]) from error
     missing = [method for method in methods if not callable(getattr(made, method, None))]
     if missing:

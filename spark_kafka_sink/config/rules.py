@@ -67,6 +67,7 @@ def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 def partitioner(draft: Draft) -> None:
     """A name of ours, Kafka's name of one of these, or a Python class as ``package.module:Class``."""
     name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
+    name = name.lower() if name.lower() in PARTITIONERS else name
     if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",

@@ -48,8 +48,10 @@ _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 
 def sasl(draft: Draft) -> None:
-    """With SASL_PLAINTEXT or SASL_SSL: a known mechanism, and credentials for it."""
+    """With SASL_PLAINTEXT or SASL_SSL: a known mechanism, in any case, and credentials for it."""
     protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
+    if mechanism.upper() in _MODULES_OF_MECHANISMS:
+        draft.values["sasl.mechanism"] = mechanism = mechanism.upper()
     if not protocol.startswith("SASL_"):
         if given := [name for name in ("sasl.mechanism", "sasl.jaas.config", PROVIDER) if name in draft.given]:
             draft.warn(

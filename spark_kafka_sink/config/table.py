@@ -27,7 +27,7 @@ NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 SMALLEST_RECORD = 85
 """Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
 
-_STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"), ignore_case=True)
+_STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"))
 
 _SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
     ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
@@ -178,12 +178,12 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Drop a topic from metadata requests after this long without a write.", Range(5000)),
     Option("metadata.recovery.strategy", STRING, "rebootstrap", "low",
            "When no known broker is available: start again from bootstrap.servers, or keep trying (none).",
-           OneOf(("rebootstrap", "none"), ignore_case=True)),
+           OneOf(("rebootstrap", "none"))),
     Option("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
            "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0),
     Option("security.protocol", STRING, "PLAINTEXT", "medium",
            "Protocol of the connections: without or with TLS, without or with SASL.",
-           OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), ignore_case=True)),
+           OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     Option("enable.metrics.push", BOOLEAN, True, "low",
            "Push client metrics to the cluster (KIP-714).", status=NO_EFFECT),
     Option("metrics.num.samples", INT, 2, "low", "Samples a metric is computed from.", AT_LEAST_1, NO_EFFECT),
@@ -191,8 +191,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            OneOf(("INFO", "DEBUG", "TRACE")), NO_EFFECT),
     Option("metrics.sample.window.ms", LONG, 30000, "low",
            "Time that one sample of a metric covers.", AT_LEAST_0, NO_EFFECT),
-    Option("transaction.timeout.ms", INT, 60000, "low", "Time after which the broker aborts an open transaction.",
-           AT_LEAST_1),
+    Option("transaction.timeout.ms", INT, 60000, "low",
+           "Time after which the broker aborts an open transaction. With deliveryGuarantee=exactly-once the default is "
+           "900000, the brokers' default of transaction.max.timeout.ms.", AT_LEAST_1),
     Option("transactional.id", STRING, None, "low",
            "Identity of a transactional producer; a new producer with the same id fences the old one. Refused by the "
            "Spark sink: its tasks would fence each other."),
@@ -246,10 +247,11 @@ PARTITIONERS = ("default", "round_robin", "uniform_sticky", "murmur3", "crc32", 
 """Values of ``partitioner.class`` besides Python classes."""
 
 CONSUMER_OPTIONS = frozenset({
-    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
+    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "client.rack", "default.api.timeout.ms",
     "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
     "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
     "isolation.level", "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
-    "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode", "value.deserializer",
+    "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode",
+    "share.acquire.mode", "value.deserializer",
 })  # fmt: skip
 """Options of Kafka's consumer only: the error for them says so."""

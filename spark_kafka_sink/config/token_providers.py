@@ -40,6 +40,7 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
     provider = values[OPTION] or _meant(values[_HANDLER], mechanism)
     if provider is None:
         return False
+    provider = provider.lower() if provider.lower() in PROVIDERS else provider
     if OPTION in draft.given and "sasl.mechanism" not in draft.given:
         mechanism = OAUTHBEARER
     if mechanism != OAUTHBEARER and not (mechanism == AWS_MECHANISM and provider == AWS):

@@ -56,12 +56,12 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(BASIC_SOURCE, STRING, "URL", "medium",
            "Where user and password of HTTP's basic authentication are: URL (of schema.registry.url), USER_INFO "
            "(basic.auth.user.info, whose presence is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
-           OneOf(tuple(source.value for source in _BASIC), ignore_case=True)),
+           OneOf(tuple(source.value for source in _BASIC))),
     Option(USER_INFO, PASSWORD, None, "medium", "user:password; Confluent Cloud's API key and secret."),
     Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
            "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
            "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (as kafka.sasl.oauthbearer.*).",
-           OneOf(tuple(source.value for source in _BEARER), ignore_case=True)),
+           OneOf(tuple(source.value for source in _BEARER))),
     Option(TOKEN, PASSWORD, None, "medium", "The bearer token of STATIC_TOKEN."),
     Option(ISSUER, STRING, None, "medium",
            "OAUTHBEARER: URL that issues tokens. Its TLS has the options schema.registry.ssl.*."),

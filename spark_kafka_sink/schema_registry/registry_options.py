@@ -113,6 +113,14 @@ def is_registry_option(name: str) -> bool:
     return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS or name.startswith(_PREFIX)
 
 
+def unknown_registry_option(name: str) -> str | None:
+    """The fault of a name that claims to be a registry's and is not in the table; None for one that is."""
+    name = _OTHER_SPELLINGS.get(name, name)
+    if name in OPTIONS_BY_NAME:
+        return None
+    return f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME) or '.'}"
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryUrl:
     """``address``: without user and password. ``user_info``: ``user:password``."""
@@ -214,8 +222,8 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
     spelling: dict[str, str] = {}
     for given in registry_names(options):
         name = _OTHER_SPELLINGS.get(given.lower(), given.lower())
-        if name not in OPTIONS_BY_NAME:
-            draft.faults.append(f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME)}")
+        if (unknown := unknown_registry_option(name)) is not None:
+            draft.faults.append(unknown)
         elif name.startswith(f"{_PREFIX}ssl."):
             tls[name.removeprefix(_PREFIX)] = options[given]
         elif name in spelling:

@@ -12,21 +12,26 @@ from hashlib import sha256
 from typing import Any
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.old_names import OLD_NAMES
-from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value, did_you_mean
+from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value
+from spark_kafka_sink.config.producer_config import unknown_option
+from spark_kafka_sink.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.formats.format_options import FORMAT_OPTIONS, FormatOptions
-from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS, is_registry_option
-from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetters
+from spark_kafka_sink.schema_registry.registry_options import (
+    REGISTRY_OPTIONS,
+    is_registry_option,
+    unknown_registry_option,
+)
+from spark_kafka_sink.spark.dead_letter_options import DEAD_LETTER_OPTIONS, DeadLetters
+from spark_kafka_sink.spark.option_names import ADDED_BY_SPARK, KAFKA_PREFIX, read_side, refusal, unknown_name
 from spark_kafka_sink.spark.topic_options import (
     TOPIC_OPTIONS,
     TopicCreation,
+    topic_name_fault,
     topic_settings,
     without_auto_creation,
 )
-
-KAFKA_PREFIX = "kafka."
 
 SINK_OPTIONS: tuple[Option, ...] = (
     Option("topic", Kind.STRING, None, "high",
@@ -48,7 +53,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "If checkpoint and commitLogTopic disagree on batch N (or txnVersion N): strict: fail, and name the value "
            "to set. trust-checkpoint:N: write it even if the commitLogTopic lacks batch N-1 (the query was "
            "at-least-once, or the topic was lost). trust-ledger:N: accept it as committed even if its replay has "
-           "different rows.", Matching(r"strict|trust-(checkpoint|ledger):\d{1,18}",
+           "different rows.", Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
            "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
            "With txnVersion: makes a batch write idempotent, also in foreachBatch (names as in Delta Lake). Use a "
@@ -76,56 +81,25 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Level of the sink's log lines in workers and in the driver's Python processes. They go to stderr, or to "
            "the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: INFO for the "
            "driver's line of each write, else WARNING.",
-           OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"), ignore_case=True)),
+           OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
+    Option("unknownOptions", Kind.STRING, "refuse", "low",
+           "Options that neither the sink nor Kafka's producer has, also kafka.<name>, as those of a vendor's client. "
+           "refuse: an error. warn: ignored with one warning, which shows the suggestions too.",
+           OneOf(("refuse", "warn"))),
     *FORMAT_OPTIONS,
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
-ADDED_BY_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
-"""Options that Spark adds to a write."""
-
-READ_SIDE = frozenset({
-    "assign", "subscribe", "subscribePattern", "startingOffsets", "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy", "startingTimestamp", "endingOffsets", "endingOffsetsByTimestamp",
-    "endingTimestamp", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "groupIdPrefix", "kafka.group.id",
-})  # fmt: skip
-"""Options of Spark's Kafka source, accepted so that one set of options serves reading and writing."""
-
 _EXACTLY_ONCE_ONLY = ("transactionalidprefix", "commitlogtopic", "ledgerstart", "txnappid", "txnversion")
+_TOPIC_NAMES = ("topic", "commitlogtopic", "receiptstopic", "deadlettertopic")
 LEDGER_TOPIC = "__pykafka_commits"
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_READ_SIDE = {name.lower(): name for name in READ_SIDE}
 _SUGGESTIONS = (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)),
     *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
 )
-
-# The texts of Spark's KafkaSourceProvider.
-_SERIALIZERS = {
-    f"kafka.{side}.serializer": (
-        f"Kafka option '{side}.serializer' is not supported as {side}s are serialized with ByteArraySerializer."
-    )
-    for side in ("key", "value")
-}
-_FENCING = (
-    "kafka.transactional.id is refused: tasks with the same id would fence each other. Set deliveryGuarantee instead."
-)
-_INTERCEPTORS = (
-    "kafka.interceptor.classes is refused: the sink writes columns, which no interceptor sees. Change the columns "
-    "before the write."
-)
-_REFUSED = {
-    **_SERIALIZERS,
-    "kafka.key.serializer.class": _SERIALIZERS["kafka.key.serializer"],
-    "kafka.serializer.class": _SERIALIZERS["kafka.value.serializer"],
-    "kafka.transactional.id": _FENCING,
-    "kafka.interceptor.classes": _INTERCEPTORS,
-    **CONNECT_NAMES,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,35 +150,34 @@ class SinkOptions:
         faults: list[str] = []
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
-        read_side: list[str] = []
+        options, ignored = _taken(options)
         settings = topic_settings(options)
         for key, value in options.items():
             name = key.lower()
-            if name in _READ_SIDE:
-                read_side.append(_READ_SIDE[name])
-            elif name in _REFUSED:
-                faults.append(_REFUSED[name])
+            if (refused := refusal(name)) is not None:
+                faults.append(refused)
             elif name.startswith(KAFKA_PREFIX):
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
             elif name in _OWN:
                 own[name] = _own_value(_OWN[name], value, faults)
-            elif not (name in ADDED_BY_SPARK or name in settings or is_registry_option(name)):
-                faults.append(_unknown(name))
+            elif not is_registry_option(name) and (unknown := _unknown(name)) is not None:
+                faults.append(unknown)
         exactly_once = _exactly_once(own, options, faults)
         topic_creation = TopicCreation.of(own, settings, faults)
+        faults += filter(None, (topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         kafka = without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         producer = None
         try:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
+            _check_partitioner(producer)
         except ConfigError as error:
             faults += error.faults
         formats = FormatOptions.parse(own, options, faults, producer)
         dead_letters = DeadLetters.of(own, _given(options).get("queryname"), faults)
         if faults or producer is None:
             raise ConfigError(faults)
-        if read_side:
-            text = f"{', '.join(sorted(read_side))}: no effect on write; they belong to Spark's Kafka source."
+        for text in ignored:
             warnings.warn(text, ConfigWarning, stacklevel=2)
         return cls(
             producer,
@@ -220,6 +193,45 @@ class SinkOptions:
             formats,
             dead_letters,
         )
+
+
+def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The options without those that are ignored, and a warning for each kind of these."""
+    names = {key: key.lower() for key in options}
+    reading = {key: spelt for key, name in names.items() if (spelt := read_side(name)) is not None}
+    lenient = any(
+        name == "unknownoptions" and options[key].strip().lower() == "warn" for key, name in names.items()
+    )  # fmt: skip
+    unknown = {
+        key: fault
+        for key, name in names.items()
+        if lenient and key not in reading and refusal(name) is None and (fault := _unknown(name)) is not None
+    }
+    ignored = []
+    if reading:
+        shown = ", ".join(sorted(reading.values()))
+        ignored.append(f"{shown}: no effect on write; they belong to Spark's Kafka source.")
+    if unknown:
+        ignored.append(
+            "\n".join(["Ignored, as unknownOptions is warn:", *(f"- {fault}" for fault in unknown.values())])
+        )
+    return {key: value for key, value in options.items() if key not in reading and key not in unknown}, ignored
+
+
+def _unknown(name: str) -> str | None:
+    """The fault of a name in lower case that no table has; None if one has it."""
+    if name.startswith(KAFKA_PREFIX):
+        return unknown_option(name.removeprefix(KAFKA_PREFIX), KAFKA_PREFIX)
+    if is_registry_option(name):
+        return unknown_registry_option(name)
+    known = name in _OWN or name in ADDED_BY_SPARK or bool(topic_settings({name: ""}))
+    return None if known else unknown_name(name, _SUGGESTIONS)
+
+
+def _check_partitioner(producer: ProducerConfig) -> None:
+    """Raises ``ConfigError`` for a Python class that cannot be imported on the driver; does not call it."""
+    if PYTHON_CLASS.fullmatch(producer.partitioner_class):
+        imported(f"{KAFKA_PREFIX}partitioner.class", producer.partitioner_class)
 
 
 def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
@@ -240,7 +252,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         name=name,
         prefix=prefix,
         ledger_topic=own.get("commitlogtopic") or LEDGER_TOPIC,
-        ledger_start=own.get("ledgerstart") or "strict",
+        ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
     )
 
@@ -280,12 +292,3 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
     return parsed
-
-
-def _unknown(name: str) -> str:
-    if name in OPTIONS_BY_NAME:
-        return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
-    if name in OLD_NAMES:
-        return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
-    hint = did_you_mean(name, _SUGGESTIONS) or f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
-    return f"{name} is not an option of pykafka{hint}"

@@ -29,7 +29,7 @@ class KafkaDataSource(DataSource):
         if overwrite:
             raise ConfigError([
                 "Save mode Overwrite not allowed for Kafka. "
-                "Allowed save modes are Append and ErrorIfExists (default)."
+                'The allowed save mode is Append: .mode("append").'
             ])  # fmt: skip
         return KafkaBatchWriter(*self._plan(schema))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,8 @@ _PREFIX: Final = "topic.creation."
 _DEFAULT: Final = "topic.creation.default."
 _ALLOW: Final = "allow.auto.create.topics"
 _OF_GROUPS: Final = ("include", "exclude")
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_LONGEST: Final = 249
 
 TOPIC_OPTIONS: Final = (
     Option("topicCreation", Kind.STRING, "broker", "medium",
@@ -84,6 +87,16 @@ def without_auto_creation(kafka: dict[str, object], policy: str | None, faults: 
             f"kafka.{_ALLOW}={given} and topicCreation={policy} contradict each other: leave out kafka.{_ALLOW}."
         )
     return {**kafka, _ALLOW: meant}
+
+
+def topic_name_fault(option: str, name: str | None) -> str | None:
+    """Kafka's rule for topic names (Java: ``Topic.validate``); None for a valid name, or none."""
+    if not name or (len(name) <= _LONGEST and name not in (".", "..") and _LEGAL.fullmatch(name)):
+        return None
+    return (
+        f"{option} {name!a} is not a valid topic name: at most {_LONGEST} of the characters a-z, A-Z, 0-9, '.', '_' "
+        "and '-', and neither '.' nor '..'."
+    )
 
 
 def _fault(name: str) -> str | None:

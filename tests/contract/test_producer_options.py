@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from spark_kafka_sink.config.option import Kind
-from spark_kafka_sink.config.table import OPTIONS_BY_NAME, SECURITY_OPTIONS
+from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, SECURITY_OPTIONS
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
@@ -28,17 +28,16 @@ OUR_OWN = {"sasl.token.provider", "allow.auto.create.topics"}
 
 @pytest.fixture(scope="module")
 def javas():
+    return documented("org.apache.kafka.clients.producer.ProducerConfig")
+
+
+def documented(config):
     """Name → (type, default, importance) as Kafka documents them."""
-    command = [
-        find_java(),
-        "-cp",
-        f"{kafka_jars(DEFAULT_VERSION)}/*",
-        "org.apache.kafka.clients.producer.ProducerConfig",
-    ]
+    command = [find_java(), "-cp", f"{kafka_jars(DEFAULT_VERSION)}/*", config]
     page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     options = {}
     for section in page.split("<h4>")[1:]:
-        name = re.search(r'id="(?:producerconfigs_)?([^"]+)"', section)[1]
+        name = re.search(r'id="(?:(?:producer|consumer)configs_)?([^"]+)"', section)[1]
         cells = dict(re.findall(r"<tr><th>(.*?):</th><td>(.*?)</td></tr>", section, re.DOTALL))
         options[name] = (cells["Type"], html.unescape(cells["Default"]), cells["Importance"])
     return options
@@ -75,3 +74,9 @@ def test_importances_are_kafkas(javas):
     security = {option.name for option in SECURITY_OPTIONS}
     names = set(javas) - security
     assert {name: OPTIONS_BY_NAME[name].importance for name in names} == {name: javas[name][2] for name in names}
+
+
+def test_the_table_has_every_option_of_kafkas_consumer(javas):
+    consumers = set(documented("org.apache.kafka.clients.consumer.ConsumerConfig"))
+    newer = {"share.acquire.mode", "group.remote.assignor", "share.acknowledgement.mode"}
+    assert consumers - set(OPTIONS_BY_NAME) - newer == CONSUMER_OPTIONS - newer

@@ -58,9 +58,8 @@ def test_columns_are_refused_with_the_texts_of_sparks_own_sink(spark, tmp_path, 
 
 
 def test_overwrite_is_refused(spark):
-    assert (
-        "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
-        in fails(save, one_row(spark, "'v' value"), TO_TOPIC, "overwrite")
+    assert 'Save mode Overwrite not allowed for Kafka. The allowed save mode is Append: .mode("append").' in fails(
+        save, one_row(spark, "'v' value"), TO_TOPIC, "overwrite"
     )
 
 

@@ -176,7 +176,14 @@ def test_options_of_sparks_kafka_source_pass_with_one_warning():
         ("timestampcolum", "timestampcolum is not an option of pykafka; did you mean timestampColumn?"),
         ("kafk.batch.size", "kafk.batch.size is not an option of pykafka; did you mean kafka.batch.size?"),
         ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
-        ("value.serializer", "value.serializer is an option of Kafka's producer; write it kafka.value.serializer."),
+        (
+            "value.serializer",
+            "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
+        ),
+        (
+            "isolation.level",
+            "isolation.level is an option of Kafka's consumer, not of its producer; leave it out here.",
+        ),
         ("encoder", "encoder is not an option of pykafka. Options of Kafka's producer are written kafka.<name>."),
     ],
 )  # fmt: skip
@@ -224,3 +231,105 @@ def test_options_are_a_plain_value():
     options = parse({"topic": "t", "kafka.acks": "all"})
     assert pickle.loads(pickle.dumps(options)) == options
     assert len({options, parse({"topic": "t", "kafka.acks": "all"})}) == 1
+
+
+# Of Spark's KafkaSourceProvider, and consumer options of its users.
+READING = {
+    "subscribe": "t", "startingoffsets": "earliest", "failondataloss": "false", "minpartitions": "8",
+    "maxoffsetspertrigger": "1000", "includeheaders": "true", "kafkaconsumer.polltimeoutms": "1000",
+    "kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.max.poll.records": "500",
+    "kafka.auto.offset.reset": "latest", "kafka.client.rack": "a", "kafka.fetch.max.bytes": "1",
+    "kafka.value.deserializer": "d", "kafka.session.timeout.ms": "1",
+}  # fmt: skip
+
+
+def test_one_set_of_options_serves_reading_and_writing_with_one_warning():
+    with pytest.warns(ConfigWarning) as shown:
+        options = SinkOptions.parse({**SERVERS, **READING, "kafka.client.id": "me", "topic": "u"})
+    (warning,) = shown
+    assert "kafka.isolation.level, kafka.max.poll.records, kafka.session.timeout.ms" in str(warning.message)
+    assert options == parse({"kafka.client.id": "me", "topic": "u"})
+
+
+VENDORS = {"kafka.confluent.monitoring": "x", "vendor.tag": "y", "schema.registry.vendor": "z"}
+
+
+def test_unknown_options_are_ignored_with_one_warning_if_the_user_says_so():
+    with pytest.warns(ConfigWarning) as shown:
+        options = SinkOptions.parse({**SERVERS, **VENDORS, "topics": "x", "unknownoptions": "Warn"})
+    (warning,) = shown
+    assert all(f"\n- {name} is not an option of" in str(warning.message) for name in VENDORS)
+    assert "- topics is not an option of pykafka; did you mean topic?" in str(warning.message)
+    assert options == parse({})
+
+
+@pytest.mark.parametrize("chosen", [{}, {"unknownoptions": "refuse"}])
+def test_unknown_options_are_refused_unless_told_otherwise(chosen):
+    told = faults({**VENDORS, "valueformat": "avro", **chosen})
+    assert sum(" is not an option of " in fault for fault in told) == 3
+
+
+@pytest.mark.parametrize(
+    "option", [{"kafka.transactional.id": "t"}, {"kafka.acks": "2"}, {"kafka.key.serializer": "x"}, {"topic": " "}]
+)
+def test_what_the_sink_knows_is_checked_also_where_unknown_options_are_ignored(option):
+    assert len(faults({**option, "unknownoptions": "warn"})) == 1
+
+
+def test_a_misspelt_choice_of_unknown_options_is_refused():
+    assert faults({"unknownoptions": "ignore"}) == ("unknownOptions must be one of refuse, warn, but is 'ignore'.",)
+
+
+def test_enumerated_values_ignore_case():
+    options = parse(
+        {
+            "deliveryguarantee": "EXACTLY-ONCE",
+            "topiccreation": "Never",
+            "ledgerstart": "Trust-Ledger:3",
+            "kafka.compression.type": "ZSTD",
+            "kafka.acks": "ALL",
+            "kafka.partitioner.class": "Murmur3",
+            "kafka.security.protocol": "sasl_ssl",
+            "sasltokenprovider": "AWS",
+        }
+    )
+    producer = options.producer
+    assert (producer.compression_type, producer.acks, producer.partitioner_class) == ("zstd", -1, "murmur3")
+    assert producer.sasl_token_provider == "aws"
+    assert options.exactly_once.ledger_start == "trust-ledger:3"
+    assert options.topic_creation.policy == "never"
+
+
+def test_a_mechanism_of_sasl_ignores_case():
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
+    given = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.jaas.config": jaas}
+    assert parse({**given, "kafka.sasl.mechanism": "scram-sha-256"}).producer.sasl_mechanism == "SCRAM-SHA-256"
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", "a/b", ".", "..", "a" * 250, "a\tb"])
+@pytest.mark.parametrize("option", ["topic", "receiptsTopic", "commitLogTopic"])
+def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
+    given = {option.lower(): name, **EXACTLY_ONCE}
+    (fault,) = faults(given)
+    assert fault.startswith(f"{option} '")
+    assert "is not a valid topic name" in fault
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__x"])
+def test_a_topic_name_that_kafka_takes_passes(name):
+    assert parse({"topic": name}).topic == name
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("no_such_module:Class", "ModuleNotFoundError"), ("json:NoSuchClass", "AttributeError")]
+)
+def test_a_partitioner_that_cannot_be_imported_is_refused_on_the_driver(name, says):
+    (fault,) = faults({"kafka.partitioner.class": name})
+    assert fault.startswith(f"kafka.partitioner.class {name} cannot be loaded: {says}")
+
+
+def test_a_partitioner_is_imported_on_the_driver_but_not_called(tmp_path, monkeypatch):
+    (tmp_path / "partitioner_of_a_user.py").write_text("class Mine:\n    def __init__(self):\n        raise OSError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "partitioner_of_a_user:Mine"
+    assert parse({"kafka.partitioner.class": name}).producer.partitioner_class == name

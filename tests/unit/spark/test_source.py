@@ -55,7 +55,7 @@ def test_overwrite_is_refused_in_batch():
     with pytest.raises(ConfigError) as raised:
         plan("writer", overwrite=True)
     assert str(raised.value) == (
-        "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+        'Save mode Overwrite not allowed for Kafka. The allowed save mode is Append: .mode("append").'
     )
 
 
