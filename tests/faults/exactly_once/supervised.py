@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,12 +20,13 @@ from tests.faults.support.kill_points import PYTHON_PATH
 
 @dataclass
 class Supervised:
-    """``starts`` counts how often it was started."""
+    """``starts`` counts how often it was started. ``options``: more of the sink's."""
 
     servers: str
     topic: str
     folder: Path
     fault: Fault
+    options: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     job: subprocess.Popen | None = None
     _log: list = field(default_factory=list)
@@ -94,7 +96,7 @@ class Supervised:
         log = (self.folder / f"job-{self.starts}.log").open("wb")
         self._log.append(log)
         command = [sys.executable, query_job.__file__, self.servers, self.topic]
-        command += [str(self.folder / "checkpoint"), str(self._stop)]
+        command += [str(self.folder / "checkpoint"), str(self._stop), json.dumps(self.options)]
         environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
         self.job = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 

@@ -1,0 +1,303 @@
+"""Keys and values in a registry's wire format, through Spark, real Kafka and a real registry; read by others."""
+
+import json
+import time
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_kafka_sink.partitioning.murmur2 import murmur2
+from spark_kafka_sink.records.columns import bytes_column
+from tests.faults.exactly_once.reader import read_committed
+from tests.schema_registry_server import SchemaRegistryServer
+from tests.spark.conftest import PARTITIONS
+from tests.spark.spark_avro import spark_avro_jar
+from tests.spark.writes import fails, one_row, save, stream, streaming
+from tests.unit.encoding.protos import compiled, upb
+
+pytestmark = pytest.mark.jvm
+
+ROW = "struct(id, cast(id as string) name, if(id % 2 = 0, null, id / 2.0D) half, array(cast(id as int)) list) value"
+
+
+@pytest.fixture
+def avro(topic, local_schema_registry):
+    """Options of a write to the topic."""
+    return {
+        "kafka.bootstrap.servers": topic.servers,
+        "topic": topic.name,
+        "valueFormat": "avro",
+        "schema.registry.url": local_schema_registry.url,
+    }
+
+
+@pytest.fixture
+def client(local_schema_registry):
+    return SchemaRegistryClient({"url": local_schema_registry.url})
+
+
+def decoded(topic, client, part="value"):
+    """As confluent-kafka's AvroDeserializer reads them."""
+    read = AvroDeserializer(client)
+    return [read(getattr(record, part), None) for record in topic.records()]
+
+
+def decoded_rows(topic, client):
+    """The values by id, also of transactions."""
+    read = AvroDeserializer(client)
+    values = [value for of_partition in read_committed(topic.servers, topic.name).values() for value in of_partition]
+    return sorted((read(value, None) for value in values), key=lambda row: row["id"])
+
+
+def rows(spark, first=0, end=1000):
+    return spark.range(first, end).selectExpr(ROW)
+
+
+def expected(first=0, end=1000):
+    return [
+        {"id": number, "name": str(number), "half": None if number % 2 == 0 else number / 2, "list": [number]}
+        for number in range(first, end)
+    ]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_frame_is_read_as_it_was_written(spark, topic, avro, client, guarantee):
+    save(rows(spark), {**avro, "deliveryGuarantee": guarantee})
+    assert decoded_rows(topic, client) == expected()
+
+
+def test_sparks_own_from_avro_reads_every_type(spark, topic, avro, client):
+    """And to_avro, which knows no registry, writes the same bytes."""
+    spark.sql(f"ADD JAR {spark_avro_jar()}")
+    columns = (
+        "id", "cast(id as int) i", "cast(id as smallint) s", "id / 3.0D d", "cast(id as float) f", "id % 2 = 0 b",
+        "cast(id as decimal(20, 3)) dec", "cast(id as string) str", "cast(cast(id as string) as binary) bin",
+        "date_add(date'1969-12-30', cast(id as int)) day", "timestamp_micros(id * 1234567 - 5000000) at",
+        "cast(timestamp_micros(id * 99) as timestamp_ntz) local", "array(id, null, -id) list",
+        "map('k', struct(cast(id as decimal(3, 1)) x)) entries", "if(id % 5 = 0, null, named_struct('y', id)) nested",
+    )  # fmt: skip
+    frame = spark.range(60).selectExpr(f"struct({', '.join(columns)}) value")
+    save(frame, avro)
+    schema = client.get_latest_version(f"{topic.name}-value").schema.schema_str
+    written = spark.createDataFrame([(record.value[5:],) for record in topic.records()], "value binary")
+    read = written.selectExpr(f"from_avro(value, '{schema}', map()) value")
+    assert sorted(read.collect(), key=lambda row: row.value.id) == frame.collect()
+    own = {bytes(row.value) for row in frame.selectExpr("to_avro(value) value").collect()}
+    assert own == {bytes(row.value) for row in written.collect()}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_stream_is_read_as_it_was_written(spark, topic, avro, client, tmp_path, guarantee):
+    options = {**avro, "deliveryGuarantee": guarantee}
+    for first in (0, 100):
+        frame = streaming(rows(spark, first, first + 100), tmp_path / "in")
+        stream(frame, options, tmp_path / "checkpoint")
+    assert decoded_rows(topic, client) == expected(0, 200)
+
+
+def test_equal_keys_go_where_javas_partitioner_puts_their_encoded_bytes(spark, topic, avro, client):
+    frame = spark.range(200).selectExpr("struct(id % 20 as k) key", "struct(id) value")
+    save(frame, {**avro, "keyFormat": "avro"})
+    assert sorted(row["k"] for row in decoded(topic, client, "key")) == sorted([*range(20)] * 10)
+    for record in topic.records():
+        assert record.key[:1] == b"\0"
+        (number,) = murmur2(bytes_column([record.key]))
+        assert record.partition == (number & 0x7FFFFFFF) % PARTITIONS
+
+
+def test_each_topic_of_a_column_has_its_own_subject(spark, topic, second_topic, avro, client):
+    frame = spark.range(100).selectExpr(
+        "struct(id) value", f"if(id % 3 = 0, '{topic.name}', '{second_topic.name}') topic"
+    )
+    del avro["topic"]
+    save(frame, avro)
+    client.get_latest_version(f"{topic.name}-value")
+    client.get_latest_version(f"{second_topic.name}-value")
+    assert sorted(row["id"] for row in decoded(topic, client)) == [number for number in range(100) if number % 3 == 0]
+    assert sorted(row["id"] for row in decoded(second_topic, client)) == [number for number in range(100) if number % 3]
+
+
+def test_a_null_struct_is_a_tombstone(spark, topic, avro, client):
+    save(spark.range(4).selectExpr("if(id = 1, null, struct(id)) value"), avro)
+    assert sorted((record.value is None) for record in topic.records()) == [False, False, False, True]
+    schema = json.loads(client.get_latest_version(f"{topic.name}-value").schema.schema_str)
+    assert schema[1] == "null"
+
+
+def test_a_column_that_does_not_fit_is_an_error_before_any_task(spark, topic, avro, client):
+    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"int"},{"name":"more","type":"string"}]}'
+    said = fails(save, one_row(spark, "struct(1L id, true flag) value"), {**avro, "valueSchema": schema})
+    assert "The column value does not fit its schema:" in said
+    assert "- id: column type bigint" in said
+    assert "- flag: " in said
+    assert "- more: " in said
+
+
+def test_a_row_that_cannot_be_encoded_is_named(spark, topic, avro):
+    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    frame = spark.range(100).coalesce(1).selectExpr("struct(if(id = 42, null, id) as id) value")
+    said = fails(save, frame, {**avro, "valueSchema": schema})
+    assert "value.id: " in said
+    assert "(row 42 of the task, counted from 0)" in said
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_protobuf_is_read_as_it_was_written(spark, topic, avro, client, tmp_path, guarantee):
+    line = "message Unused {} message Line { string item = 1; } "
+    order = "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }"
+    descriptor_set = compiled(shop=f'syntax = "proto3"; package shop; {line}{order}')
+    save_orders(spark, {**avro, "deliveryGuarantee": guarantee}, descriptor_set, tmp_path)
+    values = [value for of_partition in read_committed(topic.servers, topic.name).values() for value in of_partition]
+    assert {value[5:7] for value in values} == {b"\2\4"}, "the third message of its file"
+    orders = {order.id: order for order in (upb(descriptor_set, "shop.Order").FromString(each[7:]) for each in values)}
+    assert sorted(orders) == [*range(50)]
+    assert [line.item for line in orders[3].lines] == ["3"]
+    assert [number for number, order in orders.items() if order.HasField("note")] == [7]
+
+
+def test_protobuf_is_registered_with_what_it_imports(spark, topic, avro, client, tmp_path):
+    order = "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }"
+    part = f"{topic.name}.proto"
+    descriptor_set = compiled(
+        **{
+            "shop": f'syntax = "proto3"; package shop; import "{part}"; {order}',
+            topic.name: 'syntax = "proto3"; package shop; message Line { string item = 1; }',
+        }
+    )
+    save_orders(spark, avro, descriptor_set, tmp_path)
+    registered = client.get_latest_version(f"{topic.name}-value").schema
+    assert [(each.name, each.subject, each.version) for each in registered.references] == [(part, part, 1)]
+    read = upb(descriptor_set, "shop.Order").FromString
+    assert sorted(read(record.value[6:]).lines[0].item for record in topic.records()) == sorted(map(str, range(50)))
+
+
+def test_the_latest_protobuf_of_a_registry_that_has_only_text_needs_its_descriptor(spark, topic, avro, tmp_path):
+    message = "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }"
+    descriptor_set = compiled(shop=f'syntax = "proto3"; package shop; {message} message Line {{ string item = 1; }}')
+    save_orders(spark, avro, descriptor_set, tmp_path)
+    latest = {**avro, "valueFormat": "protobuf", "use.latest.version": "true"}
+    assert "Give valueDescriptorFile and valueMessage too" in fails(save, one_row(spark, "struct(5L id) value"), latest)
+    save_orders(spark, {**avro, "use.latest.version": "true"}, descriptor_set, tmp_path)
+    assert topic.count() == 100
+
+
+def save_orders(spark, options, descriptor_set, folder):
+    path = folder / "descriptors"
+    path.write_bytes(descriptor_set)
+    items = "array(named_struct('item', cast(id as string))) lines"
+    frame = spark.range(50).selectExpr(f"struct(id, {items}, if(id = 7, '', null) note) value")
+    given = {"valueFormat": "protobuf", "valueDescriptorFile": str(path), "valueMessage": "shop.Order"}
+    save(frame, {**options, **given})
+
+
+def test_json_gets_the_prefix_of_its_schema(spark, topic, avro, client):
+    schema = '{"title": "T", "type": "object", "properties": {"id": {"type": "integer"}}}'
+    frame = spark.range(20).selectExpr("to_json(struct(id)) value")
+    save(frame, {**avro, "valueFormat": "json", "valueSchema": schema})
+    read = JSONDeserializer(schema, schema_registry_client=client)
+    context = SerializationContext(topic.name, MessageField.VALUE)
+    assert sorted(read(record.value, context)["id"] for record in topic.records()) == [*range(20)]
+
+
+def test_an_incompatible_schema_is_the_registrys_own_error(spark, topic, avro, client):
+    save(one_row(spark, "struct(1L id) value"), avro)
+    client.set_compatibility(f"{topic.name}-value", "BACKWARD")
+    said = fails(save, one_row(spark, "struct(1L id, 2L more) value"), avro)
+    assert "409" in said
+    assert "give valueSchema with a default for each new field" in said
+    fields = '{"name":"id","type":"long"},{"name":"more","type":["null","long"],"default":null}'
+    schema = f'{{"type":"record","name":"topLevelRecord","fields":[{fields}]}}'
+    save(one_row(spark, "struct(1L id, 2L more) value"), {**avro, "valueSchema": schema})
+    save(one_row(spark, "struct(1L id) value"), {**avro, "valueSchema": schema})
+    assert [row.get("more") for row in decoded(topic, client)].count(2) == 1
+
+
+def test_headers_name_the_schemas_beside_the_rows_own_headers(spark, topic, avro):
+    places = {f"{side}.schema.id.serializer": "header" for side in ("key", "value")}
+    with SchemaRegistryServer() as registry:
+        options = {**avro, **places, "keyFormat": "avro", "schema.registry.url": registry.url}
+        frame = one_row(spark, "struct(1 k) key", "struct(2 v) value", "map('a', X'01') headers")
+        save(frame, options)
+        ids = {side: b"\1" + registry.guid(registry.subjects[f"{topic.name}-{side}"][0]) for side in ("key", "value")}
+    (record,) = topic.records()
+    assert record.headers == (("a", b"\1"), ("__key_schema_id", ids["key"]), ("__value_schema_id", ids["value"]))
+    assert (record.key, record.value) == (b"\2", b"\4")
+
+
+def test_a_registry_without_guids_is_an_error_on_the_driver(spark, topic, avro):
+    said = fails(save, one_row(spark, "struct(1 a) value"), {**avro, "value.schema.id.serializer": "header"})
+    assert "value.schema.id.serializer=header: the registry gives schema" in said
+    assert topic.count() == 0
+
+
+def test_without_a_registry_the_bytes_are_bare(spark, topic, avro):
+    del avro["schema.registry.url"]
+    save(one_row(spark, "struct(1 a, 'x' b) value"), avro)
+    assert [record.value for record in topic.records()] == [b"\2\2x"]
+
+
+def numbered_stream(spark, options, checkpoint, trigger):
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
+    writer = source.selectExpr("struct(value as id) value").writeStream.format("pykafka").options(**options)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=trigger).start()
+
+
+def run_until(query, condition, timeout_s):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert query.exception() is None, query.exception()
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.1)
+
+
+def test_a_registry_that_goes_down_stops_no_stream(spark, topic, avro, tmp_path):
+    with SchemaRegistryServer() as registry:
+        query = numbered_stream(spark, {**avro, "schema.registry.url": registry.url}, tmp_path, "1 second")
+        run_until(query, lambda: topic.count() >= 10, 60)
+        asked = len(registry.asked)
+    try:
+        before = topic.count()
+        run_until(query, lambda: topic.count() >= before + 30, 60)
+    finally:
+        query.stop()
+    assert asked == len(registry.asked) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_registry_that_is_down_stops_no_stream_whose_processes_ended(spark, topic, second_topic, avro, tmp_path):
+    """Planning processes and workers end after an idle minute."""
+    del avro["topic"]
+    with SchemaRegistryServer() as registry:
+        source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
+        rows = source.selectExpr(
+            "struct(value as id) value", f"if(value % 2 = 0, '{topic.name}', '{second_topic.name}') topic"
+        )
+        options = {**avro, "schema.registry.url": registry.url, "checkpointLocation": str(tmp_path)}
+        writer = rows.writeStream.format("pykafka").options(**options)
+        query = writer.trigger(processingTime="90 seconds").start()
+        run_until(query, lambda: second_topic.count() >= 5, 120)
+    try:
+        run_until(query, lambda: second_topic.count() >= 15, 300)
+    finally:
+        query.stop()
+    assert topic.count() >= 15
+
+
+def test_a_schema_that_evolves_while_a_stream_runs_is_taken_by_another_application(
+    spark, topic, avro, client, tmp_path
+):
+    """This one keeps its version; tests/faults has the restart."""
+    first = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    second = first.replace("]}", ',{"name":"more","type":["null","long"],"default":null}]}')
+    client.register_schema(f"{topic.name}-value", Schema(first, "AVRO"))
+    frame = streaming(spark.range(5).selectExpr("struct(id) value"), tmp_path / "in")
+    options = {**avro, "use.latest.version": "true"}
+    stream(frame, options, tmp_path / "checkpoint")
+    client.register_schema(f"{topic.name}-value", Schema(second, "AVRO"))
+    frame = streaming(spark.range(5).selectExpr("struct(id) value"), tmp_path / "in")
+    stream(frame, options, tmp_path / "checkpoint")
+    assert len({record.value[:5] for record in topic.records()}) == 1
