@@ -97,6 +97,15 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     return list(ordered.values())
 
 
+def installed_files(names: Iterable[str]) -> bytes:
+    """The descriptor set of those of the files that Python packages have, with their imports; empty if none has any."""
+    descriptor_pb2 = library()
+    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_library_file, names)))
+    files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
+    data: bytes = files.SerializeToString(deterministic=True)
+    return data
+
+
 def library() -> ModuleType:
     """The module ``descriptor_pb2``."""
     try:

@@ -102,11 +102,13 @@ class JsonColumnSchema:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufColumnSchema:
-    """``descriptor_set``: a serialized FileDescriptorSet. ``registered``: by a registry, whose order counts."""
+    """``descriptor_set``: a serialized FileDescriptorSet. ``serialized``: by a registry. Else messages are numbered as
+    in .proto text, where entries of maps are none.
+    """
 
     descriptor_set: bytes
     message: str
-    registered: bool = False
+    serialized: bool = False
 
     @property
     def record(self) -> str:
@@ -117,7 +119,7 @@ class ProtobufColumnSchema:
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
-        if not self.registered:
+        if not self.serialized:
             return proto_texts(self.descriptor_set, self.message).message_indexes
         from spark_kafka_sink.encoding.descriptors import message_indexes
 
@@ -159,18 +161,30 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
 
 def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
     """The message that the options name, else the first one of the file, as in Java."""
-    from spark_kafka_sink.encoding.descriptors import descriptor_set_of, ordered_files
+    from spark_kafka_sink.encoding.descriptors import ordered_files
 
-    imports = registry.imports(found.schema, serialized=True)
-    unread = [name for name, each in {"": found.schema, **imports}.items() if each.serialized_file() is None]
-    if unread:
-        raise FormatError(
-            f"The registry gives schema {found.id} of subject {found.subject} as .proto text only, which is not read "
-            f"here. Give {column.option('DescriptorFile')} and {column.option('Message')} too."
-        )
-    files = descriptor_set_of(found.schema.text, found.subject, {name: each.text for name, each in imports.items()})
+    files, serialized = _descriptor_set(column, found, registry)
     main = ordered_files(files)[-1]
     if column.message is None and not main.message_type:
         raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
     message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
-    return ProtobufColumnSchema(files, message, registered=True)
+    return ProtobufColumnSchema(files, message, serialized)
+
+
+def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:
+    """What it imports, then its file; and whether the registry serialized it. protoc reads the others, .proto text."""
+    from spark_kafka_sink.encoding.descriptors import descriptor_set_of
+    from spark_kafka_sink.formats.protoc import compile_proto, has_protoc
+
+    schemas = registry.imports(found.schema, serialized=True)
+    imports = {name: each.text for name, each in schemas.items()}
+    if all(each.serialized_file() is not None for each in (found.schema, *schemas.values())):
+        return descriptor_set_of(found.schema.text, found.subject, imports), True
+    what = f"Schema {found.id} of subject {found.subject}"
+    if not has_protoc():
+        raise FormatError(
+            f"{what} comes as .proto text, as this registry gives no descriptors, and protoc is missing: pip install "
+            "grpcio-tools on the driver, and with a column topic on the workers. Or give "
+            f"{column.option('DescriptorFile')} and {column.option('Message')} too."
+        )
+    return compile_proto(found.schema.text, imports, what), False

@@ -1,0 +1,121 @@
+"""Protobuf schemas that a registry gives as .proto text."""
+
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from google.protobuf import message_factory
+
+from spark_kafka_sink.encoding.descriptors import message_descriptor
+from spark_kafka_sink.formats import protoc
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.protoc import compile_proto
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.test_planning import plan, written
+
+MONEY = 'syntax = "proto3"; package common; message Currency { string code = 1; } message Money { int64 units = 1; }'
+ORDER = """syntax = "proto3"; package shop;
+import "common/money.proto"; import "google/protobuf/timestamp.proto";
+message Header {}
+message Order { string id = 1; common.Money price = 2; google.protobuf.Timestamp at = 3; }"""
+KIND = pa.struct(
+    [("id", pa.string()), ("price", pa.struct([("units", pa.int64())])), ("at", pa.timestamp("us", "UTC"))]
+)
+ROW = {"id": "ä", "price": {"units": -5}, "at": 1_500_000}
+WHAT = "Schema 7 of subject s"
+
+
+@pytest.fixture
+def registry():
+    registry = FakeRegistry()
+    registry.register("money", Schema(SchemaType.PROTOBUF, MONEY))
+    reference = SchemaReference("common/money.proto", "money", 1)
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, ORDER, (reference,)))
+    return registry
+
+
+@pytest.mark.parametrize("option", [{"use.latest.version": "true"}, {"use.schema.id": "2"}])
+def test_text_with_imports_is_compiled_and_its_message_written(registry, option):
+    formats = plan(registry, kind=KIND, valueFormat="protobuf", valueMessage="Order", **option)
+    [value] = written(formats, [ROW])
+    assert value[:7] == b"\0\0\0\0\2\2\2"  # id 2, the message at [1]
+    descriptor = message_descriptor(compile_proto(ORDER, {"common/money.proto": MONEY}, WHAT), "shop.Order")
+    message = message_factory.GetMessageClass(descriptor).FromString(value[7:])
+    assert (message.id, message.price.units, message.at.seconds, message.at.nanos) == ("ä", -5, 1, 500_000_000)
+
+
+def test_without_a_name_the_first_message_is_written(registry):
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, MONEY + " "))
+    formats = plan(registry, kind=pa.struct([("code", pa.string())]), valueFormat="protobuf", use_latest_version="true")
+    assert written(formats, [{"code": "EUR"}]) == [b"\0\0\0\0\3\0\x0a\3EUR"]
+
+
+def test_a_map_is_no_message_in_the_numbers_of_text(registry):
+    text = 'syntax = "proto3"; message M { map<string, int32> m = 1; message In { int32 a = 1; } }'
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, text))
+    kind = pa.struct([("a", pa.int32())])
+    formats = plan(registry, kind=kind, valueFormat="protobuf", valueMessage="M.In", use_latest_version="true")
+    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\3\4\0\0\x08\1"]  # [0, 0], as in Java's toMessageIndexes
+
+
+def test_without_protoc_the_error_says_what_to_install(registry, monkeypatch):
+    monkeypatch.setattr(protoc, "find_spec", lambda name: None)
+    with pytest.raises(
+        FormatError, match=r"Schema 2 of subject t-value .*pip install grpcio-tools on the driver, .* Or give valueD"
+    ):
+        plan(registry, kind=KIND, valueFormat="protobuf", use_latest_version="true")
+
+
+def test_text_that_is_not_valid_is_an_error_with_the_subject_and_protocs_message():
+    with pytest.raises(FormatError, match=r"^Schema 7 of subject s cannot be compiled; protoc says: schema\.proto:1:2"):
+        compile_proto('syntax = "proto3"; mesage M {}', {}, WHAT)
+    with pytest.raises(FormatError, match=r"b\.proto: File not found"):
+        compile_proto('syntax = "proto3"; import "b.proto"; message M {}', {}, WHAT)
+
+
+@pytest.mark.parametrize("name", ["../b.proto", "/b.proto", "a/../../b.proto", "a//b.proto", "a\\b.proto", "", "\0"])
+def test_an_import_outside_the_folder_is_refused(name, monkeypatch):
+    monkeypatch.setattr(Path, "write_text", lambda self, *_: pytest.fail(f"wrote {self}"))
+    with pytest.raises(FormatError, match=r"^Schema 7 of subject s imports .*, which is no path of a \.proto file"):
+        compile_proto(MONEY, {name: MONEY}, WHAT)
+
+
+def test_no_file_of_the_driver_is_read(tmp_path):
+    (tmp_path / "secret.proto").write_text(MONEY)
+    for path in (tmp_path / "secret.proto", Path("../" * 20, *(tmp_path / "secret.proto").parts[1:])):
+        with pytest.raises(FormatError, match="protoc says"):
+            compile_proto(f'syntax = "proto3"; import "{path}"; message M {{ common.Money m = 1; }}', {}, WHAT)
+
+
+def test_an_imported_file_with_a_modules_name_is_not_run(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')"
+    with pytest.raises(FormatError, match="protoc says"):
+        compile_proto('import "grpc_tools/protoc.py"; message M {}', {"grpc_tools/protoc.py": code}, WHAT)
+    assert not ran.exists()
+
+
+def test_an_import_may_have_the_name_of_the_compiled_file():
+    data = compile_proto('syntax = "proto3"; import "schema.proto"; message M {}', {"schema.proto": MONEY}, WHAT)
+    assert message_descriptor(data, "M").file.dependencies[0].name == "schema.proto"
+
+
+def test_files_that_registries_know_need_no_reference():
+    data = compile_proto(
+        'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date d = 1; }', {}, WHAT
+    )
+    assert message_descriptor(data, "M").fields_by_name["d"].message_type.fields_by_name["year"].number == 1
+
+
+def test_a_protoc_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(protoc, "_TIMEOUT_S", 0.001)
+    with pytest.raises(FormatError, match=r"^Schema 8 of subject s cannot be compiled: protoc did not end within"):
+        compile_proto(MONEY, {}, "Schema 8 of subject s")
+
+
+def test_a_schema_is_compiled_once_a_process(registry, monkeypatch):
+    for _ in range(2):
+        plan(registry, kind=KIND, valueFormat="protobuf", valueMessage="Order", use_latest_version="true")
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
