@@ -69,7 +69,7 @@ def _of_union(schema: AvroSchema, default: Json) -> bytes | None:
     for index, branch in enumerate(schema.branches):
         try:
             return encode_varint(index) + default_bytes(branch, default)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return None
 

@@ -121,7 +121,7 @@ class Planner:
         if field.default is not NO_DEFAULT:
             try:
                 return Constant(default_bytes(field.schema, field.default))
-            except (ValueError, OverflowError) as error:
+            except (ValueError, OverflowError, RecursionError) as error:
                 self._mismatch(path, f"the default in the schema is wrong: {error}")
         elif field.schema.null_branch is not None:
             return Constant(encode_varint(field.schema.null_branch))

@@ -75,14 +75,14 @@ class AvroSchema:
             raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]") from error
         try:
             node = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaMismatchError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
         names: dict[str, Json] = {}
         try:
             return cls(parse_schema(_unwrapped(node), names), names)
         except KeyError as error:
             raise SchemaMismatchError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
-        except (SchemaParseException, TypeError, ValueError, AttributeError) as error:
+        except (SchemaParseException, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise SchemaMismatchError([f"not an Avro schema ({error}): {_short(text)}"]) from error
 
     @property

@@ -34,7 +34,7 @@ class UnencodableRowsError(InvalidRecordError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
-        super().__init__(f"{first.path}: {first.problem}", first.row)
+        super().__init__(f"{first.path}: {first.problem}" if first.path else first.problem, first.row)
 
     def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
         return type(self), (self.faults,)

@@ -9,8 +9,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding.avro import AvroEncoder
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.avro import AvroEncoder, encode_avro
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
 
 ONE = struct(x=pa.array([1, 2]))
@@ -216,6 +216,31 @@ def test_texts_that_are_no_schema(text, problem):
         AvroEncoder.plan(text, pa.int64())
 
     assert str(caught.value) == problem
+
+
+def test_a_default_too_large_for_float_is_of_the_branch_double():
+    schema = with_field(["float", "double"], default=1e300)
+    value = encoded(schema, ONE)[0]
+    assert read(schema, value)["d"] == 1e300
+
+
+ENDLESS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "N", "default": {}}]}
+
+
+@pytest.mark.parametrize(("schema", "default"), [(ENDLESS, {}), ("double", 1 << 2000)])
+def test_a_default_that_has_no_bytes_is_a_mismatch(schema, default):
+    with pytest.raises(SchemaMismatchError):
+        AvroEncoder.plan(json.dumps(with_field(schema, default=default)), ONE.type)
+
+
+def test_a_schema_nested_too_deep_is_a_mismatch():
+    with pytest.raises(SchemaMismatchError, match="^the Avro schema is not JSON"):
+        AvroEncoder.plan("[" * 50_000 + "]" * 50_000, ONE.type)
+
+
+def test_a_fault_of_the_row_itself_is_told_without_a_path():
+    with pytest.raises(UnencodableRowsError, match=r"^b'\\xff' is not UTF-8"):
+        encode_avro(pa.array([b"\xff"]), '"string"')
 
 
 def test_a_default_that_no_branch_takes():
