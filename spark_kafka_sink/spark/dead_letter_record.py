@@ -73,22 +73,31 @@ class LetterHeaders:
         self._connector = _header("connector.name", connector)
         self._task = _header("task.id", str(task))
         self._connect = connect
+        self._alike: dict[tuple[str | None, int, str, str], bytes] = {}
+        """The headers before the message, of rows that differ only by it."""
 
     def added(self, topic: str | None, partition: int, fault: LetterFault) -> tuple[int, bytes]:
         """The number of headers that a row gets, and their bytes."""
         if not self._connect:
             return 0, b""
-        return (8 if topic is None else 9), b"".join(
+        kind = topic, partition, fault.stage, fault.exception
+        alike = self._alike.get(kind)
+        if alike is None:
+            alike = self._alike[kind] = self._without_message(*kind)
+        message = fault.message[:_LONGEST_MESSAGE].encode()
+        return (8 if topic is None else 9), b"".join((alike, _MESSAGE, encode_varint(len(message)), message))
+
+    def _without_message(self, topic: str | None, partition: int, stage: str, exception: str) -> bytes:
+        return b"".join(
             (
                 b"" if topic is None else _header("topic", topic),
                 _header("partition", str(partition)),
                 _header("offset", "-1"),
                 self._connector,
                 self._task,
-                _header("stage", fault.stage),
-                _header("class.name", _CLASSES[fault.stage]),
-                _header("exception.class.name", fault.exception),
-                _entry(_CONNECT + "exception.message", fault.message[:_LONGEST_MESSAGE].encode()),
+                _header("stage", stage),
+                _header("class.name", _CLASSES[stage]),
+                _header("exception.class.name", exception),
             )
         )
 
@@ -214,6 +223,9 @@ def _header(name: str, value: str) -> bytes:
 def _entry(name: str, value: bytes) -> bytes:
     key = name.encode()
     return encode_varint(len(key)) + key + encode_varint(len(value)) + value
+
+
+_MESSAGE: Final = encode_varint(len(_CONNECT + "exception.message")) + (_CONNECT + "exception.message").encode()
 
 
 def _omitted(field: str, data: bytes) -> bytes:
