@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.encoding.avro import encode_avro
     from spark_kafka_sink.encoding.protobuf import encode_protobuf
+    from spark_kafka_sink.errors import (
+        AuthenticationError,
+        ConfigError,
+        KafkaError,
+        KafkaTimeoutError,
+        ProducerFencedError,
+    )
     from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
@@ -27,12 +34,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuthenticationError",
+    "ConfigError",
     "ConsumerGroupMetadata",
     "Delivery",
+    "KafkaError",
     "KafkaProducer",
+    "KafkaTimeoutError",
     "OffsetAndMetadata",
     "PartitionInfo",
     "PreparedTransaction",
+    "ProducerFencedError",
     "ProducerRecord",
     "ReceiptsListener",
     "RecordMetadata",
@@ -46,6 +58,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AuthenticationError": "errors",
+    "ConfigError": "errors",
+    "KafkaError": "errors",
+    "KafkaTimeoutError": "errors",
+    "ProducerFencedError": "errors",
     "ConsumerGroupMetadata": "transactions.values",
     "Delivery": "append.receipt",
     "KafkaProducer": "producer.producer",

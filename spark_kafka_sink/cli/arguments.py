@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+VERBOSE = ("-v", "--verbose")
+
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
 
@@ -34,6 +36,7 @@ def add_command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    command.add_argument(*VERBOSE, action="store_true", default=argparse.SUPPRESS, help="log what the client does")
     command.set_defaults(run=run)
     return command
 

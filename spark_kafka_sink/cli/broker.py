@@ -15,6 +15,8 @@ from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, Lo
 if TYPE_CHECKING:
     from spark_kafka_sink.cli.arguments import Subparsers
 
+_LAST_PORT = 65535
+
 DESCRIPTION = """\
 Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. Needs only Java 17: no containers, no
 ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
@@ -47,7 +49,9 @@ def add_to(commands: Subparsers) -> None:
     broker = add_command(
         commands, run, "broker", "run a real Kafka on this machine until Ctrl-C", DESCRIPTION, EXAMPLES
     )
-    broker.add_argument("--port", type=int, default=9092, help="port of the first node (default: %(default)s)")
+    broker.add_argument(
+        "--port", type=port_number, metavar="PORT", default=9092, help="port of the first node (default: %(default)s)"
+    )
     broker.add_argument("--nodes", type=int, default=1, help="nodes, on consecutive ports (default: %(default)s)")
     broker.add_argument("--version", default=DEFAULT_VERSION, help="3.9.x or 4.x.y (default: %(default)s)")
     add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
@@ -55,6 +59,13 @@ def add_to(commands: Subparsers) -> None:
         "--in-process", action="store_true",
         help="without Java: a test broker in this process, in memory, which imitates the release of --version",
     )  # fmt: skip
+
+
+def port_number(text: str) -> int:
+    """``type`` of an argument; argparse shows its name."""
+    if not 1 <= (port := int(text)) <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: ports go from 1 to {_LAST_PORT}")
+    return port
 
 
 def run(arguments: argparse.Namespace) -> int:

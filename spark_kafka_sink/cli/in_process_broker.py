@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as running:
         try:
             running.enter_context(broker)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise KafkaError(f"The broker cannot listen on port {arguments.port}: {error}") from error
         try:
             print(USAGE.format(release=release, servers=broker.bootstrap_servers), flush=True)

@@ -46,9 +46,16 @@ Restarting the query commits and aborts by itself: prefer it while the checkpoin
 without txnAppId use this command: no later run has its name."""
 
 
+EXAMPLES = """\
+examples:
+  spark-kafka-sink transactions list --bootstrap-server broker:9092
+  spark-kafka-sink transactions commit --bootstrap-server broker:9092 --prefix orders --dry-run
+  spark-kafka-sink transactions abort --bootstrap-server broker:9092 --prefix orders --yes"""
+
+
 def add_to(commands: Subparsers) -> None:
     summary = "list, commit or abort transactions that exactly-once writes left open"
-    command = add_command(commands, run, "transactions", summary, DESCRIPTION)
+    command = add_command(commands, run, "transactions", summary, DESCRIPTION, EXAMPLES)
     command.add_argument("action", choices=("list", "commit", "abort"))
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
     command.add_argument("--prefix", help="transactionalIdPrefix or name of the write; optional for list")

@@ -133,6 +133,11 @@ class ProducerConfig:
         accepted too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
         process and text.
         """
+        if not isinstance(mapping, Mapping):
+            raise ConfigError([
+                'A producer takes a mapping of options, such as {"bootstrap.servers": "host:9092"}, but got a '
+                f"{type(mapping).__name__}."
+            ])  # fmt: skip
         draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():

@@ -119,7 +119,6 @@ def test_it_takes_about_a_second_of_cpu_to_start() -> None:
     [
         (["--set", "num.partition=3"], "did you mean num.partitions?"),
         (["--version", "1.0.0"], "like='1.0' is not a release that TestBroker imitates"),
-        (["--port", "99999"], "The broker cannot listen on port 99999"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:

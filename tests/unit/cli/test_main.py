@@ -7,9 +7,9 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink.cli import broker
 from spark_kafka_sink.cli.config_warnings import plain_config_warnings
-from spark_kafka_sink.cli.main import COMMANDS, main
+from spark_kafka_sink.cli.main import COMMANDS, main, parser
 from spark_kafka_sink.config import ConfigWarning
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import ConfigError, KafkaError
 
 
 def test_help_names_every_command(capsys):
@@ -29,8 +29,12 @@ def test_the_version_is_the_package_s(capsys):
     ("line", "says"),
     [
         ([], "COMMAND"),
-        (["brocker"], "invalid choice: 'brocker'"),
-        (["broker", "--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["brocker"], "invalid choice: 'brocker'; did you mean broker?"),
+        (["--verbose", "console-produce"], "'console-produce'; did you mean console-producer?"),
+        (["xyz"], "invalid choice: 'xyz'; choose from demo, broker,"),
+        (["broker", "--port", "99999"], "argument --port: 99999 is not a port: ports go from 1 to 65535"),
+        (["broker", "--port", "0"], "argument --port: 0 is not a port"),
+        (["broker", "--port", "x"], "argument --port: invalid port_number value: 'x'"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
         (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),
@@ -107,3 +111,24 @@ def test_other_warnings_are_left_to_python(capsys, monkeypatch):
         warnings.warn_explicit("of options", ConfigWarning, "ours.py", 7)
     assert shown == ["of a library"]
     assert capsys.readouterr().err == "warning: of options\n"
+
+
+def test_python_m_is_the_command():
+    command = [sys.executable, "-m", "spark_kafka_sink", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"spark-kafka-sink {spark_kafka_sink.__version__}\n"
+
+
+@pytest.mark.parametrize(("line", "verbose"), [(["-v", "broker"], True), (["broker", "-v"], True), (["broker"], False)])
+def test_verbose_stands_before_or_after_the_command(line, verbose):
+    assert parser().parse_args(line).verbose is verbose
+
+
+@pytest.mark.parametrize("name", ["KafkaError", "ConfigError", "KafkaTimeoutError", "ProducerFencedError"])
+def test_errors_are_importable_from_the_top(name):
+    assert issubclass(getattr(spark_kafka_sink, name), KafkaError)
+
+
+def test_a_producer_says_that_it_takes_a_mapping():
+    with pytest.raises(ConfigError, match=r'such as \{"bootstrap.servers": "host:9092"\}, but got a str'):
+        spark_kafka_sink.KafkaProducer("host:9092")
