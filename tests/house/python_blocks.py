@@ -14,6 +14,9 @@ from tests.house.repository import ROOT
 
 _BLOCK = re.compile(r"(?:<!-- run: (?P<how>[^\n]*) -->\n)?^```python\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
 
+# How the blocks of a page are tested that have no comment.
+_OF_PAGE = {"encoding.md": "no, they need a schema registry"}
+
 
 class PythonBlock(NamedTuple):
     """``where``: page and line. ``how``: "spark", "no, …" with the reason, or "" for TestBroker."""
@@ -28,4 +31,4 @@ def python_blocks() -> Iterator[PythonBlock]:
         text = page.read_text()
         for found in _BLOCK.finditer(text):
             where = f"{page.name}:{text.count(chr(10), 0, found.start('text'))}"
-            yield PythonBlock(where, found["how"] or "", found["text"])
+            yield PythonBlock(where, found["how"] or _OF_PAGE.get(page.name, ""), found["text"])
