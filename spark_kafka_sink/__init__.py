@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
+    from spark_kafka_sink.producer.schema_serializers import AvroSerializer, ProtobufSerializer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
     from spark_kafka_sink.spark.receipts_listener import ReceiptsListener, WrittenBatch
     from spark_kafka_sink.transactions.committer import resume
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuthenticationError",
+    "AvroSerializer",
     "ConfigError",
     "ConsumerGroupMetadata",
     "Delivery",
@@ -46,6 +48,7 @@ __all__ = [
     "PreparedTransaction",
     "ProducerFencedError",
     "ProducerRecord",
+    "ProtobufSerializer",
     "ReceiptsListener",
     "RecordMetadata",
     "SendReceipt",
@@ -59,6 +62,7 @@ __all__ = [
 
 _HOMES = {
     "AuthenticationError": "errors",
+    "AvroSerializer": "producer.schema_serializers",
     "ConfigError": "errors",
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
@@ -70,6 +74,7 @@ _HOMES = {
     "PartitionInfo": "model",
     "PreparedTransaction": "transactions.values",
     "ProducerRecord": "append.record",
+    "ProtobufSerializer": "producer.schema_serializers",
     "ReceiptsListener": "spark.receipts_listener",
     "RecordMetadata": "append.record",
     "SendReceipt": "append.receipt",

@@ -52,7 +52,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
     ``given``: the columns key, value, headers, timestamp and partition, None when not given.
     Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
     """
-    arrays = {name: _arrow(column) for name, column in given.items() if column is not None}
+    arrays = {name: arrow_column(column) for name, column in given.items() if column is not None}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidRecordError(f"The columns must be of one length, not {lengths}.")
@@ -70,7 +70,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
     return columns, partitions
 
 
-def _arrow(column: Column) -> pa.Array:
+def arrow_column(column: Column) -> pa.Array:
     return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column))
 
 

@@ -13,11 +13,16 @@ from spark_kafka_sink.errors import ConfigError
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 _SERIALIZATION = "org.apache.kafka.common.serialization"
+_CONFLUENT = "io.confluent.kafka.serializers"
 _CLIENT = "org.apache.kafka.clients.producer"
 
 JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
     f"{_SERIALIZATION}.ByteArraySerializer": "spark_kafka_sink.producer.serializers:BytesSerializer",
+    f"{_CONFLUENT}.KafkaAvroSerializer": "spark_kafka_sink.producer.schema_serializers:AvroSerializer",
+    f"{_CONFLUENT}.protobuf.KafkaProtobufSerializer": (
+        "spark_kafka_sink.producer.schema_serializers:ProtobufSerializer"
+    ),
     "kafka.serializer.StringEncoder": "spark_kafka_sink.producer.serializers:StringSerializer",
     "kafka.serializer.DefaultEncoder": "spark_kafka_sink.producer.serializers:BytesSerializer",
 })  # fmt: skip

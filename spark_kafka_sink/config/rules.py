@@ -88,8 +88,9 @@ def serializers(draft: Draft) -> None:
         if not PYTHON_CLASS.fullmatch(name):
             draft.fault(
                 option,
-                f"is {name!r}; JVM classes cannot be loaded, but for StringSerializer and ByteArraySerializer. Use a "
-                "Python class as package.module:Class (spark_kafka_sink.producer.serializers has Java's others).",
+                f"is {name!r}; JVM classes cannot be loaded, but for StringSerializer, ByteArraySerializer, "
+                "KafkaAvroSerializer and KafkaProtobufSerializer. Use a Python class as package.module:Class "
+                "(spark_kafka_sink.producer.serializers has Java's others).",
             )
     key, value = SERIALIZERS
     if value in draft.names and key not in draft.given:  # in Kafka 0.8, key.serializer.class is serializer.class

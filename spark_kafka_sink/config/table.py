@@ -202,8 +202,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            status=NOT_YET, instead="no released broker supports it; leave it out"),
     Option("key.serializer", CLASS, None, "high",
            "Serializer of the keys of send: package.module:Class, a Python class with the methods of Serializer; or "
-           "Java's name of StringSerializer or ByteArraySerializer. None: keys are bytes. Refused by the Spark sink: "
-           "columns of bytes or strings are stored as they are."),
+           "Java's name of StringSerializer, ByteArraySerializer, KafkaAvroSerializer, KafkaProtobufSerializer. None: "
+           "keys are bytes. Refused by the Spark sink: columns of bytes or strings are stored as they are."),
     Option("value.serializer", CLASS, None, "high", "Serializer of the values of send, as key.serializer."),
     Option("interceptor.classes", LIST, "", "low",
            "Interceptors of send: Python classes as package.module:Class, separated by commas, with the methods of "

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
 
 _LIBRARIES: Final = ("google/protobuf/", "google/type/")
 
@@ -161,3 +162,66 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
 def _decode_error() -> type[Exception]:
     error: type[Exception] = import_module("google.protobuf.message").DecodeError
     return error
+
+
+def descriptor_set_with(descriptor: Descriptor) -> bytes:
+    """A descriptor set with the file of a generated class' message and all that it imports."""
+    files: dict[str, bytes] = {}
+
+    def visit(file: FileDescriptor) -> None:
+        if file.name not in files:
+            for each in file.dependencies:
+                visit(each)
+            files[file.name] = file.serialized_pb
+
+    visit(descriptor.file)
+    whole = library().FileDescriptorSet()
+    for data in files.values():
+        whole.file.add().ParseFromString(data)
+    serialized: bytes = whole.SerializeToString(deterministic=True)
+    return serialized
+
+
+def message_class(descriptor_set: bytes, message: str) -> type[Message]:
+    """A class of the message, as protoc generates it."""
+    made: type[Message] = import_module("google.protobuf.message_factory").GetMessageClass(
+        message_descriptor(descriptor_set, message)
+    )
+    return made
+
+
+def differing_fields(descriptor: Descriptor, other: Descriptor) -> list[str]:
+    """The fields of a message that a reader of ``other`` would not read as they are, as ``address.city``."""
+    if descriptor is other:
+        return []
+    differing: list[str] = []
+    seen: set[str] = set()
+
+    def visit(one: Descriptor, two: Descriptor, path: str) -> None:
+        if one.full_name in seen:
+            return
+        seen.add(one.full_name)
+        for field in one.fields:
+            same = two.fields_by_number.get(field.number)
+            here = f"{path}{field.name}"
+            if same is None or _shape_of(field) != _shape_of(same):
+                differing.append(here)
+            elif field.message_type is not None:
+                visit(field.message_type, same.message_type, f"{here}.")
+
+    if descriptor.full_name != other.full_name:
+        return [f"its name, {other.full_name}"]
+    visit(descriptor, other, "")
+    return differing
+
+
+def _shape_of(field: FieldDescriptor) -> tuple[object, ...]:
+    enum = field.enum_type
+    values = None if enum is None else frozenset((each.name, each.number) for each in enum.values)
+    return field.name, field.type, is_repeated(field), values
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    if hasattr(field, "is_repeated"):  # not in protobuf 5; later ones warn for ``label``
+        return bool(field.is_repeated)
+    return bool(field.label == field.LABEL_REPEATED)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.columns import is_any_list, plain_type
-from spark_kafka_sink.encoding.descriptors import is_map_entry
+from spark_kafka_sink.encoding.descriptors import is_map_entry, is_repeated
 from spark_kafka_sink.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.encoding.protobuf_fields import (
     Boolean,
@@ -136,7 +136,7 @@ class _Planner:
             )
         if _is_map(field):
             return self._map(field, kind, path)
-        if not _is_repeated(field):
+        if not is_repeated(field):
             element = self._kind(field, kind, path)
             return Singular(
                 _tag(field.number, _wire_type(proto_type)), element, path, field.has_presence, _is_required(field)
@@ -272,12 +272,6 @@ def _wire_type(proto_type: str) -> int:
 
 def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and is_map_entry(field.message_type)
-
-
-def _is_repeated(field: FieldDescriptor) -> bool:
-    if hasattr(field, "is_repeated"):  # not in protobuf 5; later ones warn for ``label``
-        return bool(field.is_repeated)
-    return bool(field.label == field.LABEL_REPEATED)
 
 
 def _is_required(field: FieldDescriptor) -> bool:

@@ -16,6 +16,7 @@ from spark_kafka_sink.formats.wire_format import guid_header, id_prefix
 from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
 from spark_kafka_sink.schema_registry.registry_options import SideOptions
 from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
+from spark_kafka_sink.schema_registry.subjects import Side
 
 _NOT_FOUND: Final = 404
 
@@ -33,22 +34,25 @@ class SubjectSchemas:
         return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
 
     def current(self, subject: str) -> SchemaUse:
+        return self.use(self.registered(subject))
+
+    def registered(self, subject: str) -> RegisteredSchema:
         """As the options say: registered, looked up, the latest version or the schema of an id."""
         given, options = self._plan.given, self._options
         if not takes_registered(options):
             assert given is not None
             ask = self._registry.register if options.auto_register else self._registry.lookup
-            return self.use(ask(subject, given.schema))
+            return ask(subject, given.schema)
         if options.schema_id is not None:
             found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
         else:
             found = self._registry.latest(subject, serialized=self._serialized)
         if given is not None:
             self._compare(subject, given.schema, found)
-        return self.use(found)
+        return found
 
     def use(self, found: RegisteredSchema) -> SchemaUse:
-        """A response to what ``current`` asks for."""
+        """A response to what ``registered`` asks for."""
         given = self._plan.given
         if given is None:
             return self._of_registry(found)
@@ -73,16 +77,8 @@ class SubjectSchemas:
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
-        if self._options.schema_id_place is SchemaIdPlace.PREFIX:
-            return SchemaUse(encoder, id_prefix(found.id, indexes), registered=found)
-        if found.guid is None:
-            side = self._plan.column.side.value
-            raise FormatError(
-                f"{side}.schema.id.serializer=header: the registry gives schema {found.id} of subject {found.subject} "
-                "no GUID, which the header would name. Use prefix, or a registry that has GUIDs (Confluent's from 8.0 "
-                "on)."
-            )
-        return SchemaUse(encoder, header=guid_header(found.guid, indexes), registered=found)
+        prefix, header = schema_name(found, indexes, self._plan.column.side, self._options.schema_id_place)
+        return SchemaUse(encoder, prefix, header, found)
 
     def _compare(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema is not the explicit one."""
@@ -102,6 +98,24 @@ class SubjectSchemas:
             f"{self._plan.column.side.value} is {known_as}, but schema {found.id} is to be written. Leave the "
             f"options of the schema out, give that one, or set {option}.compatibility.strict=false."
         )
+
+
+def schema_name(
+    found: RegisteredSchema, indexes: tuple[int, ...], side: Side, place: SchemaIdPlace
+) -> tuple[bytes, bytes | None]:
+    """The prefix, and the header or None, with which a record names its schema. ``indexes``: of Protobuf, else empty.
+
+    Raises ``FormatError`` for a header without a GUID.
+    """
+    if place is SchemaIdPlace.PREFIX:
+        return id_prefix(found.id, indexes), None
+    if found.guid is None:
+        raise FormatError(
+            f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
+            f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
+            "(Confluent's from 8.0 on)."
+        )
+    return b"", guid_header(found.guid, indexes)
 
 
 @contextmanager

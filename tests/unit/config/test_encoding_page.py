@@ -1,0 +1,45 @@
+"""The examples of docs/encoding.md: those without Spark run, the others have options that the sink accepts."""
+
+import ast
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.spark.options import SinkOptions
+from tests.schema_registry_server import SchemaRegistryServer
+
+PAGE = (Path(__file__).parents[3] / "docs/encoding.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OF_SPARK = [block for block in BLOCKS if "pykafka" in block]
+OTHERS = [block for block in BLOCKS if "pykafka" not in block]
+
+
+def options_of(block):
+    calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    named = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "option"]
+    return {ast.literal_eval(call.args[0]).lower(): ast.literal_eval(call.args[1]) for call in named}
+
+
+@pytest.mark.parametrize("block", OF_SPARK, ids=range(len(OF_SPARK)))
+def test_the_options_of_a_write_are_accepted_without_a_warning(block, monkeypatch):
+    for name in re.findall(r"\$\{env:(\w+)\}", block):
+        monkeypatch.setenv(name, "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        formats = SinkOptions.parse(options_of(block)).formats
+    assert formats is not None
+    assert formats.registry is not None
+
+
+def test_the_examples_without_spark_run(kafka_test_broker):
+    kafka_test_broker.create_topic("orders")
+    assert len(OTHERS) == 2
+    names = {}
+    with SchemaRegistryServer() as registry:
+        for block in OTHERS:
+            here = block.replace("localhost:9092", kafka_test_broker.bootstrap_servers)
+            exec(here.replace("http://localhost:8081", registry.url), names)
+    values = sorted(record.value for record in kafka_test_broker.topic("orders").records())
+    assert values == [b"\0\0\0\0\1" + bytes([2 * number]) for number in (1, 2, 3)]
