@@ -156,6 +156,7 @@ def same_code(one: Result, other: Result) -> bool:
 def _runners() -> Mapping[Kind, Runner]:
     from benchmarks.batch_part import run_batches
     from benchmarks.commit_part import run_commits
+    from benchmarks.encoding_part import run_encoders
     from benchmarks.import_part import run_imports
     from benchmarks.producer_part import run_producers
     from benchmarks.profile_part import run_profiles
@@ -169,6 +170,7 @@ def _runners() -> Mapping[Kind, Runner]:
         "send": run_producers,
         "latency": run_producers,
         "import": run_imports,
+        "encoding": run_encoders,
         "profile": run_profiles,
     }
 

@@ -350,6 +350,49 @@ _GROWTH: tuple[Part, ...] = (
     ),
 )
 
+# Columns as Avro and Protobuf: CPU µs per row, of one core.
+
+_ENCODERS = ("Avro", "Protobuf")
+_ROW_BY_ROW = {"Avro": "fastavro, row by row", "Protobuf": "upb, row by row"}
+
+
+def _in_process(name: str, what: str, shape: str, most_us: float, ratio: float | None) -> Part:
+    """``most_us``: the reciprocal of rows a second. ``ratio``: to the library row by row."""
+    targets = [Target(each, "client_us", "at most", most_us) for each in _ENCODERS]
+    if ratio is not None:
+        targets += [faster(ratio, _ROW_BY_ROW[each], each) for each in _ENCODERS]
+    return Part(
+        name,
+        what,
+        "encoding",
+        rows=2 * M,
+        sides=(
+            *(Side(each, f"{each.lower()}-{shape}") for each in _ENCODERS),
+            Side(_ROW_BY_ROW["Avro"], f"fastavro-{shape}", share=0.05),
+            Side(_ROW_BY_ROW["Protobuf"], f"upb-{shape}", share=0.05),
+        ),
+        targets=tuple(targets),
+    )
+
+
+_ENCODING: tuple[Part, ...] = (
+    _in_process(
+        "encoding",
+        "8 columns (long, int, double, three strings, timestamp, boolean; every other one nullable, half null) of an "
+        "Arrow array, in one process without Kafka",
+        "flat",
+        0.5,
+        10.0,
+    ),
+    _in_process(
+        "encoding-nested",
+        "a struct of 4 longs, an array of 5 longs and a map of 3 strings, in one process without Kafka",
+        "nested",
+        2.0,
+        None,
+    ),
+)
+
 # The sink by itself.
 
 _OWN: tuple[Part, ...] = (
@@ -411,7 +454,7 @@ _OWN: tuple[Part, ...] = (
     ),
 )
 
-PARTS = _WRITES + _PRODUCERS + _GROWTH + _OWN
+PARTS = _WRITES + _PRODUCERS + _GROWTH + _ENCODING + _OWN
 
 BY_NAME = {part.name: part for part in PARTS}
 
