@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from pickle import PickleError
 from typing import NamedTuple
 
 
@@ -69,7 +69,7 @@ class InvalidRecordError(KafkaError, ValueError):
         self.row = row
 
 
-class TopicCreationError(KafkaError, PickleError):
+class TopicCreationError(KafkaError, pickle.PickleError):
     """A topic does not exist, and ``topicCreation`` or a missing right keeps the sink from creating it.
 
     Spark passes a ``PickleError`` on unchanged while it pickles a writer.

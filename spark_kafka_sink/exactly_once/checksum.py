@@ -54,7 +54,8 @@ class RowChecksum:
             if column is not None:
                 sums += _mixed(slot_hashes(column) * multiplier)
         if partitions is not None:
-            sums += np.maximum(partitions, 0).astype(np.uint64) * _BY_PARTITION  # -1: as without the column
+            # -1 adds nothing: a batch whose partitions are all null has no column of them.
+            sums += (partitions.astype(np.int64) + 1).astype(np.uint64) * _BY_PARTITION
         self.rows += RowSum(len(columns), int(_mixed(sums).sum(dtype=np.uint64)))
 
 

@@ -68,6 +68,20 @@ def test_topic_and_partition_belong_to_a_row():
     assert len(different) == 3
 
 
+def test_incident_null_partitions_counted_differently_where_a_batch_had_no_other():
+    rows = [(b"k", b"1"), (b"k", b"2")]
+    together = RowChecksum()
+    columns = RecordColumns(*(pa.array(column, pa.binary()) for column in zip(*rows, strict=True)))
+    together.add(TopicColumn(("t",)), columns, np.array([-1, 3], np.int32))
+    apart = rows_of(rows[:1]) + rows_of(rows[1:], partitions=np.array([3], np.int32))
+    assert together.rows == apart
+
+
+@pytest.mark.parametrize("partition", [0, 1, 2**31 - 1])
+def test_a_null_partition_is_none_of_the_others(partition):
+    assert rows_of([(b"k", b"v")], partitions=np.array([partition], np.int32)) != rows_of([(b"k", b"v")])
+
+
 @pytest.mark.parametrize("length", [7, 8, 9, 64, 512, 513, 5000])
 def test_every_byte_counts(length):
     plain = bytes(length)
