@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.encoding.encoder import Encoder, UnencodableRowsError
+from spark_kafka_sink.encoding.encoder import Encoder, Fault, UnencodableRowsError
 from spark_kafka_sink.formats.column_schema import Registry
 from spark_kafka_sink.formats.kept_registry import AskedSchema
 from spark_kafka_sink.formats.plain_encoder import prefixed
@@ -91,8 +91,9 @@ class _TaskColumn:
     def use(self, topic: str) -> SchemaUse:
         subject = self._subjects.get(topic)
         if subject is None:
-            subject = self._subjects[topic] = self._subject(topic)
+            subject = self._subject(topic)
             self.uses[subject] = self._known.get(subject) or self._ask(subject)
+            self._subjects[topic] = subject
         return self.uses[subject]
 
     @property
@@ -141,14 +142,16 @@ def _by_encoder(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array) -
     encoder_of_row = np.array([numbers[id(use.encoder)] for use in uses], np.int32)[codes]
     order = np.argsort(encoder_of_row, kind="stable")
     ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
-    parts = []
+    parts: list[pa.BinaryArray] = []
+    faults: list[Fault] = []
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
         try:
             parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32)))))
         except UnencodableRowsError as error:
-            faults = [fault._replace(row=int(rows[fault.row])) for fault in error.faults]
-            raise UnencodableRowsError(faults) from None
+            faults += [fault._replace(row=int(rows[fault.row])) for fault in error.faults]
+    if faults:
+        raise UnencodableRowsError(sorted(faults))
     back = np.empty(len(order), np.int32)
     back[order] = np.arange(len(order), dtype=np.int32)
     return pa.concat_arrays(parts).take(int32_array(back))

@@ -59,10 +59,14 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
     columns = tuple((column.identity, column.kind) for column in plan.columns.values())
     for query, entry in entries.items():
         of = (plan.registry, columns, entry.schemas)
-        if of not in _earlier:
+        if of in _earlier:
+            found = _earlier[of]
+        else:
             ids = [(Side(side), subject, schema_id) for side, subject, schema_id in entry.schemas]
-            _earlier[of] = earlier_schemas(plan, ids, registry)
-        if (found := _earlier[of]) is not None:
+            found = earlier_schemas(plan, ids, registry)
+            if found is None or found.fault is None:  # a registry that is down is asked again
+                _earlier[of] = found
+        if found is not None:
             earlier[query] = found
     return replace(plan, earlier=earlier)
 

@@ -83,13 +83,27 @@ def test_rows_that_cannot_be_encoded_are_numbered_by_their_column(registry):
     assert [(fault.row, fault.path) for fault in raised.value.faults] == [(2, "a")]
 
 
+def test_the_faulty_rows_of_every_encoder_are_told(registry):
+    registry.register("a-value", Schema(SchemaType.AVRO, INT))
+    registry.register("b-value", Schema(SchemaType.AVRO, INT.replace('"R"', '"S"')))
+    formats = TaskFormats(plan(registry, use_latest_version="true"))
+    rows = pa.array([{"a": None}, {"a": None}, {"a": 3}, {"a": None}], STRUCT)
+    with pytest.raises(UnencodableRowsError) as raised:
+        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"]), 0))
+    assert [fault.row for fault in raised.value.faults] == [0, 1, 3]
+
+
 def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(registry):
     formats = plan(registry, valueSchema=LONG)
     encode(TaskFormats(formats), [1], "a")
     registry.down = True
     assert encode(TaskFormats(formats), [1], "a") == [prefix(1) + b"\2\2"]
-    with pytest.raises(RegistryError, match="does not respond"):
-        encode(TaskFormats(formats), [1], "b")
+    of_task = TaskFormats(formats)
+    for _ in range(2):
+        with pytest.raises(RegistryError, match="does not respond"):
+            encode(of_task, [1], "b")
+    registry.down = False
+    assert encode(of_task, [1], "b") == [prefix(1) + b"\2\2"]
 
 
 def test_a_header_names_the_schema_of_each_topic(monkeypatch):

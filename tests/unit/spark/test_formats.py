@@ -14,12 +14,15 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
 from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark import formats as module
-from spark_kafka_sink.spark.formats import planned_formats
+from spark_kafka_sink.spark.formats import planned_formats, with_earlier_schemas
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
+from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = StructType([StructField("a", LongType())])
 
@@ -87,3 +90,24 @@ def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):
     found = fields(StringType(), given, key=NullType())
     assert list(found) == [Side.VALUE]
     assert list(planned_formats(given, found).columns) == [Side.VALUE]
+
+
+def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch):
+    registry = FakeRegistry()
+    new = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+    old = new.replace("long", "double")
+    written = registry.register("t-value", Schema(SchemaType.AVRO, old)).id
+    monkeypatch.setattr(module, "kept_registry", lambda options: registry)
+    monkeypatch.setattr(module, "_earlier", {})
+    given = options(valueSchema=new, **{"schema.registry.url": "http://registry:8081"})
+    plan = planned_formats(given, fields(STRUCT, given))
+    entry = Entry("query", 7, EntryState.INTENT, (), schemas=(SchemaId("value", "t-value", written),))
+    registry.down = True
+    assert "does not respond" in with_earlier_schemas(plan, {"query": entry}).earlier["query"].fault
+    registry.down = False
+    found = with_earlier_schemas(plan, {"query": entry}).earlier["query"]
+    assert found.fault is None
+    assert found.uses[Side.VALUE]["t-value"].registered.id == written
+    del registry.requests[:]
+    assert with_earlier_schemas(plan, {"query": entry}).earlier["query"] is found
+    assert registry.requests == []
