@@ -174,7 +174,7 @@ def _fastavro(shape: str) -> Encode:
 
     def encode(array: pa.Array) -> list[bytes]:
         rows = []
-        for row in array.to_pylist():
+        for row in array.to_pylist(maps_as_pydicts="strict"):
             out = io.BytesIO()
             schemaless_writer(out, schema, row)
             rows.append(out.getvalue())
@@ -191,7 +191,7 @@ def _upb(shape: str) -> Encode:
     message = GetMessageClass(message_descriptor(_descriptor_set(shape), "M"))
 
     def encode(array: pa.Array) -> list[bytes]:
-        return [message(**row).SerializeToString() for row in array.to_pylist()]
+        return [message(**row).SerializeToString() for row in array.to_pylist(maps_as_pydicts="strict")]
 
     return encode
 
