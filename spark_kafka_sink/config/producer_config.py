@@ -133,11 +133,7 @@ class ProducerConfig:
         accepted too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
         process and text.
         """
-        if not isinstance(mapping, Mapping):
-            raise ConfigError([
-                'A producer takes a mapping of options, such as {"bootstrap.servers": "host:9092"}, but got a '
-                f"{type(mapping).__name__}."
-            ])  # fmt: skip
+        refuse_other_than_mapping(mapping)
         draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():
@@ -256,3 +252,12 @@ def _unknown(name: str, prefix: str) -> str:
     if name in CONSUMER_OPTIONS:
         return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     return f"{prefix}{name} is not an option of Kafka's producer{did_you_mean(name, OPTIONS_BY_NAME, prefix) or '.'}"
+
+
+def refuse_other_than_mapping(options: object) -> None:
+    """Raises ``ConfigError`` for a server's address, for example."""
+    if not isinstance(options, Mapping):
+        raise ConfigError([
+            'A producer takes a mapping of options, such as {"bootstrap.servers": "host:9092"}, but got a '
+            f"{type(options).__name__}."
+        ])  # fmt: skip

@@ -28,7 +28,7 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers, registry_options
+from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers, without_registry_options
 from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
@@ -71,8 +71,8 @@ class KafkaProducer(TransactionalProducer):
         super().__init__()
         registry: Mapping[str, object] = {}
         if not isinstance(config, ProducerConfig):
-            registry = registry_options(config, key_serializer, value_serializer)
-            config = ProducerConfig.parse({name: value for name, value in config.items() if name not in registry})
+            others, registry = without_registry_options(config, key_serializer, value_serializer)
+            config = ProducerConfig.parse(others)
         self.config = config.with_client_id()
         self._interceptors = InterceptorChain.load(self.config, interceptors)
         self._serializers = RecordSerializers.load(self.config, key_serializer, value_serializer)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from spark_kafka_sink.append.record import Headers, ProducerRecord, checked_headers
 from spark_kafka_sink.append.rows import Column, arrow_column
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.config.python_class import instance
 from spark_kafka_sink.errors import InvalidRecordError, SerializationError
 from spark_kafka_sink.formats.schema_headers import with_schema_headers
@@ -85,11 +86,18 @@ AnySerializer: TypeAlias = Serializer | HeadersSerializer
 _OPTIONS: Final = ("key.serializer", "value.serializer", "key.serializer.class", "serializer.class")
 
 
-def registry_options(config: Mapping[str, object], *given: AnySerializer | None) -> dict[str, object]:
-    """The options of a schema registry, which only serializers read: without a serializer they are none."""
-    if not any(name in config for name in _OPTIONS) and all(each is None for each in given):
-        return {}
-    return {name: value for name, value in config.items() if is_registry_option(name.lower())}
+def without_registry_options(
+    config: Mapping[str, object], *given: AnySerializer | None
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The producer's options, and those of a schema registry, which only serializers read: none without a serializer.
+
+    Raises ``ConfigError`` if ``config`` is no mapping.
+    """
+    refuse_other_than_mapping(config)
+    if all(each is None for each in given) and not any(name in config for name in _OPTIONS):
+        return config, {}
+    registry = {name: value for name, value in config.items() if is_registry_option(name.lower())}
+    return {name: value for name, value in config.items() if name not in registry}, registry
 
 
 class RecordSerializers:

@@ -42,7 +42,12 @@ from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers, registry_options
+from spark_kafka_sink.producer.serializers import (
+    AnySerializer,
+    BytesSerializer,
+    RecordSerializers,
+    without_registry_options,
+)
 from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
@@ -168,8 +173,8 @@ class SyncProducer:
         key_serializer: AnySerializer | None = None,
         value_serializer: AnySerializer | None = None,
     ) -> None:
-        registry = registry_options(config, key_serializer, value_serializer)
-        self.config = SyncConfig.parse({name: value for name, value in config.items() if name not in registry})
+        others, _ = without_registry_options(config, key_serializer, value_serializer)
+        self.config = SyncConfig.parse(others)
         kafka, random = self.config.kafka.with_client_id(), Random()
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._clock: Clock = SystemClock()

@@ -129,6 +129,7 @@ def test_errors_are_importable_from_the_top(name):
     assert issubclass(getattr(spark_kafka_sink, name), KafkaError)
 
 
-def test_a_producer_says_that_it_takes_a_mapping():
+@pytest.mark.parametrize("producer", [spark_kafka_sink.KafkaProducer, spark_kafka_sink.SyncProducer])
+def test_a_producer_says_that_it_takes_a_mapping(producer):
     with pytest.raises(ConfigError, match=r'such as \{"bootstrap.servers": "host:9092"\}, but got a str'):
-        spark_kafka_sink.KafkaProducer("host:9092")
+        producer("host:9092")

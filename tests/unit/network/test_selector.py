@@ -11,6 +11,7 @@ import pytest
 
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+from tests.unit.network.file_descriptors import none_left
 
 
 def until(selector: Selector, kind: type, seconds: float = 5.0) -> list[Event]:
@@ -23,17 +24,12 @@ def until(selector: Selector, kind: type, seconds: float = 5.0) -> list[Event]:
     return events
 
 
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 @pytest.fixture
 def selector():
-    before = open_fds()
-    each = Selector()
-    yield each
-    each.shutdown()
-    assert open_fds() == before, "a file descriptor is left"
+    with none_left():
+        each = Selector()
+        yield each
+        each.shutdown()
 
 
 @pytest.fixture
@@ -277,17 +273,16 @@ def test_a_forked_child_that_shuts_down_leaves_its_parents_connections(selector,
 
 
 def test_many_connections_leave_no_file_descriptor(selector, server):
-    before = open_fds()
-    for connection_id in range(1, 101):
-        selector.connect(connection_id, *server.getsockname())
-        if connection_id % 2:
-            until(selector, Connected)
-        server.accept()[0].close()
-        if connection_id % 3:
-            selector.close(connection_id)
-        else:
-            until(selector, Closed)
-    assert open_fds() == before
+    with none_left():
+        for connection_id in range(1, 101):
+            selector.connect(connection_id, *server.getsockname())
+            if connection_id % 2:
+                until(selector, Connected)
+            server.accept()[0].close()
+            if connection_id % 3:
+                selector.close(connection_id)
+            else:
+                until(selector, Closed)
 
 
 def test_a_selector_counts_connections_bytes_and_time(selector, peer):

@@ -18,6 +18,7 @@ from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
 from spark_kafka_sink.testing import TestBroker
+from tests.unit.network.file_descriptors import none_left
 
 NOT_YET = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY}
 """A call that would block: nothing has failed."""
@@ -161,15 +162,10 @@ class Pair:
 
 @pytest.fixture
 def pair(monkeypatch):
-    before = open_fds()
-    each = Pair(monkeypatch)
-    yield each
-    each.close()
-    assert open_fds() == before, "a file descriptor is left"
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    with none_left():
+        each = Pair(monkeypatch)
+        yield each
+        each.close()
 
 
 CONNECTING = [
