@@ -174,14 +174,16 @@ def test_protobuf_is_registered_with_what_it_imports(spark, topic, avro, client,
     assert sorted(read(record.value[6:]).lines[0].item for record in topic.records()) == sorted(map(str, range(50)))
 
 
-def test_the_latest_protobuf_of_a_registry_that_has_only_text_needs_its_descriptor(spark, topic, avro, tmp_path):
+def test_the_latest_protobuf_of_a_registry_that_has_only_text_needs_no_descriptor(spark, topic, avro, tmp_path):
     message = "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }"
     descriptor_set = compiled(shop=f'syntax = "proto3"; package shop; {message} message Line {{ string item = 1; }}')
     save_orders(spark, avro, descriptor_set, tmp_path)
-    latest = {**avro, "valueFormat": "protobuf", "use.latest.version": "true"}
-    assert "Give valueDescriptorFile and valueMessage too" in fails(save, one_row(spark, "struct(5L id) value"), latest)
-    save_orders(spark, {**avro, "use.latest.version": "true"}, descriptor_set, tmp_path)
-    assert topic.count() == 100
+    latest = {**avro, "use.latest.version": "true"}
+    save(one_row(spark, "struct(77L id) value"), {**latest, "valueFormat": "protobuf"})
+    save_orders(spark, latest, descriptor_set, tmp_path)
+    read = upb(descriptor_set, "shop.Order").FromString
+    ids = sorted(read(record.value[6:]).id for record in topic.records())
+    assert ids == sorted([*range(50), *range(50), 77])
 
 
 def save_orders(spark, options, descriptor_set, folder):

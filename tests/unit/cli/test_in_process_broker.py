@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.testing.kafka_node import free_ports
 from tests.contract.plain_client import PlainClient
+from tests.unit.network.file_descriptors import none_left
 
 DEADLINE_S = 30
 COMMAND = [sys.executable, "-m", "spark_kafka_sink.cli.main", "broker", "--in-process"]
@@ -131,13 +132,11 @@ def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], argum
 
 def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
     threads = threading.active_count()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with none_left(), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["broker", "--in-process", "--port", str(port - 1), "--nodes", "2"]) == 1
     assert f"error: The broker cannot listen on port {port - 1}: " in capsys.readouterr().err
     assert threading.active_count() == threads
-    with socket.create_server(("127.0.0.1", port - 1)):
-        pass
 
 
 def test_help_says_that_it_needs_no_java(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,8 +129,11 @@ def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
     eventually(lambda: SENDER in loop.turned_by)
 
 
-def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop):
+def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
     swing(thread, loop)
+    with thread.run_inline():
+        pass  # the thread has ended the turn that it was in
     seen = []
 
     def callback():
