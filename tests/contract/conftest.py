@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import py4j.java_gateway
+import py4j.protocol
 import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
@@ -21,7 +22,10 @@ def kafka_jvm():
         jarpath=str(py4j_jar), classpath=jars, java_path=str(find_java()), die_on_exit=True, return_proc=True
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield gateway.jvm
+    with pytest.MonkeyPatch.context() as patch:
+        # A Spark session in this process has replaced it, and looks errors up in classes that only its own JVM has.
+        patch.setattr("py4j.java_gateway.get_return_value", py4j.protocol.get_return_value)
+        yield gateway.jvm
     gateway.shutdown()
     process.stdin.close()  # it ends with its input
     process.wait(30)
