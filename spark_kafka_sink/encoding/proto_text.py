@@ -208,7 +208,7 @@ class _Printer:
         return ""
 
     def _specials(self, field: FieldDescriptorProto) -> Iterator[str]:
-        """What is written as an option and is none."""
+        """The default and the JSON name: .proto text writes them as options, but FieldOptions has no such fields."""
         if field.HasField("default_value"):
             value = field.default_value
             if field.type == _STRING:

@@ -47,7 +47,7 @@ class ColumnSchema(Protocol):
         """Raises ``SchemaMismatchError`` for a column that does not fit."""
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
-        """As a registry gets it. ``registers``: what it imports is registered first; else it is looked up."""
+        """The schema to send to the registry. ``registers`` true: registers its imports first; false: looks them up."""
 
 
 @dataclass(frozen=True, slots=True)

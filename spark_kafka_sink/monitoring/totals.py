@@ -94,7 +94,7 @@ class _Query:
 
 class Totals:
     """At most ``most_series`` combinations of query, topic and partition: beyond, the queries that wrote least recently
-    are forgotten, and what is left of a single query is counted under topic and partition ``other``.
+    are forgotten. A single query with more topics and partitions has the further ones under ``other``.
     """
 
     def __init__(self, most_series: int) -> None:
