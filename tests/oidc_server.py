@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from flask import Flask, request
 from joserfc.jwk import KeySet, RSAKey
 from werkzeug.serving import make_server
+
+from tests.loopback_app import LoopbackApp
 
 JWT_BEARER = JWTBearerGrant.GRANT_TYPE
 
@@ -49,7 +50,7 @@ class Client(ClientMixin):
 
 
 @dataclass
-class OidcServer(AbstractContextManager["OidcServer"]):
+class OidcServer(LoopbackApp):
     """Requests of the token endpoint are in ``forms``. ``life_s``: of its tokens. ``audience``: their claim ``aud``.
 
     After ``hang()`` requests get no response until ``let_go()``. ``fail_with``: the status of the next responses.
@@ -74,17 +75,6 @@ class OidcServer(AbstractContextManager["OidcServer"]):
         self._oauth = self._authorization_server(app)
         app.add_url_rule("/token", view_func=self._token, methods=["POST"])
         app.add_url_rule("/jwks", view_func=self._jwks)
-
-    def __enter__(self) -> OidcServer:
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.let_go()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     @property
     def token_url(self) -> str:

@@ -10,13 +10,14 @@ import ssl
 import threading
 import uuid
 from collections import deque
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flask import Flask, Response, request
 from werkzeug.serving import make_server
+
+from tests.loopback_app import LoopbackApp
 
 
 class Asked(NamedTuple):
@@ -39,7 +40,7 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class SchemaRegistryServer(AbstractContextManager["SchemaRegistryServer"]):
+class SchemaRegistryServer(LoopbackApp):
     """``login``: the header Authorization that it asks for. ``guids`` off: as registries before Confluent 7.9.
 
     ``names_versions`` off: a registration responds with the id only, as older registries. ``hang``: set it, and
@@ -77,17 +78,6 @@ class SchemaRegistryServer(AbstractContextManager["SchemaRegistryServer"]):
         self._server = make_server("127.0.0.1", self.port, app, threaded=True, ssl_context=self._tls())
         self.port = self._server.port
         self.address = f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> SchemaRegistryServer:
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.let_go()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     @property
     def url(self) -> str:
