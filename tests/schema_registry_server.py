@@ -1,10 +1,11 @@
 """A schema registry on loopback: Confluent's API on Flask, with GUIDs, faults and a log of its requests.
 
-Compatibility is not checked: ``incompatible`` says which schemas are refused.
+Compatibility is not checked: ``incompatible`` says which schemas are refused. protoc answers ``format=serialized``.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
@@ -18,6 +19,7 @@ from flask import Flask, Response, request
 from werkzeug.serving import make_server
 
 from tests.loopback_app import LoopbackApp
+from tests.unit.encoding.protos import compiled, files_of
 
 
 class Asked(NamedTuple):
@@ -73,6 +75,7 @@ class SchemaRegistryServer(LoopbackApp):
             ("GET", "/subjects", lambda: sorted(self.subjects)),
             ("GET", "/subjects/<path:subject>/versions/<version>", self._version),
             ("GET", "/schemas/ids/<int:number>", self._by_id),
+            ("GET", "/schemas/guids/<uuid:guid>", self._by_guid),
         ):
             app.add_url_rule(f"/registry{rule}", f"{method}{rule}", view, methods=[method])
         self._server = make_server("127.0.0.1", self.port, app, threaded=True, ssl_context=self._tls())
@@ -154,6 +157,12 @@ class SchemaRegistryServer(LoopbackApp):
             return {"error_code": 40403, "message": f"Schema {number} not found"}, 404
         return self._content(number)
 
+    def _by_guid(self, guid: uuid.UUID) -> Any:
+        for number in range(1, len(self._schemas) + 1):
+            if self.guids and self.guid(number) == guid.bytes:
+                return {"id": number, **self._content(number)}
+        return {"error_code": 40403, "message": f"Schema {guid} not found"}, 404
+
     def _no_subject(self, subject: str) -> Any:
         return {"error_code": 40401, "message": f"Subject '{subject}' not found."}, 404
 
@@ -176,10 +185,22 @@ class SchemaRegistryServer(LoopbackApp):
         schema = dict(self._schemas[number - 1])
         if schema["schemaType"] == "AVRO":
             del schema["schemaType"]  # as Confluent's
-        if request and request.args.get("format") != "serialized":
-            schema.pop("serialized", None)
+        if request and request.args.get("format") == "serialized" and schema.get("schemaType") == "PROTOBUF":
+            schema["schema"] = self._serialized(schema)
         guid = {"guid": str(uuid.UUID(bytes=self.guid(number)))} if self.guids else {}
         return {**schema, **guid}
+
+    def _serialized(self, schema: dict[str, Any]) -> str:
+        """The file's descriptor in base64."""
+        files = {"schema": schema["schema"]}
+        unseen = list(schema["references"])
+        while unseen:
+            each = unseen.pop()
+            imported = self._schemas[self.subjects[each["subject"]][each["version"] - 1] - 1]
+            files[each["name"].removesuffix(".proto")] = imported["schema"]
+            unseen += imported["references"]
+        (file,) = (each for each in files_of(compiled(**files)) if each.name == "schema.proto")
+        return base64.b64encode(file.SerializeToString()).decode()
 
 
 def _normal(body: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,10 @@ import json
 import time
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink.partitioning.murmur2 import murmur2
@@ -195,13 +196,30 @@ def save_orders(spark, options, descriptor_set, folder):
     save(frame, {**options, **given})
 
 
-def test_json_gets_the_prefix_of_its_schema(spark, topic, avro, client):
-    schema = '{"title": "T", "type": "object", "properties": {"id": {"type": "integer"}}}'
-    frame = spark.range(20).selectExpr("to_json(struct(id)) value")
-    save(frame, {**avro, "valueFormat": "json", "valueSchema": schema})
-    read = JSONDeserializer(schema, schema_registry_client=client)
-    context = SerializationContext(topic.name, MessageField.VALUE)
-    assert sorted(read(record.value, context)["id"] for record in topic.records()) == [*range(20)]
+@pytest.mark.parametrize("place", ["prefix", "header"])
+def test_json_names_its_schema_and_is_read_by_confluents_deserializer(spark, topic, avro, local_schema_registry, place):
+    schema = '{"title": "T", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
+    columns = ("if(id = 3, null, to_json(struct(id))) value", "cast(to_json(struct(id)) as binary) key")
+    with SchemaRegistryServer() as guids:
+        registry = {"prefix": local_schema_registry, "header": guids}[place]
+        options = {**avro, "schema.registry.url": registry.url}
+        for side in ("key", "value"):
+            options |= {f"{side}Format": "json", f"{side}Schema": schema, f"{side}.schema.id.serializer": place}
+        save(spark.range(20).selectExpr(*columns), options)
+        read = JSONDeserializer(None, schema_registry_client=SchemaRegistryClient({"url": registry.url}))
+        of_side = {
+            side: sorted(read_part(read, record, side)["id"] for record in topic.records() if getattr(record, side))
+            for side in ("key", "value")
+        }
+    assert of_side == {"key": [*range(20)], "value": [number for number in range(20) if number != 3]}
+    with_header = [len(record.headers or ()) for record in topic.records()]
+    assert sorted(with_header) == ([0] * 20 if place == "prefix" else [1, *[2] * 19])
+
+
+def read_part(deserialize, record, side):
+    """A key or a value, by the id in front of it or the GUID in its header."""
+    field = {"key": MessageField.KEY, "value": MessageField.VALUE}[side]
+    return deserialize(getattr(record, side), SerializationContext("t", field, list(record.headers or ())))
 
 
 def test_an_incompatible_schema_is_the_registrys_own_error(spark, topic, avro, client):
@@ -227,6 +245,32 @@ def test_headers_name_the_schemas_beside_the_rows_own_headers(spark, topic, avro
     (record,) = topic.records()
     assert record.headers == (("a", b"\1"), ("__key_schema_id", ids["key"]), ("__value_schema_id", ids["value"]))
     assert (record.key, record.value) == (b"\2", b"\4")
+
+
+def test_keys_and_messages_are_read_by_the_guids_in_their_headers(spark, topic, avro, tmp_path):
+    """Protobuf of a descriptor set, then of what the registry has: a serialized descriptor with an import."""
+    descriptor_set = compiled(
+        shop='syntax = "proto3"; package shop; import "line.proto"; message A {} message B {} '
+        "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }",
+        line='syntax = "proto3"; package shop; message Line { string item = 1; }',
+    )
+    path = tmp_path / "descriptors"
+    path.write_bytes(descriptor_set)
+    frame = spark.range(30).selectExpr(
+        "struct(concat('key-', id) k) key", "struct(id, array(named_struct('item', cast(id as string))) lines) value"
+    )
+    with SchemaRegistryServer() as registry:
+        options = {**avro, "keyFormat": "avro", "valueFormat": "protobuf", "schema.registry.url": registry.url}
+        options |= {f"{side}.schema.id.serializer": "header" for side in ("key", "value")}
+        save(frame, {**options, "valueDescriptorFile": str(path), "valueMessage": "shop.Order"})
+        save(frame, {**options, "use.latest.version": "true", "valueMessage": "shop.Order"})
+        client = SchemaRegistryClient({"url": registry.url})
+        by_id = {"schema.id.deserializer": dual_schema_id_deserializer}
+        key = AvroDeserializer(client, conf=by_id)
+        value = ProtobufDeserializer(upb(descriptor_set, "shop.Order"), by_id, client)
+        read = [(read_part(key, each, "key"), read_part(value, each, "value")) for each in topic.records()]
+    assert sorted(order.id for _, order in read) == sorted([*range(30), *range(30)])
+    assert all(order.lines[0].item == f"{order.id}" and k == {"k": f"key-{order.id}"} for k, order in read)
 
 
 def test_a_registry_without_guids_is_an_error_on_the_driver(spark, topic, avro):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
@@ -83,7 +84,8 @@ def test_protobuf_is_named_with_its_imports_and_read_as_a_descriptor_where_asked
         "schema": 'import "c.proto";', "schemaType": "PROTOBUF",
         "references": [{"name": "c.proto", "subject": "common", "version": 1}],
     }  # fmt: skip
-    assert client.latest("t-value", serialized=True).schema == schema
+    file = FileDescriptorProto.FromString(client.latest("t-value", serialized=True).schema.serialized_file())
+    assert file.dependency == ["c.proto"]
     assert server.asked[-1].query == {"format": "serialized"}
     assert client.imports(schema) == {"c.proto": Schema(SchemaType.PROTOBUF, "message C {}")}
 
