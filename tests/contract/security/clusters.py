@@ -19,7 +19,7 @@ def days_from_now(days: float) -> datetime:
 ODD_USER, ODD_PASSWORD = 'sm ith"s', 'pä"ss,w\\ö=rd € 😀 ﬁ'
 USERS = {"client": "client-secret", ODD_USER: ODD_PASSWORD}
 
-SESSION_MS = 3_000
+SESSION_MS = 4_000
 ROTATED = "rotated"
 """A user whose SCRAM password tests change."""
 SESSION_MECHANISMS = ("PLAIN", "SCRAM-SHA-512")

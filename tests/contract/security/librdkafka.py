@@ -17,6 +17,8 @@ _NAMES = {
     "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
 }
 _KEPT = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
+# What TestBroker notes when a client is closed before its last connection stands.
+HUNG_UP = "the client hung up"
 _LEFT_OUT = ("ssl.truststore.type", "ssl.keystore.type")
 
 

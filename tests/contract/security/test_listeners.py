@@ -18,7 +18,7 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ODD_USER, each_client
-from tests.contract.security.librdkafka import NotWrittenError, consume, first_error, produce
+from tests.contract.security.librdkafka import HUNG_UP, NotWrittenError, consume, first_error, produce
 
 
 @each_client
@@ -34,7 +34,7 @@ def test_librdkafka_writes_and_reads_through_each_listener_of_test_broker(
 ) -> None:
     through(secure_broker, listener, mechanism)
     attempts = [each for each in secure_broker.authentications if each.error is None]
-    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {"the client hung up"}
+    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {HUNG_UP}
     tls = listener in {"TLS", "MUTUAL", "SASL_TLS"}
     assert {attempt.step for attempt in attempts} == {*(["TLS"] if tls else []), *([mechanism] if mechanism else [])}
     assert {attempt.listener for attempt in attempts} == {listener}

@@ -16,14 +16,12 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ODD_USER, each_client
-from tests.contract.security.librdkafka import consume
+from tests.contract.security.librdkafka import HUNG_UP, consume
 
 Cluster: TypeAlias = LocalKafka | TestBroker
 KNOWN_WITHIN_S = 5.0
 # A broker that only hangs up may do so for other reasons: such an error ends calls after max.block.ms, as Java's.
 BRIEF = {"max.block.ms": "2000"}
-# A client may end before its last connection is there.
-HUNG_UP = "the client hung up"
 # All that arrives at the broker has arrived by then.
 SETTLED_S = 0.3
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
-from tests.contract.security.librdkafka import consume, librdkafka_options
+from tests.contract.security.librdkafka import HUNG_UP, consume, librdkafka_options
 
 Cluster: TypeAlias = LocalKafka | TestBroker
 LISTENER = "SESSIONS"
@@ -44,8 +44,8 @@ def broker(users: dict[str, str]) -> Iterator[TestBroker]:
 
 @pytest.fixture
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For machines that stand still for a while: 5 % of so short a session are soon over."""
-    monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (0.5, 0.6))
+    """For machines that stand still for a while: the rest of the session is time to authenticate in."""
+    monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (0.25, 0.3))
 
 
 class Writer:
@@ -108,7 +108,7 @@ def test_a_producer_goes_on_over_sessions_of_kafka(secure_kafka: LocalKafka) -> 
 @pytest.mark.usefixtures("early")
 def test_a_producer_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> None:
     goes_on(broker)
-    assert broker.authentications.failed() == []
+    assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
 
 
 def closed_after(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_librdkafka_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> 
         assert librdkafka_writes_for(options, "t", 1.2 * SESSION_MS / 1000) == []
         logins = Counter(attempt.connection for attempt in broker.authentications if attempt.step == mechanism)
         assert max(logins.values()) >= 2
-        assert broker.authentications.failed() == []
+        assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
 
 
 # -- credentials that have changed ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.security.librdkafka import librdkafka_options
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.kafka_security import properties_text
+from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)
 LISTENERS = {
@@ -59,7 +60,7 @@ def test_receipts_are_read_through_each_listener(broker, listener, tmp_path, cap
     line = ["receipts", "--topic", "receipts", "--bootstrap-server", options["bootstrap.servers"], "--json"]
     assert main([*line, "--command-config", str(config)]) == 0
     assert WriteReceipt.parse(capsys.readouterr().out) == RECEIPT
-    assert broker.authentications.failed() == []
+    assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
 
 
 def test_a_mechanism_that_librdkafka_is_not_given_is_refused(broker):
