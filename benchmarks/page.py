@@ -173,27 +173,27 @@ def _short(results: Results) -> str:
     """What the README's first screen says of speed, the bad with the good."""
     f = _Figures(results)
     said = (
-        f"- {f.times('default')} times the rows per second of Spark's own sink (values of 100 bytes, both with their"
-        f" defaults), with {f.times('default', measure='broker_us')} times the broker's CPU for a row.\n"
-        f"- A micro-batch of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms, with"
-        f" Spark's sink {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. [More](docs/performance.md)"
+        f"- {f.times('default')} times the rows per second of Spark's own sink, and"
+        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options).\n"
+        f"- A micro-batch of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms; Spark's"
+        f" sink takes {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. [More](docs/performance.md)"
     )
     return "" if f.missing else said
 
 
 def _defaults(f: _Figures) -> str:
     return (
-        f"**Spark's own sink**, both with their defaults: {f.times('default')} times its rows per second with values"
-        f" of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
+        f"**Spark's own sink**, default options on both sides: {f.times('default')} times its rows per second with"
+        f" values of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
         f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The broker"
-        f" spends {f.times('default', measure='broker_us')} times the CPU on a row."
+        f" needs {f.times('default', measure='broker_us')} times the CPU per row."
     )
 
 
 def _compression(f: _Figures) -> str:
     return (
-        f"**The same, compressed**: lz4 {f.times('lz4')} times, snappy {f.times('snappy')}, zstd {f.times('zstd')},"
-        f" gzip {f.times('gzip')}. With `batch.size=262144` and `linger.ms=5` on both sides"
+        f"**Spark's own sink, compressed**: lz4 {f.times('lz4')} times, snappy {f.times('snappy')}, zstd"
+        f" {f.times('zstd')}, gzip {f.times('gzip')}. With `batch.size=262144` and `linger.ms=5` on both sides"
         f" {f.times('same-batches')} times (lz4 {f.times('same-batches-lz4')}, zstd {f.times('same-batches-zstd')})."
     )
 
@@ -201,50 +201,52 @@ def _compression(f: _Figures) -> str:
 def _tls(f: _Figures) -> str:
     ours, theirs = f"{OURS}, TLS", f"{THEIRS}, TLS"
     return (
-        f"**Over TLS**: {f.times('tls', ours, theirs)} times Spark's own sink over TLS ({f.times('tls')} without TLS)."
+        f"**Over TLS**: {f.times('tls', ours, theirs)} times the rows per second of Spark's own sink over TLS"
+        f" ({f.times('tls')} times without TLS on either side)."
     )
 
 
 def _python_clients(f: _Figures) -> str:
     return (
         f"**confluent-kafka in `foreachPartition`**: {f.times('python-clients', than=CONFLUENT)} times its rows per"
-        f" second. Outside of Spark, `KafkaProducer.send()` next to confluent-kafka's `produce()`:"
-        f" {f.times('send', SEND, CONFLUENT)} times, with keys {f.times('send-keyed', SEND, CONFLUENT)}."
+        f" second. Without Spark, `KafkaProducer.send()` sends {f.times('send', SEND, CONFLUENT)} times the records"
+        f" per second of confluent-kafka's `produce()`, with keys {f.times('send-keyed', SEND, CONFLUENT)} times."
     )
 
 
 def _partitions(f: _Figures) -> str:
     return (
-        f"**1,000 partitions**: {f.times('1000-partitions')} times the JVM sink, which needs larger batches for it:"
-        " with its defaults it times out."
+        f"**1,000 partitions**: {f.times('1000-partitions')} times the rows per second of Spark's own sink, which was"
+        " given larger batches: with its defaults it times out."
     )
 
 
 def _micro_batches(f: _Figures) -> str:
     return (
-        f"**A micro-batch** of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms, with"
-        f" exactly-once {f.median('micro-batches', ONCE, 'add_batch_ms')} ms; with Spark's sink"
-        f" {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms."
+        f"**A micro-batch** of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms"
+        f" (exactly-once: {f.median('micro-batches', ONCE, 'add_batch_ms')} ms); Spark's own sink takes"
+        f" {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. The first one of an application takes"
+        f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms, because Python workers have to start."
     )
 
 
 def _memory(f: _Figures) -> str:
     few, many = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
     return (
-        f"**Memory**: a Python worker takes {f.more('memory', few, FLOOR, 'peak_rss_mib')} MiB more than one that only"
-        f" reads its rows, at 1,000 partitions {f.more('memory', many, FLOOR, 'peak_rss_mib')} MiB."
+        f"**Memory**: a Python worker needs {f.more('memory', few, FLOOR, 'peak_rss_mib')} MiB more than one that only"
+        f" reads the rows; with 1,000 partitions, {f.more('memory', many, FLOOR, 'peak_rss_mib')} MiB more."
     )
 
 
 def _start(results: Results) -> str:
     f = _Figures(results)
     said = (
-        "The first micro-batch of a query whose Python workers have yet to start takes"
+        "The first micro-batch of a query, before Python workers run, takes"
         f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms (exactly-once:"
-        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms), of which"
-        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms are what any Python writer needs; Spark's sink,"
-        f" which needs no Python, takes {f.median('micro-batches', THEIRS, 'first_batch_ms')} ms. Importing the sink is"
-        f" {f.median('import', 'spark_kafka_sink', 'import_s')} s of it."
+        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms). Any Python writer needs"
+        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms of it; importing the sink takes"
+        f" {f.median('import', 'spark_kafka_sink', 'import_s')} s. Spark's own sink runs no Python and takes"
+        f" {f.median('micro-batches', THEIRS, 'first_batch_ms')} ms."
     )
     return "" if f.missing else said
 

@@ -51,7 +51,7 @@ class Status(Enum):
     SUPPORTED = "supported"
     NO_EFFECT = "accepted, without effect"
     JVM_ONLY = "refused: needs a JVM"
-    NOT_YET = "refused: not built yet"
+    NOT_YET = "refused: not supported yet"
 
 
 class BadValueError(ValueError):
@@ -208,7 +208,7 @@ _IN_WORDS = {
     Kind.BOOLEAN: "true or false",
     Kind.DOUBLE: "a number",
     Kind.STRING: "a string",
-    Kind.LIST: "a list separated by commas",
+    Kind.LIST: "a comma-separated list",
     Kind.CLASS: "the name of a class",
     Kind.PASSWORD: "a string",
 }

@@ -200,7 +200,7 @@ def take(draft: Draft, option: Option, value: object) -> None:
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
         if not _is_of_java(option, value):
-            draft.fault(name, f"can only be honoured by a JVM: {option.instead}.")
+            draft.fault(name, f"is refused, because it needs a JVM: {option.instead}.")
     elif option.status is Status.NOT_YET:
         draft.fault(name, f"is refused: {option.instead}.")
     else:

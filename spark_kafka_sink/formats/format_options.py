@@ -26,18 +26,18 @@ def _options_of(side: str) -> tuple[Option, ...]:
     formats = OneOf(tuple(each.value for each in Format))
     return (
         Option(f"{side}Format", Kind.STRING, "raw", "medium",
-               f"How the column {side} is encoded. raw: string or binary, written as it is. avro: a struct, or any "
-               "type for a schema that is no record. protobuf: a struct. json: string or binary that to_json made, "
-               "which only gets the schema's id.", formats),
+               f"Encoding of the column {side}. raw: string or binary, written as it is. avro: a struct, or any type "
+               "if the schema is not a record. protobuf: a struct. json: string or binary made by to_json, to which "
+               "the sink adds the schema id.", formats),
         Option(f"{side}Schema", Kind.STRING, None, "medium",
-               f"Schema of the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
+               f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
                "to_avro derives from the column."),
-        Option(f"{side}SchemaFile", Kind.STRING, None, "medium", f"File on the driver with {side}Schema."),
+        Option(f"{side}SchemaFile", Kind.STRING, None, "medium", f"File with {side}Schema, on the driver."),
         Option(f"{side}DescriptorFile", Kind.STRING, None, "medium",
-               "File on the driver with a Protobuf descriptor set (protoc --include_imports --descriptor_set_out), as "
-               "for Spark's to_protobuf."),
+               "File with a Protobuf descriptor set, on the driver, as for Spark's to_protobuf (protoc "
+               "--include_imports --descriptor_set_out)."),
         Option(f"{side}Message", Kind.STRING, None, "medium",
-               f"Protobuf message of the column {side}: its full name."),
+               f"Full name of the Protobuf message for the column {side}."),
     )  # fmt: skip
 
 

@@ -50,23 +50,24 @@ _BEARER: Final = (
     CredentialSource.SASL_OAUTHBEARER_INHERIT,
 )
 
-_IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "a string of ASCII signs without spaces")
+_IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "ASCII characters without spaces")
 
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(BASIC_SOURCE, STRING, "URL", "medium",
-           "Where user and password of HTTP's basic authentication are: URL (of schema.registry.url), USER_INFO "
-           "(basic.auth.user.info, whose presence is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
+           "Where the user and password of HTTP basic authentication come from: URL (schema.registry.url), "
+           "USER_INFO (basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
            OneOf(tuple(source.value for source in _BASIC))),
-    Option(USER_INFO, PASSWORD, None, "medium", "user:password; Confluent Cloud's API key and secret."),
+    Option(USER_INFO, PASSWORD, None, "medium",
+           "user:password, or API key and secret of Confluent Cloud as key:secret."),
     Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
            "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
-           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (as kafka.sasl.oauthbearer.*).",
+           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (the options kafka.sasl.oauthbearer.*).",
            OneOf(tuple(source.value for source in _BEARER))),
-    Option(TOKEN, PASSWORD, None, "medium", "The bearer token of STATIC_TOKEN."),
+    Option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN."),
     Option(ISSUER, STRING, None, "medium",
-           "OAUTHBEARER: URL that issues tokens. Its TLS has the options schema.registry.ssl.*."),
+           "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*."),
     Option(CLIENT_ID, STRING, None, "medium", "OAUTHBEARER: client id."),
-    Option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: secret of the client id."),
+    Option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: client secret."),
     Option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope."),
     Option(_CLUSTER, STRING, None, "medium",
            "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER),

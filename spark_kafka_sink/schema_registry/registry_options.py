@@ -51,46 +51,51 @@ _SUBJECTS: Final = (
 
 SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(URL, LIST, None, "high",
-           "Schema registry: URLs separated by commas, the next one after a failure. May hold user:password@."),
+           "URLs of the schema registry, separated by commas; after a failure the next one is used. May have "
+           "user:password@."),
     Option(AUTO_REGISTER, BOOLEAN, True, "medium",
-           "Register the schema. false, and the default beside use.latest.version and use.schema.id: the schema must "
-           "be in the registry."),
+           "true: register the schema. false: the schema must be in the registry; the default together with "
+           "use.latest.version or use.schema.id."),
     Option(USE_LATEST, BOOLEAN, False, "low",
-           "Write with the latest version of the subject, as it was when the application started."),
+           "Write with the latest version of the subject at the start of the application."),
     Option(USE_ID, INT, _NO_ID, "low",
-           "Write with the schema of this id. Where key and value are encoded: key.use.schema.id, "
-           "value.use.schema.id.", _ID),
+           "Write with the schema that has this id. If both key and value are encoded, set key.use.schema.id and "
+           "value.use.schema.id instead.", _ID),
     Option(f"key.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the key.", _ID),
     Option(f"value.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the value.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, an explicit schema must be the latest version. false: it is not compared."),
+           "With use.latest.version, a schema that the options give must be the latest version. false: they are not "
+           "compared."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
-           "With use.schema.id, an explicit schema must be the one of that id. false: it is not compared."),
+           "With use.schema.id, a schema that the options give must be the one with that id. false: they are not "
+           "compared."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
-           "The registry normalizes schemas that it registers or looks up, so that irrelevant differences in order "
-           "make no new version."),
+           "Let the registry normalize schemas that it registers or looks up, so that a different order of fields "
+           "or attributes that means nothing creates no new version."),
     Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the key's schema: {_SUBJECTS}"),
     Option("value.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the value's schema: {_SUBJECTS}"),
     Option("key.schema.id.serializer", CLASS, "prefix", "medium",
-           "Where a key names its schema: prefix (magic 0 and the id before the key) or header (magic 1 and the GUID "
-           "in the header __key_schema_id); or Java's PrefixSchemaIdSerializer, HeaderSchemaIdSerializer."),
+           "Where a key has the id of its schema: prefix (magic byte 0 and the id, before the key) or header (magic "
+           "byte 1 and the GUID, in the header __key_schema_id); or Java's PrefixSchemaIdSerializer, "
+           "HeaderSchemaIdSerializer."),
     Option("value.schema.id.serializer", CLASS, "prefix", "medium",
-           "Where a value names its schema, as key.schema.id.serializer; the header is __value_schema_id."),
+           "Where a value has the id of its schema, as key.schema.id.serializer; the header is __value_schema_id."),
 )  # fmt: skip
 
 CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
     *LOGIN_OPTIONS,
     Option(CONNECT_TIMEOUT, INT, 60000, "low", "Time to connect to a URL.", AT_LEAST_1),
     Option(READ_TIMEOUT, INT, 60000, "low",
-           "Time to wait for a response. The larger of both times also ends a request with all its URLs and retries.",
+           "Time to wait for a response. The larger of both timeouts also limits a request as a whole, with all "
+           "URLs and retries.",
            AT_LEAST_1),
     Option("schema.registry.max.retries", INT, 3, "low",
-           "Rounds through all URLs after the first, for connections that fail and for the HTTP status codes 408, "
-           "429, 500, 502, 503 and 504.", AT_LEAST_0),
+           "Further rounds through all URLs, after connection failures and the HTTP status codes 408, 429, 500, "
+           "502, 503 and 504.", AT_LEAST_0),
     Option("schema.registry.retries.wait.ms", INT, 1000, "low",
-           "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The wait is a "
-           "random part of it.", AT_LEAST_0),
-    Option("schema.registry.retries.max.wait.ms", INT, 20000, "low", "Longest wait before a further round.",
+           "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The actual "
+           "wait is random.", AT_LEAST_0),
+    Option("schema.registry.retries.max.wait.ms", INT, 20000, "low", "Longest wait before any round.",
            AT_LEAST_0),
 )  # fmt: skip
 

@@ -26,18 +26,21 @@ _DEFAULT_LIMIT: Final = 1000
 
 DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterTopic", Kind.STRING, None, "medium",
-           "Topic for rows that cannot be written, with the headers of Kafka Connect's dead letter queues. With "
-           "exactly-once in the same transaction as the other rows. Default: such a row fails its task."),
+           "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
+           "queues. With exactly-once, in the same transaction as the other rows. Default: such a row fails its "
+           "task."),
     Option("deadLetterPath", Kind.STRING, None, "low",
-           "Directory for such rows, whatever their size (a path, or a URI such as s3://, that the executors may write "
-           "to): a file of JSON lines per task, named by query, batch and task; a replay overwrites it. Not "
-           "transactional: it may have rows of a batch that was aborted. May be set beside deadLetterTopic."),
+           "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
+           "to. One file of JSON lines per task, named by query, batch and task; a replay overwrites it. Not "
+           "transactional: it may have rows of an aborted batch. May be set together with deadLetterTopic."),
     Option("deadLetterOn", Kind.LIST, None, "low",
-           "Rows that become dead letters: record-too-large, null-topic, invalid-partition, invalid-header, encode, "
-           "unknown-topic. Default: all but unknown-topic, which is not for writes with the option topic."),
+           "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
+           "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
+           "with the option topic."),
     Option("deadLetterLimit", Kind.STRING, str(_DEFAULT_LIMIT), "low",
-           "Most dead letters of a micro-batch or batch job; with more it fails. none: no limit. At-least-once, what "
-           "was sent stays.", Matching(r"none|\d{1,18}", "a number of rows, or none")),
+           "Number of dead letters that a micro-batch or batch job may have; with more it fails. none: no limit. "
+           "With at-least-once, rows that were already sent stay in Kafka.",
+           Matching(r"none|\d{1,18}", "a number of rows, or none")),
     Option("deadLetterHeaders", Kind.STRING, "connect", "low",
            "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
            OneOf(("connect", "none"))),

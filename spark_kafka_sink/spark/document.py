@@ -24,6 +24,12 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
 
+_COMMON: Final = (
+    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "topicCreation",
+    "valueFormat", "receiptsTopic", "receiptsPath", "deadLetterTopic", "saslTokenProvider", "unknownOptions",
+)  # fmt: skip
+"""The sink's options that README shows."""
+
 _REFUSED_AND_IGNORED = {
     Status.NO_EFFECT: "Checked, then ignored.",
     Status.JVM_ONLY: "Java classes and their settings. The error names the alternative.",
@@ -39,6 +45,13 @@ def filled(page: str) -> str:
 def sink_options() -> str:
     """The sink's own options."""
     return _option_table(SINK_OPTIONS)
+
+
+def common_options() -> str:
+    """The sink's options that most jobs look up first: what each does, and its default."""
+    by_name = {option.name: option for option in SINK_OPTIONS}
+    rows = ((f"`{name}`", by_name[name].doc, _default(by_name[name])) for name in _COMMON)
+    return _markdown(("option", "what it does", "default"), rows)
 
 
 def registry_options() -> str:
@@ -100,7 +113,7 @@ def _option_table(options: Iterable[Option]) -> str:
 
 
 def _default(option: Option) -> str:
-    if option.default is None:
+    if option.default in (None, ""):
         return ""
     return f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
 
@@ -114,6 +127,7 @@ def _refusal(option: Option) -> str:
 
 
 _TABLES: Final = {
+    "common": common_options,
     "sink": sink_options,
     "kafka": producer_options,
     "registry": registry_options,

@@ -35,56 +35,57 @@ from spark_kafka_sink.spark.topic_options import (
 
 SINK_OPTIONS: tuple[Option, ...] = (
     Option("topic", Kind.STRING, None, "high",
-           "Topic of every row; a column topic is then ignored. Required without that column."),
+           "Topic for all rows; a column topic is then ignored. Required if there is no such column."),
     Option("timestampColumn", Kind.STRING, None, "medium",
-           "Column with the records' timestamps: timestamp, or bigint in epoch ms; null: the time of writing."),
+           "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null: the "
+           "time of writing."),
     Option("includeHeaders", Kind.BOOLEAN, False, "low",
            "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
     Option("deliveryGuarantee", Kind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", Kind.STRING, None, "medium",
-           "Prefix of the tasks' transactional ids. Must be stable across restarts and unique per query. Default: "
-           "derived from the checkpoint location, or else the query name. A batch write appends its txnAppId, or a "
-           "new id if it has none."),
+           "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
+           "from the checkpoint location, or else from the query name. A batch write appends its txnAppId, or a new "
+           "id if it has none."),
     Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
-           "Compacted topic that stores the decisions of exactly-once writes; created if missing."),
+           "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
-           "If checkpoint and commitLogTopic disagree on batch N (or txnVersion N): strict: fail, and name the value "
-           "to set. trust-checkpoint:N: write it even if the commitLogTopic lacks batch N-1 (the query was "
-           "at-least-once, or the topic was lost). trust-ledger:N: accept it as committed even if its replay has "
-           "different rows.", Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
+           "What to do if checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail; the "
+           "error names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks batch N-1 "
+           "(the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as committed even "
+           "if its replay has different rows.", Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
            "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
-           "With txnVersion: makes a batch write idempotent, also in foreachBatch (names as in Delta Lake). Use a "
-           "different one per topic."),
+           "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
+           "Delta Lake). Use a different one per topic."),
     Option("txnVersion", Kind.LONG, None, "medium",
-           "Number of this write for its txnAppId. Repeating the last committed one writes nothing; a smaller one is "
-           "refused.", Range(0)),
+           "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
+           "committed number writes nothing; a smaller one is refused.", Range(0)),
     Option("saslTokenProvider", Kind.STRING, None, "medium",
-           "Whose tokens kafka.sasl.mechanism=OAUTHBEARER logs in with: aws (Amazon MSK with IAM), gcp, azure, or the "
-           "name of an entry point of the group spark_kafka_sink.sasl."),
+           "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
+           "the name of an entry point of the group spark_kafka_sink.sasl."),
     Option("receiptsTopic", Kind.STRING, None, "low",
-           "Topic for receipts, a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times; with exactly-once in the same transaction as the rows."),
+           "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
+           "times. With exactly-once, in the same transaction as the rows."),
     Option("receiptsPath", Kind.STRING, None, "low",
-           "Directory for receipts (a path, or a URI such as s3://): a file of JSON lines per batch."),
+           "Directory for receipts, a path or a URI such as s3://. One file of JSON lines per batch."),
     *DEAD_LETTER_OPTIONS,
     *TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", Kind.LONG, None, "low",
-           "Most bytes that a task writes in a second, as records before compression; receipts do not count. A task "
-           "waits between its appends, so that no row waits for delivery.timeout.ms. Brokers' quotas limit all tasks "
-           "together.", Range(1)),
+           "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
+           "waits before it appends rows, so the wait does not count towards delivery.timeout.ms. To limit all "
+           "tasks together, use the brokers' quotas.", Range(1)),
     Option("maxRowsPerSecondPerTask", Kind.LONG, None, "low",
-           "Most rows that a task writes in a second; also beside maxBytesPerSecondPerTask.", Range(1)),
+           "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1)),
     Option("logLevel", Kind.STRING, None, "low",
-           "Level of the sink's log lines in workers and in the driver's Python processes. They go to stderr, or to "
-           "the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: INFO for the "
-           "driver's line of each write, else WARNING.",
+           "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
+           "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
+           "WARNING, but INFO for the driver's line about each write.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
     Option("unknownOptions", Kind.STRING, "refuse", "low",
-           "Options that neither the sink nor Kafka's producer has, also kafka.<name>, as those of a vendor's client. "
-           "refuse: an error. warn: ignored with one warning, which shows the suggestions too.",
+           "Options, also kafka.<name>, that neither the sink nor Kafka's producer has, such as those of a vendor's "
+           "client. refuse: an error. warn: ignored with one warning, which also has the suggestions.",
            OneOf(("refuse", "warn"))),
     *FORMAT_OPTIONS,
 )  # fmt: skip

@@ -18,16 +18,18 @@ _LONGEST: Final = 249
 
 TOPIC_OPTIONS: Final = (
     Option("topicCreation", Kind.STRING, "broker", "medium",
-           "Topics that do not exist. broker: the brokers decide (their auto.create.topics.enable), as with Spark's "
-           "own sink. never: an error before the first row. create: the sink creates them. With never and create the "
-           "driver looks up the option topic, a task the topics of its rows, once per process; no existing topic is "
-           "changed. receiptsTopic and commitLogTopic are not concerned.", OneOf(("broker", "never", "create"))),
+           "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
+           "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
+           "create, the driver looks up the option topic; tasks look up the topics of their rows, once per process. "
+           "Existing topics are not changed. Does not apply to receiptsTopic and commitLogTopic.",
+           OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", Kind.INT, -1, "low",
-           "Partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
+           "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
            Range(1, besides=-1)),
     Option("topic.creation.default.replication.factor", Kind.SHORT, -1, "low",
-           "Its replication factor. -1: the brokers' default.replication.factor. Other settings of a topic are written "
-           "alike: topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",
+           "Replication factor of a topic that topicCreation=create creates. -1: the brokers' "
+           "default.replication.factor. Other topic settings are written the same way: "
+           "topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",
            Range(1, besides=-1)),
 )  # fmt: skip
 

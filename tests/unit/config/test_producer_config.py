@@ -102,7 +102,7 @@ def test_values_come_native_or_as_text(option, given, meant):
         ("enable.idempotence", "yes", "true or false"),
         ("enable.metrics.push", 1, "true or false"),
         ("client.id", b"x", "a string"),
-        ("bootstrap.servers", 9092, "a list separated by commas"),
+        ("bootstrap.servers", 9092, "a comma-separated list"),
     ],
 )
 def test_a_bad_value_is_answered_with_option_value_and_what_is_allowed(option, given, allowed):
@@ -119,8 +119,8 @@ def test_all_faults_come_in_one_error_with_the_prefix():
     assert said == (
         "kafka.batch.size must be a whole number of at least 0, but is 'x'.",
         "kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?",
-        "kafka.metric.reporters can only be honoured by a JVM: "
-        "leave it out; each commit logs counts, bytes and offsets.",
+        "kafka.metric.reporters is refused, because it needs a JVM: "
+        "leave it out; see metrics() of KafkaProducer, and the receipts of the Spark sink.",
         "kafka.retries must be a whole number of at least 0, but is -1.",
     )
 
@@ -148,7 +148,7 @@ def test_an_option_of_the_consumer_is_named_as_such():
 @pytest.mark.parametrize("name", ["sasl.login.class", "metric.reporters"])
 def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
     (fault,) = faults({name: "org.example.X"})
-    assert fault == f"{name} can only be honoured by a JVM: {OPTIONS_BY_NAME[name].instead}."
+    assert fault == f"{name} is refused, because it needs a JVM: {OPTIONS_BY_NAME[name].instead}."
 
 
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():

@@ -98,7 +98,7 @@ def test_options_that_cannot_work_are_refused_with_what_to_write(given, text):
 def test_of_the_jvms_own_options_the_defaults_pass(name, javas, other):
     assert parse({name: javas}) == parse({})
     assert faults({name: other}) == (
-        f"kafka.{name} can only be honoured by a JVM: leave it out; TLS is Python's ssl here, not the JVM's.",
+        f"kafka.{name} is refused, because it needs a JVM: leave it out; TLS is Python's ssl here, not the JVM's.",
     )
 
 
