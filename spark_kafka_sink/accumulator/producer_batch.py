@@ -36,7 +36,7 @@ _CUT_BELOW = 0.95
 class BatchListener(Protocol):
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """The records ``rows`` of ``batch`` are in the log or have failed. Called once, on the sender thread; must not
-        block. After a split, each part calls it for its share of the rows.
+        block, and must not keep ``batch.payload``. After a split, each part calls it for its share of the rows.
         """
 
 
@@ -216,12 +216,12 @@ class ProducerBatch:
         self.notify_listeners()
 
     def notify_listeners(self) -> None:
-        """Drop the records, then notify. After an interrupt, a second call resumes."""
-        self.buffers = []
-        self.payload = ()
+        """Notify, then drop the records. After an interrupt, a second call resumes."""
         ranges = self.record_ranges
         while ranges:
             rows = ranges[0]
             rows.listener.batch_completed(self, rows)
             del ranges[0]
+        self.buffers = []
+        self.payload = ()
         self.done = True

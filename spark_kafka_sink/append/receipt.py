@@ -42,7 +42,8 @@ class _Sum:
 class SendReceipt:
     """Collects the outcomes of all rows that were appended with it. Any thread may read it.
 
-    ``deliveries`` grow as batches complete; ``error`` is the first failure. A receipt may serve many appends.
+    ``deliveries`` grow as batches complete; ``error`` is the first failure, ``failed`` the partition of its batch, None
+    if the rows reached none. A receipt may serve many appends.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class SendReceipt:
         self._completed = 0
         self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
         self.error: Exception | None = None
+        self.failed: TopicPartition | None = None
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``."""
@@ -79,13 +81,17 @@ class SendReceipt:
                     delivered.last = last
                 if first < delivered.first or delivered.first == UNKNOWN_OFFSET:
                     delivered.first = first
-        elif self.error is None:
-            self.error = batch.error
+        else:
+            self._batch_failed(batch, batch.error)
         self._completed += rows.rows
         # Sender: count, then notify under the lock. Waiter: read the count and join under the lock.
         if self._is_complete():
             with self._lock:
                 self._changed.notify_all()
+
+    def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
+        if self.error is None:
+            self.error, self.failed = error, batch.partition
 
     def wait(self, timeout_ms: float) -> None:
         """Return when every row is in the log; raise the first error as soon as there is one.

@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.append.refused_records import is_refusal
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once import steps
@@ -101,6 +102,11 @@ class TaskTransaction:
     def writes(self) -> bool:
         """False in a replay whose rows are only compared with what is committed."""
         return self.action in (TaskAction.WRITE, TaskAction.REWRITE)
+
+    @property
+    def refused_at(self) -> TopicPartition | None:
+        """Where a broker found a record too large, which failed the transaction; None: it has not failed so."""
+        return next((each.failed for each in (self.receipt, self._own) if is_refusal(each.error)), None)
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows that belong to the batch, and are written in another form by ``append_own``."""

@@ -35,8 +35,8 @@ _CLASSES: Final = {
     KAFKA_PRODUCE: "spark_kafka_sink.producer.producer.KafkaProducer",
 }
 
-_CONNECT: Final = "__connect.errors."
-_OMITTED: Final = "__pykafka.omitted."
+CONNECT: Final = "__connect.errors."
+OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
 _NO_PARTITION: Final = -1
 _NULL_TOPIC: Final = "The topic of the row is null, and the option topic is not set."
@@ -217,7 +217,7 @@ def _jsonable(value: object) -> str:
 
 @lru_cache(256)
 def _header(name: str, value: str) -> bytes:
-    return _entry(_CONNECT + name, value.encode())
+    return _entry(CONNECT + name, value.encode())
 
 
 def _entry(name: str, value: bytes) -> bytes:
@@ -225,12 +225,17 @@ def _entry(name: str, value: bytes) -> bytes:
     return encode_varint(len(key)) + key + encode_varint(len(value)) + value
 
 
-_MESSAGE: Final = encode_varint(len(_CONNECT + "exception.message")) + (_CONNECT + "exception.message").encode()
+_MESSAGE: Final = encode_varint(len(CONNECT + "exception.message")) + (CONNECT + "exception.message").encode()
+
+
+def omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Tell what a dead letter without a field lacks."""
+    name, digest = f"{OMITTED}{field}", sha256(data).hexdigest()
+    return (f"{name}.size".encode(), b"%d" % len(data)), (f"{name}.sha256".encode(), digest.encode())
 
 
 def _omitted(field: str, data: bytes) -> bytes:
-    size = _entry(f"{_OMITTED}{field}.size", str(len(data)).encode())
-    return size + _entry(f"{_OMITTED}{field}.sha256", sha256(data).hexdigest().encode())
+    return b"".join(_entry(name.decode(), value) for name, value in omitted_headers(field, data))
 
 
 def _joined(section: bytes | None, count: int, added: bytes) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.append.refused_records import RefusedRecord
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import DeadLetterLimitError, InvalidRecordError
+from spark_kafka_sink.errors import DeadLetterLimitError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
@@ -47,6 +49,7 @@ from spark_kafka_sink.spark.dead_letter_record import (
     null_header_rows,
     null_topic_faults,
 )
+from spark_kafka_sink.spark.refused_letters import refused_letter, shorter_letter
 from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limit_cache import LIMITS
@@ -71,6 +74,21 @@ class LetterSink(Protocol):
     def append_own(self, topic: str, columns: RecordColumns) -> None: ...
 
 
+class RefusingSink(Protocol):
+    """A producer, whose brokers may find a record too large after its append. ``own``: a dead letter."""
+
+    def keep_refused(self) -> None: ...
+    def take_refused_row(self) -> RefusedRecord | None: ...
+    def take_refused_own(self) -> RefusedRecord | None: ...
+    def flush(self) -> None: ...
+
+
+class RefusedTransaction(Protocol):
+    @property
+    def refused_at(self) -> TopicPartition | None:
+        """Where a broker found a record too large, which failed the transaction."""
+
+
 class DeadLetterSink:
     """A task's sink: appends the rows that can be written. One thread. ``close`` ends it, whole only after ``finish``.
 
@@ -87,6 +105,7 @@ class DeadLetterSink:
         self._letters = 0
         self._looked_at: dict[str, float] = {}
         self._unknown: set[str] = set()
+        self._refusing: RefusingSink | None = None
         self.writes = sink.writes
         self.meter = sink.meter
 
@@ -132,6 +151,7 @@ class DeadLetterSink:
         if not self.writes:
             self._sink.append(topic, columns, partitions)
             return
+        self._write_refused()
         faults = self._faults(topic, columns, partitions)
         if not faults:
             self._sink.append(topic, columns, partitions)
@@ -149,6 +169,36 @@ class DeadLetterSink:
         if not self.writes or topic in self._unknown:
             return 0
         return self._sink.begun().partition_count(topic)
+
+    def keep_refused(self, sink: RefusingSink) -> None:
+        """Records that only a broker finds too large become dead letters too, if they are asked for. Before the first
+        row; ``flush`` after the last. Not in a transaction, which a refused record has failed.
+        """
+        if self.asks_for(Reason.RECORD_TOO_LARGE):
+            sink.keep_refused()
+            self._refusing = sink
+
+    def flush(self) -> None:
+        """Waits until every row and every dead letter is acknowledged."""
+        if self._refusing is None:
+            return
+        self._refusing.flush()
+        while self._write_refused():
+            self._refusing.flush()
+
+    @contextmanager
+    def refusals_explained(self, transaction: RefusedTransaction) -> Iterator[None]:
+        """A record that only a broker finds too large fails its transaction: the error tells why it was not found
+        before.
+        """
+        try:
+            yield
+        except KafkaError as error:
+            where = transaction.refused_at
+            if where is None or not self.asks_for(Reason.RECORD_TOO_LARGE):
+                raise
+            reason = LIMITS.why_refused(self._sink.begun(), where.topic)
+            raise RecordTooLargeError(f"{error}. {reason}") from error
 
     def finish(self) -> None:
         """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
@@ -187,17 +237,40 @@ class DeadLetterSink:
         faults: Sequence[LetterFault],
     ) -> None:
         self._sink.count(_column_of(topics), columns, partitions)
-        if not self.writes:
-            return
+        if self.writes:
+            now = self._clock.epoch_ms()
+            times = [now] * len(faults) if columns.timestamps is None else columns.timestamps.tolist()
+            where = np.full(len(faults), NOT_GIVEN, np.int32) if partitions is None else partitions
+            self._write(Letters(topics, columns, where, times, faults))
+
+    def _write_refused(self) -> bool:
+        """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
+        as often as rows are appended: ``RefusalReceipt`` says what they hold till then.
+        """
+        refusing, producer = self._refusing, self._sink.begun()
+        if refusing is None:
+            return False
+        any_refused = False
+        while (row := refusing.take_refused_row()) is not None:
+            any_refused = True
+            LIMITS.ask_again(producer, row.partition.topic, self._clock)
+            self._write(refused_letter(row))
+        while (letter := refusing.take_refused_own()) is not None:
+            any_refused = True
+            LIMITS.ask_again(producer, letter.partition.topic, self._clock)
+            shorter = shorter_letter(letter)
+            if shorter is None:
+                raise letter.error
+            self._sink.append_own(letter.partition.topic, shorter)
+        return any_refused
+
+    def _write(self, letters: Letters) -> None:
+        faults = letters.faults
         for reason, rows in Counter(fault.reason for fault in faults).items():
             self.meter.add_dead_letters(reason.value, rows)
         self._letters += len(faults)
         if (text := self._dead.over_limit(self._letters)) is not None:
             raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {faults[-1].message}")
-        now = self._clock.epoch_ms()
-        times = [now] * len(faults) if columns.timestamps is None else columns.timestamps.tolist()
-        where = np.full(len(faults), NOT_GIVEN, np.int32) if partitions is None else partitions
-        letters = Letters(topics, columns, where, times, faults)
         producer = self._sink.begun()
         if self._file is not None:
             self._file.write(letters)

@@ -100,6 +100,8 @@ def write_exactly_once(
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task, ExitStack() as stack:
         letters = dead_letters(task, options, clock, of_task, stack)
+        if letters is not None:
+            stack.enter_context(letters.refusals_explained(task))
         encoded = None if formats is None else encoded_rows(layout, options, formats, _earlier(formats, plan, write_id))
         if encoded is not None:
             batches, layout = encoded.batches(batches, task.meter, letters), encoded.layout

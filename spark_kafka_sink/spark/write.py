@@ -29,6 +29,7 @@ from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.waiting import sleep
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.append.refused_records import RefusalReceipt, RefusedRecord
     from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
     from spark_kafka_sink.spark.dead_letters import DeadLetterSink, LetterSink
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
@@ -113,7 +114,16 @@ class _LeasedProducer:
         self._began_at = 0
         self.receipt = SendReceipt()
         self._own = SendReceipt()
+        self._refused_rows: RefusalReceipt | None = None
+        self._refused_own: RefusalReceipt | None = None
         self.meter = TaskMeter(clock)
+
+    def keep_refused(self) -> None:
+        """Records that only a broker finds too large do not fail the task. Call it before the first row."""
+        from spark_kafka_sink.append.refused_records import RefusalReceipt
+
+        self.receipt = self._refused_rows = RefusalReceipt()
+        self._own = self._refused_own = RefusalReceipt()
 
     def begun(self) -> KafkaProducer:
         if self._producer is None:
@@ -132,6 +142,20 @@ class _LeasedProducer:
         """The sink's own records."""
         self.begun().append_columns(topic, columns, None, receipt=self._own)
 
+    def take_refused_row(self) -> RefusedRecord | None:
+        return None if self._refused_rows is None else self._refused_rows.take_refused()
+
+    def take_refused_own(self) -> RefusedRecord | None:
+        return None if self._refused_own is None else self._refused_own.take_refused()
+
+    def flush(self) -> None:
+        """Waits until all records are acknowledged, or kept as refused."""
+        if self._producer is not None:
+            with self.meter.awaiting():
+                self._producer.flush()
+                self.receipt.wait(self._options.producer.delivery_timeout_ms)
+                self._own.wait(self._options.producer.delivery_timeout_ms)
+
     def partition_count(self, topic: str) -> int:
         assert self._producer is not None
         return self._producer.partition_count(topic)
@@ -140,9 +164,7 @@ class _LeasedProducer:
         """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
         if self._producer is None:
             return KafkaCommitMessage()
-        with self.meter.awaiting():
-            self._flush(self._producer, self.receipt)
-            self._own.wait(self._options.producer.delivery_timeout_ms)
+        self.flush()
         figures = self.meter.figures(self.receipt)
         receipts = self._send_receipts(self._producer, figures) if self._options.wants_receipts else ()
         return KafkaCommitMessage(partition_writes(self.receipt), receipts=receipts, figures=figures)
@@ -151,13 +173,11 @@ class _LeasedProducer:
         ended_at = self._clock.epoch_ms()
         receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures)
         if self._options.receipts_topic is not None and receipts:
-            self.append_own(self._options.receipts_topic, receipt_columns(receipts))
-            self._flush(producer, self._own)
+            sent = SendReceipt()
+            producer.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, receipt=sent)
+            producer.flush()
+            sent.wait(self._options.producer.delivery_timeout_ms)
         return receipts
-
-    def _flush(self, producer: KafkaProducer, receipt: SendReceipt) -> None:
-        producer.flush()
-        receipt.wait(self._options.producer.delivery_timeout_ms)
 
 
 def write_rows(
@@ -171,10 +191,14 @@ def write_rows(
     with ExitStack() as stack:
         leased = _LeasedProducer(stack, options, clock)
         letters = dead_letters(leased, options, clock, _letters_name(), stack)
+        if letters is not None:
+            letters.keep_refused(leased)
         encoded = None if formats is None else encoded_rows(layout, options, formats)
         if encoded is not None:
             batches, layout = encoded.batches(batches, leased.meter, letters), encoded.layout
         append_rows(batches, layout, options, clock, leased, letters)
+        if letters is not None:
+            letters.flush()
         message = leased.finish()
         if letters is not None:
             letters.finish()

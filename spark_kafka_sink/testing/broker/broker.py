@@ -151,6 +151,10 @@ class TestBroker:
         """Raise the number of partitions to ``count``."""
         self._call(lambda server: server.state.cluster.create_partitions(name, count))
 
+    def set_topic_configs(self, name: str, configs: Mapping[str, Setting]) -> None:
+        """Change some settings of a topic, by Kafka's names."""
+        self._call(lambda server: server.state.cluster.set_topic_configs(name, configs))
+
     def delete_topic(self, name: str) -> None:
         self._call(lambda server: server.state.cluster.delete_topic(name))
 

@@ -140,6 +140,16 @@ class Cluster:
         if not dry:
             self._extend(topic, count, topic.replication_factor)
 
+    def set_topic_configs(self, name: str, config: Mapping[str, Setting]) -> None:
+        """Replaces these settings of the topic. Raises ``ApiError``."""
+        if name not in self.topics:
+            raise ApiError(ErrorCode.unknown_topic_or_partition)
+        fault = topic_fault(config)
+        if fault is not None:
+            raise ApiError(ErrorCode.invalid_config, fault)
+        own = self.topics[name].settings.own
+        own |= Settings(self.config, config).own
+
     def delete_topic(self, name: str) -> Topic:
         if name not in self.topics:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
