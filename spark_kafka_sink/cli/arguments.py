@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 VERBOSE = ("-v", "--verbose")
+
+_LARGEST = 1e9
+"""In seconds or hours this is longer than any wait; ``time.sleep`` takes no infinite one."""
 
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
@@ -48,6 +52,24 @@ def add_pairs(
     parser.add_argument(
         *flags, type=_pair, action="append", default=[], metavar=f"NAME={value}", help=text, dest=dest
     )  # fmt: skip
+
+
+def at_least_one(text: str) -> int:
+    """Argument type: a whole number."""
+    if not text.isdecimal() or (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """Argument type: a number, such as seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
 
 
 def _pair(text: str) -> tuple[str, str]:

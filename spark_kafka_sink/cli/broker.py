@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.cli import in_process_broker
-from spark_kafka_sink.cli.arguments import add_command, add_pairs
+from spark_kafka_sink.cli.arguments import add_command, add_pairs, at_least_one
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def add_to(commands: Subparsers) -> None:
     broker.add_argument(
         "--port", type=port_number, metavar="PORT", default=9092, help="port of the first node (default: %(default)s)"
     )
-    broker.add_argument("--nodes", type=int, default=1, help="nodes, on consecutive ports (default: %(default)s)")
+    broker.add_argument(
+        "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
+    )
     broker.add_argument("--version", default=DEFAULT_VERSION, help="3.9.x or 4.x.y (default: %(default)s)")
     add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
     broker.add_argument(
@@ -62,14 +65,16 @@ def add_to(commands: Subparsers) -> None:
 
 
 def port_number(text: str) -> int:
-    """``type`` of an argument; argparse shows its name."""
-    if not 1 <= (port := int(text)) <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is not a port: ports go from 1 to {_LAST_PORT}")
+    """Argument type."""
+    if not text.isdecimal() or not 1 <= (port := int(text)) <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: ports go from 1 to {_LAST_PORT}")
     return port
 
 
 def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
+    if (last := arguments.port + arguments.nodes - 1) > _LAST_PORT:
+        raise ConfigError([f"--nodes {arguments.nodes} need ports up to {last}: ports go from 1 to {_LAST_PORT}."])
     if arguments.in_process:
         return in_process_broker.run(arguments)
     kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)

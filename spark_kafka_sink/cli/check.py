@@ -8,7 +8,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.cli.arguments import add_client_options, add_command, add_pairs, client_config
+from spark_kafka_sink.cli.arguments import (
+    above_zero,
+    add_client_options,
+    add_command,
+    add_pairs,
+    at_least_one,
+    client_config,
+)
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.connection_check.check import CheckRequest, check
 from spark_kafka_sink.connection_check.comparison import Difference, Place, by_differences
@@ -87,19 +94,13 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
     workers.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
     add_pairs(workers, "--conf", text="an option of Spark, as for spark-submit; may be repeated")
     workers.add_argument(
-        "--tasks", type=_at_least_one, metavar="N",
+        "--tasks", type=at_least_one, metavar="N",
         help="tasks of the Spark job (default: one per executor, with Spark Connect 8)",
     )  # fmt: skip
     workers.add_argument(
-        "--timeout", type=_at_least_one, default=300, metavar="SECONDS",
-        help="how long Spark's start and the job may take (default: %(default)s)",
+        "--timeout", type=above_zero, default=300.0, metavar="SECONDS",
+        help="how long Spark's start and the job may take (default: 300)",
     )  # fmt: skip
-
-
-def _at_least_one(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.cli.arguments import add_command
+from spark_kafka_sink.cli.arguments import above_zero, add_command, at_least_one
 from spark_kafka_sink.cli.receipts import add_source, open_source
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
@@ -40,15 +40,18 @@ def add_to(commands: Subparsers) -> None:
     command.add_argument(
         "--listen", default="0.0.0.0:9464", metavar="HOST:PORT", help="of /metrics (default: %(default)s)"
     )
-    command.add_argument("--otlp", metavar="URL", help="also send to this OTLP endpoint (HTTP, protobuf)")
     command.add_argument(
-        "--otlp-interval", type=float, default=10.0, metavar="SECONDS", help="between two sends (default: 10)"
+        "--otlp", type=_http_url, metavar="URL", help="also send to this OTLP endpoint (HTTP, protobuf)"
     )
     command.add_argument(
-        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks for receipts (default: 1)"
+        "--otlp-interval", type=above_zero, default=10.0, metavar="SECONDS", help="between two sends (default: 10)"
     )
     command.add_argument(
-        "--max-series", type=int, default=MOST_SERIES, metavar="N",
+        "--interval", type=above_zero, default=1.0, metavar="SECONDS",
+        help="between two looks for receipts (default: 1)",
+    )  # fmt: skip
+    command.add_argument(
+        "--max-series", type=at_least_one, default=MOST_SERIES, metavar="N",
         help="most combinations of query, topic and partition (default: %(default)s)",
     )  # fmt: skip
 
@@ -82,8 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
             exporter.read()
 
 
+def _http_url(text: str) -> str:
+    if not text.lower().startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form http://HOST:4318/v1/metrics")
+    return text
+
+
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 0xFFFF:
+    if not host or not port.isdecimal() or int(port) > 0xFFFF:
         raise ConfigError([f"--listen {text} is not of the form HOST:PORT."])
     return host.strip("[]"), int(port)

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.cli.arguments import add_pairs, read_properties
+from spark_kafka_sink.cli.command_parser import CommandParser
 from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.option_names import KAFKA_PREFIX
@@ -33,9 +34,7 @@ class Reader(Protocol):
 
 def parser(description: str, examples: str) -> argparse.ArgumentParser:
     """The command line of both jobs."""
-    job = argparse.ArgumentParser(
-        description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    job = CommandParser(description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = job.add_argument_group("source of the rows")
     source.add_argument(
         "--source-format", required=True, metavar="NAME", help="any Spark source: parquet, csv, jdbc, kafka, …"

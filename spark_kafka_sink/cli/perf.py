@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import random
-import string
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.cli.arguments import add_command, add_producer_options, producer_options
+from spark_kafka_sink.cli.arguments import add_command, add_producer_options, at_least_one, producer_options
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.producer import KafkaProducer
 
@@ -38,6 +37,9 @@ examples:
       --payload-file lines.txt --compression-codec zstd --print-metrics"""
 
 _RANDOM_PAYLOADS = 1024
+_RANDOM_BYTES = 1 << 26
+_LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
+_LARGEST_RECORD = (1 << 31) - 1
 _BLOCK = 500
 """Records between two updates of the rate and the progress line."""
 
@@ -53,10 +55,10 @@ Show = Callable[[int, "Report"], None]
 def add_to(commands: Subparsers) -> None:
     perf = add_command(commands, run, "perf", "measure the producer's throughput and latency", DESCRIPTION, EXAMPLES)
     add_producer_options(perf)
-    perf.add_argument("--num-records", type=_positive, required=True, metavar="N", help="number of records to send")
+    perf.add_argument("--num-records", type=at_least_one, required=True, metavar="N", help="number of records to send")
     payload = perf.add_mutually_exclusive_group()
     payload.add_argument(
-        "--record-size", type=_positive, default=100, metavar="BYTES",
+        "--record-size", type=_record_size, default=100, metavar="BYTES",
         help="size of each value, random capital letters (default: %(default)s)",
     )  # fmt: skip
     payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send the lines of this file, repeatedly")
@@ -111,11 +113,10 @@ def _send(
 
 def _payloads(arguments: argparse.Namespace) -> list[bytes]:
     if arguments.payload_file is None:
-        letters = random.Random(0)
-        return [
-            "".join(letters.choices(string.ascii_uppercase, k=arguments.record_size)).encode()
-            for _ in range(min(_RANDOM_PAYLOADS, arguments.num_records))
-        ]
+        size = arguments.record_size
+        count = min(_RANDOM_PAYLOADS, arguments.num_records, max(1, _RANDOM_BYTES // size))
+        source = random.Random(0)
+        return [source.randbytes(size).translate(_LETTERS) for _ in range(count)]
     try:
         lines: list[bytes] = arguments.payload_file.read_bytes().splitlines()
     except OSError as error:
@@ -132,6 +133,12 @@ def _print_metrics(metrics: dict[str, dict[str, float]]) -> None:
             print(f"{group}:{name:<28} {value:.3f}")
 
 
+def _record_size(text: str) -> int:
+    if (size := at_least_one(text)) > _LARGEST_RECORD:
+        raise argparse.ArgumentTypeError(f"{text} is more than a record of Kafka can have: {_LARGEST_RECORD}")
+    return size
+
+
 def _rate(text: str) -> float:
     try:
         rate = float(text)
@@ -140,13 +147,6 @@ def _rate(text: str) -> float:
     if rate == -1 or 0 < rate < math.inf:
         return rate
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number of records per second above 0 nor -1 for no limit")
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return number
 
 
 class Report:

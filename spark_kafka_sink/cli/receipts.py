@@ -8,7 +8,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.cli.arguments import add_client_options, add_command, client_config
+from spark_kafka_sink.cli.arguments import above_zero, add_client_options, add_command, client_config
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
@@ -43,12 +43,14 @@ def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "receipts", "show what queries wrote, and how fast", DESCRIPTION, EXAMPLES)
     add_source(command)
     command.add_argument("--query", help="only this query id, txnAppId or batch job")
-    command.add_argument("--hours", type=float, help="only writes of the last hours (default: 24 if drawn, else all)")
+    command.add_argument(
+        "--hours", type=above_zero, help="only writes of the last hours (default: 24 if drawn, else all)"
+    )
     shown = command.add_mutually_exclusive_group()
     shown.add_argument("--list", action="store_true", help="a table: one row per task and partition")
     shown.add_argument("--json", action="store_true", help="the receipts as JSON lines")
     command.add_argument("--follow", action="store_true", help="go on with receipts that are written later")
-    command.add_argument("--interval", type=float, default=5.0, metavar="SECONDS", help="of --follow (default: 5)")
+    command.add_argument("--interval", type=above_zero, default=5.0, metavar="SECONDS", help="of --follow (default: 5)")
 
 
 def add_source(command: argparse.ArgumentParser) -> None:

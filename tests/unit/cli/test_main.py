@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import warnings
@@ -10,6 +11,8 @@ from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.cli.main import COMMANDS, main, parser
 from spark_kafka_sink.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
+
+PERF = ["perf", "--bootstrap-server", "h:1", "--topic", "t"]
 
 
 def test_help_names_every_command(capsys):
@@ -32,9 +35,38 @@ def test_the_version_is_the_package_s(capsys):
         (["brocker"], "invalid choice: 'brocker'; did you mean broker?"),
         (["--verbose", "console-produce"], "'console-produce'; did you mean console-producer?"),
         (["xyz"], "invalid choice: 'xyz'; choose from demo, broker,"),
-        (["broker", "--port", "99999"], "argument --port: 99999 is not a port: ports go from 1 to 65535"),
-        (["broker", "--port", "0"], "argument --port: 0 is not a port"),
-        (["broker", "--port", "x"], "argument --port: invalid port_number value: 'x'"),
+        (["--verbos"], "the following arguments are required: COMMAND"),
+        (["--garbage", "broker"], "spark-kafka-sink: error: unknown option --garbage"),
+        (["broker", "--prot", "9092"], "spark-kafka-sink broker: error: unknown option --prot; did you mean --port?"),
+        (["perf", "--num-record=1", "--topci=t"], "unknown option --topci; did you mean --topic?"),
+        (["check", "--botstrap-server", "h:1"], "unknown option --botstrap-server; did you mean --bootstrap-server?"),
+        (["receipts", "-p", "folder"], "unknown option -p"),
+        (
+            ["transactions", "lst", "--bootstrap-server", "h:1"],
+            "argument action: invalid choice: 'lst'; did you mean list?",
+        ),
+        (
+            ["transactions", "xyz", "--bootstrap-server", "h:1"],
+            "invalid choice: 'xyz'; choose from list, commit, abort",
+        ),
+        (["broker", "extra"], "unrecognized arguments: extra"),
+        (["broker", "--port", "99999"], "argument --port: '99999' is not a port: ports go from 1 to 65535"),
+        (["broker", "--port", "0"], "argument --port: '0' is not a port"),
+        (["broker", "--port", "x"], "argument --port: 'x' is not a port"),
+        (["broker", "--port", "²"], "argument --port: '²' is not a port"),
+        (["broker", "--nodes", "-3"], "argument --nodes: '-3' is not a whole number of at least 1"),
+        (
+            ["check", "--bootstrap-server", "h:1", "--timeout", "inf"],
+            "argument --timeout: 'inf' is not a number above 0",
+        ),
+        (["receipts", "--path", "f", "--hours", "nan"], "argument --hours: 'nan' is not a number above 0"),
+        (["receipts", "--path", "f", "--interval", "-1"], "argument --interval: '-1' is not a number above 0"),
+        (["exporter", "--path", "f", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
+        (["exporter", "--path", "f", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
+        (["exporter", "--path", "f", "--otlp", "collector:4318"], "'collector:4318' is not of the form http://HOST"),
+        ([*PERF, "--num-records", "²"], "argument --num-records: '²' is not a whole number of at least 1"),
+        ([*PERF, "--num-records", "1", "--record-size", "9" * 10], "is more than a record of Kafka can have"),
+        ([*PERF, "--num-records", "1", "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
         (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),
@@ -46,9 +78,46 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
     assert says in capsys.readouterr().err
 
 
-def test_an_error_is_one_line_and_exit_code_1(capsys):
-    assert main(["broker", "--version", "latest"]) == 1
-    assert capsys.readouterr().err == "error: Kafka version 'latest' is not of the form 4.1.1.\n"
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["broker", "--version", "latest"], "error: Kafka version 'latest' is not of the form 4.1.1.\n"),
+        (
+            ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
+            "error: --nodes 2 need ports up to 65536: ports go from 1 to 65535.\n",
+        ),
+        (["exporter", "--path", "f", "--listen", "h:²"], "error: --listen h:² is not of the form HOST:PORT.\n"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(capsys, line, says):
+    assert main(line) == 1
+    assert capsys.readouterr().err == says
+
+
+def test_abbreviated_and_short_flags_and_values_with_a_minus_are_no_slips():
+    parsed = parser().parse_args([*PERF, "--num-rec", "5", "--throughput", "-1", "-v", "--producer-property", "a=--b"])
+    assert (parsed.num_records, parsed.throughput, parsed.verbose) == (5, -1.0, True)
+    assert parsed.client_properties == [("a", "--b")]
+
+
+def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
+    def no_space(*_):
+        raise OSError(28, "No space left on device", "/data/kafka")
+
+    monkeypatch.setattr(broker, "LocalKafka", no_space)
+    assert main(["broker"]) == 1
+    assert capsys.readouterr().err == "error: [Errno 28] No space left on device: '/data/kafka'\n"
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "import sys; from spark_kafka_sink.cli import demo; from spark_kafka_sink.cli.main import main; "
+    code += "demo.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['demo']))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_ctrl_c_is_130_and_no_traceback(monkeypatch, capsys):
