@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
 NO_DEFAULT: Json = object()
@@ -30,6 +30,12 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
+_ATTRIBUTES: Mapping[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "fields": (list, "a list"),
+    "symbols": (list, "a list"),
+    "size": (int, "a whole number"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +73,25 @@ class AvroSchema:
 
     @classmethod
     def parse(cls, text: str) -> AvroSchema:
-        """Raises ``SchemaMismatchError`` if ``text`` is no Avro schema, ``ImportError`` without fastavro."""
+        """Raises ``InvalidSchemaError`` if ``text`` is no Avro schema, ``ImportError`` without fastavro."""
         try:
             from fastavro import parse_schema
-            from fastavro.schema import SchemaParseException
+            from fastavro.schema import SchemaParseException, UnknownType
         except ImportError as error:
             raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]") from error
         try:
             node = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SchemaMismatchError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
+            raise InvalidSchemaError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
         names: dict[str, Json] = {}
         try:
             return cls(parse_schema(_unwrapped(node), names), names)
+        except UnknownType as error:
+            raise InvalidSchemaError([f"not an Avro schema (unknown type {error.name}): {_short(text)}"]) from error
         except KeyError as error:
-            raise SchemaMismatchError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
+            raise InvalidSchemaError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
         except (SchemaParseException, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise SchemaMismatchError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+            raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
 
     @property
     def items(self) -> AvroSchema:
@@ -147,14 +155,20 @@ class AvroSchema:
 
 
 def _unwrapped(node: Json) -> Json:
-    """Without objects around a type, as ``{"type": {"type": "int"}}``: Java takes them, fastavro does not."""
+    """Without objects around a type, as ``{"type": {"type": "int"}}``: Java takes them, fastavro does not.
+
+    Raises ``ValueError`` for JSON that fastavro does not look at.
+    """
     if isinstance(node, list):
         return [_unwrapped(each) for each in node]
-    if not isinstance(node, dict) or "type" not in node:
+    if isinstance(node, str) or (isinstance(node, dict) and "type" not in node):
         return node
+    if not isinstance(node, dict):
+        raise ValueError(f"{_short(json.dumps(node))} is no type")
     kind = node["type"]
     if not isinstance(kind, str) or kind not in _PRIMITIVES | _COMPLEX:
         return _unwrapped(kind)
+    _check_attributes(node, kind)
     unwrapped = {key: _unwrapped(value) if key in ("items", "values") else value for key, value in node.items()}
     if isinstance(node.get("fields"), list):
         unwrapped["fields"] = [
@@ -162,6 +176,18 @@ def _unwrapped(node: Json) -> Json:
             for field in node["fields"]
         ]
     return unwrapped
+
+
+def _check_attributes(node: Mapping[str, Json], kind: str) -> None:
+    """Raises ``ValueError``, ``KeyError``."""
+    if kind in ("record", "error"):
+        node["fields"]
+    for name, (wanted, words) in _ATTRIBUTES.items():
+        if name in node and type(node[name]) is not wanted:
+            raise ValueError(f"{kind}: {name} must be {words}, but is {_short(json.dumps(node[name]))}")
+    for field in node.get("fields", ()):
+        if isinstance(field, dict) and not isinstance(name := field.get("name", ""), str):
+            raise ValueError(f"{kind}: the name of a field must be a string, but is {_short(json.dumps(name))}")
 
 
 def _short(text: str) -> str:

@@ -49,3 +49,7 @@ class SchemaMismatchError(InvalidRecordError):
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
         return type(self), (self.mismatches,)
+
+
+class InvalidSchemaError(SchemaMismatchError):
+    """A text that is no schema. The sentence has the text, shortened."""

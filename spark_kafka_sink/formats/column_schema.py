@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import Encoder
 from spark_kafka_sink.encoding.proto_text import proto_texts
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.formats.avro_imports import with_imports
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.format_options import ColumnFormat, Format
@@ -161,13 +162,19 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
 
 def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
     """The message that the options name, else the first one of the file, as in Java."""
-    from spark_kafka_sink.encoding.descriptors import ordered_files
+    from spark_kafka_sink.encoding.descriptors import message_descriptor, ordered_files
 
     files, serialized = _descriptor_set(column, found, registry)
     main = ordered_files(files)[-1]
     if column.message is None and not main.message_type:
         raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
     message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
+    try:
+        message_descriptor(files, message)
+    except ConfigError as error:
+        raise FormatError(
+            f"{column.option('Message')} is looked for in schema {found.id} of subject {found.subject}: {error}."
+        ) from error
     return ProtobufColumnSchema(files, message, serialized)
 
 

@@ -7,7 +7,7 @@ topics that planning does not know; commit keeps what they asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
@@ -25,10 +25,11 @@ _ASKED: Final = "asked by tasks"
 
 
 class AskedSchema(NamedTuple):
-    """What a task asked for. ``identity``: of its column's plan."""
+    """What a task asked for. ``identity``: of its column's plan. ``imports``: the schemas that it imports, by name."""
 
     identity: str
     registered: RegisteredSchema
+    imports: Mapping[str, Schema]
 
 
 class KeptRegistry:
@@ -67,19 +68,22 @@ class KeptRegistry:
         return self._imports[schema]
 
     def keep_asked(self, schemas: Iterable[AskedSchema]) -> None:
-        """What tasks asked for."""
-        subjects: dict[str, list[str]] = {}
-        for identity, registered in schemas:
-            self._keep([_ASKED, identity, registered.subject], registered)
-            subjects.setdefault(identity, []).append(registered.subject)
+        """What tasks asked for: many of them the same."""
+        subjects: dict[str, set[str]] = {}
+        for identity, registered, imports in schemas:
+            of_identity = subjects.setdefault(identity, set())
+            if registered.subject not in of_identity:
+                of_identity.add(registered.subject)
+                key = [*self._key, _ASKED, identity, registered.subject]
+                self._files.put(key, StoredResponse(registered, imports))
         for identity, new in subjects.items():
             key = [*self._key, _ASKED, identity]
             self._files.put_names(key, sorted({*self._files.names(key), *new}))
 
-    def asked(self, identity: str) -> list[RegisteredSchema]:
-        """What tasks of plans with this identity asked for."""
+    def asked(self, identity: str, known: Container[str] = ()) -> list[RegisteredSchema]:
+        """What tasks of plans with this identity asked for. ``known``: subjects to leave out."""
         subjects = self._files.names([*self._key, _ASKED, identity])
-        found = (self._kept([_ASKED, identity, subject]) for subject in subjects)
+        found = (self._kept([_ASKED, identity, subject]) for subject in subjects if subject not in known)
         return [each for each in found if each is not None]
 
     def _kept(self, key: list[str]) -> RegisteredSchema | None:

@@ -19,7 +19,7 @@ def with_asked(plan: FormatPlan, registry: KeptRegistry) -> FormatPlan:
     assert options is not None
     columns = {}
     for side, column in plan.columns.items():
-        new = [each for each in registry.asked(column.identity) if each.subject not in column.known]
+        new = registry.asked(column.identity, column.known)
         schemas = SubjectSchemas(column, options.side(side), registry)
         known = {each.subject: schemas.use(each).without_text() for each in new}
         columns[side] = replace(column, known={**column.known, **known}) if known else column

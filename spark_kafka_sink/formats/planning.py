@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ from spark_kafka_sink.formats.subject_schemas import SubjectSchemas, mismatch_ex
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.subjects import Side
 
-_CONFLICT = 409
+_CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ def _column(
     registry: Registry | None,
 ) -> ColumnPlan:
     schema = _given(column, frame)
-    plan = ColumnPlan(column, frame.kind, "" if schema is None else schema.record)
-    origin = "the schema derived from it" if schema is not None and frame.derived is not None else "its schema"
+    plan = ColumnPlan(column, frame.kind, _record(column, schema))
+    origin = _origin(column)
     if options is None or registry is None:
         assert schema is not None
         with mismatch_explained(column, origin):
@@ -103,22 +104,36 @@ def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
         try:
             schema.message_indexes  # noqa: B018 - reads all of it
         except ConfigError as error:
-            raise FormatError(f"{column.option('DescriptorFile')} {column.descriptor_file}: {error}") from error
+            raise FormatError(f"{_origin(column)}: {error}") from error
         return schema
-    text, option = column.schema, "Schema"
+    text = column.schema
     try:
         if column.schema_file is not None:
-            option = "SchemaFile"
-            text = _read(column, option, column.schema_file).decode()
-        if text is not None:
-            json.loads(text)
+            text = _read(column, "SchemaFile", column.schema_file).decode("utf-8-sig")
+        parsed = None if text is None else json.loads(text)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{_origin(column)} is not UTF-8 at byte {error.start}.") from error
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{column.option(option)} is not JSON: {error}") from error
-    if text is None:
-        text = frame.derived
-    if text is None:
-        return None
-    return AvroColumnSchema(text) if column.format is Format.AVRO else JsonColumnSchema(text)
+        raise FormatError(f"{_origin(column)} is not JSON: {error}") from error
+    if text is not None and column.format is Format.JSON:
+        if not isinstance(parsed, (dict, bool)):
+            raise FormatError(f"{_origin(column)} is no JSON Schema, which is an object.")
+        return JsonColumnSchema(text)
+    text = frame.derived if text is None else text
+    return None if text is None else AvroColumnSchema(text)
+
+
+def _origin(column: ColumnFormat) -> str:
+    """Where the schema comes from if not from the registry, in errors."""
+    for name, path in (("DescriptorFile", column.descriptor_file), ("SchemaFile", column.schema_file)):
+        if path is not None:
+            return f"{column.option(name)} {path}"
+    return "the schema derived from it" if column.schema is None else column.option("Schema")
+
+
+def _record(column: ColumnFormat, schema: ColumnSchema | None) -> str:
+    """Name of the record for subjects; "" for none. A message may be named without its descriptor."""
+    return (column.message or "").removeprefix(".") if schema is None else schema.record
 
 
 def _read(column: ColumnFormat, option: str, path: str) -> bytes:
@@ -130,12 +145,19 @@ def _read(column: ColumnFormat, option: str, path: str) -> bytes:
         ) from error
 
 
+_RECORD_FROM: Final = {
+    Format.AVRO: ("Schema", "the schema of a record", " (A nullable struct derives a union.)"),
+    Format.PROTOBUF: ("Message", "its full name", ""),
+    Format.JSON: ("Schema", "a schema with a title", ""),
+}
+
+
 def _no_record(column: ColumnFormat, strategy: str) -> str:
     side = column.side.value
+    option, what, note = _RECORD_FROM[column.format]
     return (
-        f"{side}.subject.name.strategy={strategy} needs the name of a record; the schema of the column {side} "
-        f"has none. Give {column.option('Schema')}, the schema of a record, or use the strategy topic. (A nullable "
-        "struct derives a union.)"
+        f"{side}.subject.name.strategy={strategy} needs the name of a record, and nothing names that of the column "
+        f"{side}. Give {column.option(option)}, {what}, or use the strategy topic.{note}"
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from spark_kafka_sink.encoding.encoder import Encoder, SchemaMismatchError
+from spark_kafka_sink.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.formats.column_schema import Registry, registered_column_schema
 from spark_kafka_sink.formats.errors import FormatError
@@ -57,6 +57,12 @@ class SubjectSchemas:
         if given is None:
             return self._of_registry(found)
         return self._use(given.encoder, found, given.message_indexes)
+
+    def imports(self, use: SchemaUse) -> Mapping[str, Schema]:
+        """What the schema imports, by name; none where the options give the schema."""
+        if self._plan.given is not None or use.registered is None:
+            return {}
+        return self._registry.imports(use.registered.schema, serialized=self._serialized)
 
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
         """The schema of this id, whatever the options say."""
@@ -120,9 +126,11 @@ def schema_name(
 
 @contextmanager
 def mismatch_explained(column: ColumnFormat, schema: str) -> Iterator[None]:
-    """``schema``: what the column is compared with, as "subject t-value, version 2"."""
+    """``schema``: what the column is compared with, as "schema 7 of subject t-value"."""
     try:
         yield
+    except InvalidSchemaError as error:
+        raise FormatError(f"The column {column.side.value} cannot be encoded: {schema} is wrong: {error}") from error
     except SchemaMismatchError as error:
         mismatches = "\n".join(f"- {each}" for each in error.mismatches)
         raise FormatError(f"The column {column.side.value} does not fit {schema}:\n{mismatches}") from error

@@ -18,9 +18,18 @@ from spark_kafka_sink.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan
 from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.schema_registry.schema import Schema
 from spark_kafka_sink.schema_registry.subjects import Side
 
-_asked: dict[object, SchemaUse] = {}
+
+class _Asked(NamedTuple):
+    """``imports``: as in ``AskedSchema``."""
+
+    use: SchemaUse
+    imports: Mapping[str, Schema]
+
+
+_asked: dict[object, _Asked] = {}
 """What this worker has asked for, by column and subject. A worker ends with its application."""
 
 
@@ -86,6 +95,7 @@ class _TaskColumn:
         self._registry = registry
         self._known = {**plan.known, **earlier}
         self._subjects: dict[str, str] = {}
+        self._imports: dict[str, Mapping[str, Schema]] = {}
         self.uses: dict[str, SchemaUse] = {}
 
     def use(self, topic: str) -> SchemaUse:
@@ -100,7 +110,7 @@ class _TaskColumn:
     def asked(self) -> Iterator[AskedSchema]:
         for subject, use in self.uses.items():
             if subject not in self._known and use.registered is not None:
-                yield AskedSchema(self._plan.identity, use.registered)
+                yield AskedSchema(self._plan.identity, use.registered, self._imports[subject])
 
     def _subject(self, topic: str) -> str:
         if self._registry is None:
@@ -113,12 +123,15 @@ class _TaskColumn:
         assert registry is not None
         of = (registry, plan.identity, plan.kind, subject)
         if of not in _asked:
-            options = registry.side(plan.column.side)
-            _asked[of] = SubjectSchemas(plan, options, worker_registry(registry)).current(subject)
+            client = worker_registry(registry)
+            schemas = SubjectSchemas(plan, registry.side(plan.column.side), client)
+            current = schemas.current(subject)
+            _asked[of] = _Asked(current, schemas.imports(current))
+        use, self._imports[subject] = _asked[of]
         if plan.given is None:
-            return _asked[of]
+            return use
         # The plan's own encoder: rows of topics with one encoder are encoded at once.
-        return _asked[of].without_text()._replace(encoder=plan.given.encoder)
+        return use.without_text()._replace(encoder=plan.given.encoder)
 
 
 def _values(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray:

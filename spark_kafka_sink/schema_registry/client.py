@@ -83,6 +83,7 @@ class SchemaRegistry:
         self._random = Random()
         self._current = 0
         self._tls: TlsContexts | None = None
+        self._imports: dict[tuple[Schema, bool], dict[str, Schema]] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
         """The schema's version under the subject, a new one unless it has one already."""
@@ -138,7 +139,13 @@ class SchemaRegistry:
         return self._read(url, call, parsed, reference.subject)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
-        """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports."""
+        """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
+
+        Asked once: a reference names a version, which never changes.
+        """
+        kept = self._imports.get((schema, serialized))
+        if kept is not None:
+            return kept
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
 
@@ -154,6 +161,7 @@ class SchemaRegistry:
                 found[reference.name] = imported
 
         visit(schema.references)
+        self._imports[schema, serialized] = found
         return found
 
     # -- internals ----------------------------------------------------------------------------------------------------
@@ -261,7 +269,7 @@ class SchemaRegistry:
             case 401:
                 return f"it does not accept {credentials}"
             case 403:
-                return f"{credentials or 'a client without credentials'} lacks the right"
+                return f"not allowed with {credentials}" if credentials else "not allowed without credentials"
             case 404:
                 return call.missing if has_code else f"is this {URL} whole, with its path?"
             case 409:

@@ -75,6 +75,13 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
            "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER),
 )  # fmt: skip
 
+_IMPLIED: Final[Mapping[str, CredentialSource]] = MappingProxyType({
+    ISSUER: CredentialSource.OAUTHBEARER,
+    TOKEN: CredentialSource.STATIC_TOKEN,
+    USER_INFO: CredentialSource.USER_INFO,
+})  # fmt: skip
+"""The sources of credentials that are given without one, the first found."""
+
 _WITH_PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
@@ -137,7 +144,7 @@ def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_log
 
 
 def _source(draft: Draft) -> CredentialSource:
-    """The one that is given; else the one that the given credentials belong to."""
+    """The one that is given; else that of the given credentials, with a warning, as Java ignores them."""
     given, values = draft.given, draft.values
     if BASIC_SOURCE in given and BEARER_SOURCE in given:
         draft.fault(BASIC_SOURCE, f"and {BEARER_SOURCE} exclude each other; leave one of them out.")
@@ -145,11 +152,12 @@ def _source(draft: Draft) -> CredentialSource:
         return CredentialSource(values[BEARER_SOURCE])
     if BASIC_SOURCE in given:
         return CredentialSource(values[BASIC_SOURCE])
-    if ISSUER in given:
-        return CredentialSource.OAUTHBEARER
-    if TOKEN in given:
-        return CredentialSource.STATIC_TOKEN
-    return CredentialSource.USER_INFO if USER_INFO in given else CredentialSource.URL
+    for name, source in _IMPLIED.items():
+        if name in given:
+            full = f"{BEARER_SOURCE if source.is_bearer else BASIC_SOURCE}={source.value}"
+            draft.warn(name, f"is given without {full}: used here, ignored by Java's serializers. Give the source too.")
+            return source
+    return CredentialSource.URL
 
 
 def _required(draft: Draft, source: CredentialSource) -> None:

@@ -48,6 +48,7 @@ class ResponseFiles:
         """``folder``: default ``spark-kafka-sink-<uid>`` in the folder for temporary files."""
         self._clock = clock
         self._folder = folder or Path(tempfile.gettempdir(), f"spark-kafka-sink-{os.geteuid()}")
+        self._has_looked_for_unused = False
 
     def get(self, key: Sequence[str]) -> StoredResponse | None:
         """``key``: application id, URLs, subject, and the options that lead to the response."""
@@ -99,6 +100,10 @@ class ResponseFiles:
         return stat.S_ISDIR(found.st_mode) and _is_own(found)
 
     def _remove_unused(self) -> None:
+        """Once: a folder may have a file per topic."""
+        if self._has_looked_for_unused:
+            return
+        self._has_looked_for_unused = True
         oldest = (self._clock.epoch_ms() - _UNUSED_MS) / 1000.0
         for file in self._folder.iterdir():
             with suppress(OSError):

@@ -131,7 +131,7 @@ def test_a_null_struct_is_a_tombstone(spark, topic, avro, client):
 def test_a_column_that_does_not_fit_is_an_error_before_any_task(spark, topic, avro, client):
     schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"int"},{"name":"more","type":"string"}]}'
     said = fails(save, one_row(spark, "struct(1L id, true flag) value"), {**avro, "valueSchema": schema})
-    assert "The column value does not fit its schema:" in said
+    assert "The column value does not fit valueSchema:" in said
     assert "- id: column type bigint" in said
     assert "- flag: " in said
     assert "- more: " in said

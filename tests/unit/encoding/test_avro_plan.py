@@ -205,10 +205,10 @@ def test_types_within_types():
             "long",
             "the Avro schema is not JSON (Expecting value: line 1 column 1 (char 0)): long",
         ),
-        ('"lang"', 'not an Avro schema (lang): "lang"'),
+        ('"lang"', 'not an Avro schema (unknown type lang): "lang"'),
         ('{"type": "array"}', 'the Avro schema lacks the attribute \'items\': {"type": "array"}'),
         ('{"name": "R"}', 'the Avro schema lacks the attribute \'type\': {"name": "R"}'),
-        ('["int", "other"]', 'not an Avro schema (other): ["int", "other"]'),
+        ('["int", "other"]', 'not an Avro schema (unknown type other): ["int", "other"]'),
     ],
 )
 def test_texts_that_are_no_schema(text, problem):

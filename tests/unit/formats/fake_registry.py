@@ -47,6 +47,8 @@ class FakeRegistry:
         raise RegistryError(f"no schema {schema_id}.", 404, 40403)
 
     def imports(self, schema, *, serialized=False):
+        if schema.references:
+            self._note("imports", schema.references[0].subject)
         return {each.name: self._versions[each.subject][each.version - 1] for each in schema.references}
 
     def _registered(self, subject, schema):

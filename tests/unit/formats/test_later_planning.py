@@ -12,7 +12,7 @@ from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schema_registry.responses import ResponseFiles
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
+from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing.manual_clock import ManualClock
@@ -99,6 +99,35 @@ def test_a_topic_that_a_task_met_is_known_to_later_plans_and_workers(registry, f
     value, task = written(plan(registry, files, topic=None, valueSchema=OLD), "met")
     assert value == b"\0\0\0\0\1\2\2"
     assert task.asked == (), "nothing new to keep"
+
+
+def test_a_topic_whose_latest_schema_imports_others_is_known_while_the_registry_is_down(registry, files, monkeypatch):
+    registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
+    field = '{"name":"a","type":["int","geo.City"]}'
+    text = f'{{"type":"record","name":"R","fields":[{field}]}}'
+    registry.register("met-value", Schema(SchemaType.AVRO, text, (SchemaReference("geo.City", "city", 1),)))
+    latest = {"use_latest_version": "true"}
+    formats = plan(registry, files, topic=None, **latest)
+    value, task = written(formats, "met")
+    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
+    monkeypatch.setattr(module, "_asked", {})
+    registry.down = True
+    assert written(plan(registry, files, topic=None, **latest), "met")[0] == value == b"\0\0\0\0\2\0\2"
+
+
+def test_what_many_tasks_asked_for_is_written_once(registry, files, monkeypatch):
+    formats = plan(registry, files, topic=None, valueSchema=OLD)
+    asked = [each for _ in range(50) for each in written(formats, "met")[1].asked]
+    puts = []
+    put = ResponseFiles.put
+    monkeypatch.setattr(ResponseFiles, "put", lambda self, key, response: (puts.append(key), put(self, key, response)))
+    kept = KeptRegistry(registry, formats.registry, files, "app")
+    kept.keep_asked(asked)
+    assert len(asked) == 50
+    assert len(puts) == 1
+    (identity,) = {each.identity for each in asked}
+    assert [each.subject for each in kept.asked(identity)] == ["met-value"]
+    assert kept.asked(identity, {"met-value"}) == []
 
 
 def test_other_options_do_not_share_what_tasks_met(registry, files):

@@ -1,5 +1,6 @@
 """Options, columns and a registry → the plan of a write, on the driver."""
 
+import base64
 import json
 import pickle
 
@@ -14,6 +15,7 @@ from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = pa.struct([("a", pa.int32())])
@@ -99,7 +101,7 @@ def test_a_schema_of_another_format_is_refused(registry):
 
 
 def test_a_column_that_does_not_fit_registers_nothing(registry):
-    with pytest.raises(FormatError, match=r"The column value does not fit its schema:\n- x: "):
+    with pytest.raises(FormatError, match=r"The column value does not fit valueSchema:\n- x: "):
         plan(registry, kind=pa.struct([("a", pa.int32()), ("x", pa.string())]), valueSchema=record("a"))
     assert registry.requests == []
 
@@ -150,6 +152,80 @@ def test_named_types_of_other_subjects_are_put_in(registry):
 def test_a_schema_that_cannot_be_read_names_its_option(registry, option, text):
     with pytest.raises(FormatError, match=f"^{option} "):
         plan(registry, **{option: text})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is not JSON: Expecting value"),
+        (b"record R", "is not JSON: Expecting value"),
+        (b"{\xff}", r"is not UTF-8 at byte 1\."),
+    ],
+)
+def test_a_schema_file_with_other_content_is_named_with_its_path(registry, tmp_path, content, said):
+    path = tmp_path / "schema.avsc"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=f"^valueSchemaFile {path} {said}"):
+        plan(registry, valueSchemaFile=str(path))
+
+
+def test_a_schema_file_may_begin_with_a_byte_order_mark(registry, tmp_path):
+    path = tmp_path / "schema.avsc"
+    path.write_bytes(b"\xef\xbb\xbf" + record("a").encode())
+    plan(registry, valueSchemaFile=str(path))
+    assert registry.latest("t-value").schema == avro(record("a"))
+
+
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("3", "3 is no type"),
+        ('["null", true]', "true is no type"),
+        ('"strin"', "unknown type strin"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Gone"}]}', "unknown type Gone"),
+        ('{"type": "record", "name": "R", "fields": 3}', "record: fields must be a list, but is 3"),
+        ('{"type": "record", "name": "R"}', "lacks the attribute 'fields'"),
+        ('{"type": "record", "name": 3, "fields": []}', "record: name must be a string, but is 3"),
+        ('{"type": "fixed", "name": "F", "size": "x"}', 'fixed: size must be a whole number, but is "x"'),
+    ],
+)
+def test_json_that_is_no_avro_schema_is_one_error_in_avros_words(registry, text, said, registered):
+    given, origin = {"valueSchema": text}, "valueSchema"
+    if registered:
+        registry.register("t-value", avro(text))
+        given, origin = {"use_latest_version": "true"}, "schema 1 of subject t-value"
+    with pytest.raises(FormatError, match=f"^The column value cannot be encoded: {origin} is wrong: ") as raised:
+        plan(registry, **given)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["3", "[]", '"object"', "null"])
+def test_json_that_is_no_json_schema_is_refused(registry, text):
+    with pytest.raises(FormatError, match="^valueSchema is no JSON Schema"):
+        plan(registry, kind=pa.string(), valueFormat="json", valueSchema=text)
+    assert registry.requests == []
+    plan(registry, kind=pa.string(), valueFormat="json", valueSchema="true")
+
+
+(FILE,) = files_of(compiled('syntax = "proto3"; message Order { int32 a = 1; }'))
+SERIALIZED = Schema(SchemaType.PROTOBUF, base64.b64encode(FILE.SerializeToString()).decode())
+
+
+def test_a_message_names_the_subject_without_its_descriptor(registry):
+    registry.register("Order", SERIALIZED)
+    latest = {"valueFormat": "protobuf", "use.latest.version": "true", "value.subject.name.strategy": "record"}
+    assert written(plan(registry, valueMessage="Order", **latest), [{"a": 1}]) == [b"\0\0\0\0\1\0\x08\1"]
+    with pytest.raises(FormatError, match=r"Give valueMessage, its full name, or use the strategy topic\.$"):
+        plan(registry, **latest)
+
+
+def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
+    registry.register("t-value", SERIALIZED)
+    with pytest.raises(
+        FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
+    ):
+        plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
 
 
 def test_a_schema_file_is_read_on_the_driver_only(registry, tmp_path):

@@ -20,7 +20,7 @@ from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.oidc_server import Client, OidcServer
-from tests.schema_registry_server import SchemaRegistryServer
+from tests.schema_registry_server import Fault, SchemaRegistryServer
 
 INT = Schema(SchemaType.AVRO, '"int"')
 SECRET = "zq7f3a91:+ä"
@@ -115,6 +115,19 @@ def test_a_refused_login_names_the_option(options, advice):
             f"Unauthorized; {advice}"
         )
         assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({}, "not allowed without credentials."),
+        ({"basic.auth.user.info": "me:zq7f3a91"}, "not allowed with basic.auth.user.info."),
+    ],
+)
+def test_a_missing_right_names_the_login(options, advice):
+    with SchemaRegistryServer() as server:
+        server.faults.append(Fault(403, {"error_code": 40301, "message": "User is denied"}))
+        assert str(error_of(server.url, options, PLAIN)).endswith(f"error code 40301: User is denied; {advice}")
 
 
 def test_a_login_in_the_url_is_not_shown():

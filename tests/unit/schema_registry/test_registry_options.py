@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from pathlib import Path
 
 import pytest
@@ -273,9 +274,7 @@ def test_a_bad_value_is_shown_with_what_is_allowed(name, value, problem):
     ("options", "source"),
     [
         ({"basic.auth.user.info": "u:p"}, CredentialSource.USER_INFO),
-        ({"basic.auth.credentials.source": "user_info", "basic.auth.user.info": "u:p"}, CredentialSource.USER_INFO),
         ({"bearer.auth.token": "t"}, CredentialSource.STATIC_TOKEN),
-        ({"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t"}, CredentialSource.STATIC_TOKEN),
         (
             {
                 "bearer.auth.issuer.endpoint.url": "https://idp/token",
@@ -286,8 +285,13 @@ def test_a_bad_value_is_shown_with_what_is_allowed(name, value, problem):
         ),
     ],
 )
-def test_the_source_may_be_left_out(options, source):
-    assert parse(options).login.source is source
+def test_the_source_may_be_left_out_with_a_warning_as_java_ignores_the_credentials_then(options, source):
+    name = f"{'bearer' if source.is_bearer else 'basic'}.auth.credentials.source"
+    with pytest.warns(ConfigWarning, match=f"is given without {name}={source.value}: used here, ignored by Java"):
+        assert parse(options).login.source is source
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse({**options, name: source.value.lower()}).login.source is source
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ def test_files_unused_for_a_month_are_removed_and_used_ones_stay(files, tmp_path
     for file in (tmp_path / "own").iterdir():
         os.utime(file, (long_ago, long_ago))
     assert files.get(("used",)) == RESPONSE
+    files = ResponseFiles(clock, tmp_path / "own")
     files.put(("new",), RESPONSE)
     assert (files.get(("unused",)), files.get(("used",)), files.get(("new",))) == (None, RESPONSE, RESPONSE)
 

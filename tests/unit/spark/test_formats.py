@@ -64,7 +64,7 @@ def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
 
 def test_a_column_that_does_not_fit_is_told_in_sparks_types(lines):
     given = options(valueSchema='{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}')
-    with pytest.raises(FormatError, match=r"The column value does not fit its schema:\n- a: column type bigint "):
+    with pytest.raises(FormatError, match=r"The column value does not fit valueSchema:\n- a: column type bigint "):
         planned_formats(given, fields(STRUCT, given))
 
 
