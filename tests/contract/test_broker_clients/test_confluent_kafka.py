@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 RECORDS = 200
 
 

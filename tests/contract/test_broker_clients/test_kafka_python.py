@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 RECORDS = 100
 
 

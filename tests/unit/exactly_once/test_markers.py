@@ -152,7 +152,8 @@ def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(intent, h
 def test_an_offset_that_the_log_does_not_have_yet_is_never_said_to_be_gone(intent):
     session, entry, transactions = intent
     ahead = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
-    with pytest.raises(KafkaError, match="does not say yet what became"):
+    # The last question may have a few ms left, and then is what fails.
+    with pytest.raises(KafkaError, match="does not say yet what became|Fetch has no response"):
         lost_tasks(session.ledger, ahead, transactions, session.deadline(300))
 
 
