@@ -84,7 +84,10 @@ class Planner:
         """For values that are not null."""
         kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
         if kernel is None:
-            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}")
+            hint = ""
+            if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
+                hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
+            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
         return kernel or Nothing()
 
     def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:

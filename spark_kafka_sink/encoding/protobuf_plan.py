@@ -187,6 +187,8 @@ class _Planner:
         if pt.is_struct(kind):
             return self.message(descriptor, kind, path)
         if descriptor.full_name == "google.protobuf.Timestamp" and pt.is_timestamp(kind):
+            if kind.tz is None:
+                raise _DoesNotFitError(f"{_does_not_fit(path, kind, _type(field))}: it has no time zone, cast it")
             return Timestamp(path)
         if descriptor.full_name == "google.protobuf.Duration" and pt.is_duration(kind):
             return Duration(path)

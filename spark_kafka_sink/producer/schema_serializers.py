@@ -27,6 +27,7 @@ from spark_kafka_sink.encoding.descriptors import (
     message_descriptor,
 )
 from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.python_values import AvroCheck, check_message
 from spark_kafka_sink.errors import ConfigError, SerializationError
 from spark_kafka_sink.formats.column_schema import AvroColumnSchema, ColumnSchema, ProtobufColumnSchema
 from spark_kafka_sink.formats.format_options import ColumnFormat, Format, takes_registered
@@ -145,8 +146,8 @@ class _SchemaSerializer(ABC):
 class AvroSerializer(_SchemaSerializer):
     """Dicts (or what a bare schema takes) as fastavro takes them; columns as ``encode_avro`` takes them.
 
-    A dict must have all fields that have no default, and no others. A datetime should have a time zone: without one,
-    fastavro takes it as local time.
+    A dict must have all fields that have no default, and no others. ``timestamp-millis`` and ``timestamp-micros`` take
+    a datetime with time zone, ``local-timestamp-…`` one without.
     """
 
     format = Format.AVRO
@@ -161,19 +162,21 @@ class AvroSerializer(_SchemaSerializer):
             except SchemaMismatchError as error:
                 raise ConfigError([f"AvroSerializer: {error}"]) from error
         super().__init__(None if schema is None else AvroColumnSchema(schema), None, options)
-        self._parsed: dict[ColumnSchema, Any] = {}
+        self._parsed: dict[ColumnSchema, tuple[Any, AvroCheck]] = {}
 
     def _encoded(self, topic: str, data: Any) -> tuple[WrittenSchema, bytes]:
         from fastavro import schemaless_writer
         from fastavro.validation import validate
 
         written = self._written(topic, self._given)
-        schema = self._parsed.get(written.schema)
-        if schema is None:
-            schema = self._parsed[written.schema] = _parsed(written.schema)
+        parsed = self._parsed.get(written.schema)
+        if parsed is None:
+            parsed = self._parsed[written.schema] = _parsed(written.schema)
+        schema, check = parsed
         out = BytesIO()
         try:
             validate(data, schema)
+            check.check(data)
             schemaless_writer(out, schema, data, strict_allow_default=True)
         except Exception as error:  # whatever a value of the caller raises
             raise self._refusal(topic, error) from error
@@ -183,7 +186,8 @@ class AvroSerializer(_SchemaSerializer):
 class ProtobufSerializer(_SchemaSerializer):
     """Messages of generated classes, or dicts as the constructors of these take them; columns as ``encode_protobuf``.
 
-    Without ``message``, each record is written as its own message type, and columns need the registry's.
+    Without ``message``, each record is written as its own message type, and columns need the registry's. In a dict, a
+    datetime must have a time zone.
     """
 
     format = Format.PROTOBUF
@@ -232,7 +236,12 @@ class ProtobufSerializer(_SchemaSerializer):
         else:
             raise self._refusal(topic, f"it is a {type(data).__name__}, not a message or a dict")
         try:
-            made = data if isinstance(data, Message) else self._class_of(written.schema)(**data)
+            if isinstance(data, Message):
+                made = data
+            else:
+                kind = self._class_of(written.schema)
+                check_message(kind.DESCRIPTOR, data)
+                made = kind(**data)
             return written, made.SerializeToString(deterministic=True)
         except Exception as error:  # whatever a value of the caller raises
             raise self._refusal(topic, error) from error
@@ -265,12 +274,12 @@ def _own_schema(descriptor: Descriptor) -> ProtobufColumnSchema:
     return ProtobufColumnSchema(descriptor_set_with(descriptor), descriptor.full_name)
 
 
-def _parsed(schema: ColumnSchema) -> Any:
+def _parsed(schema: ColumnSchema) -> tuple[Any, AvroCheck]:
     """As fastavro writes with it."""
     from fastavro import parse_schema
 
     assert isinstance(schema, AvroColumnSchema)
-    return parse_schema(json.loads(schema.text))
+    return parse_schema(json.loads(schema.text)), AvroCheck(AvroSchema.parse(schema.text))
 
 
 def _producer_config(config: Mapping[str, object]) -> ProducerConfig | None:

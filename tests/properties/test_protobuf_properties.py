@@ -69,7 +69,7 @@ WELL_KNOWN = [
         for unit, per in PER_SECOND.items()
         if unit != "ns"
     ),
-    ("Timestamp", pa.timestamp("ns"), integers(64)),
+    ("Timestamp", pa.timestamp("ns", "UTC"), integers(64)),
     *(
         ("Duration", pa.duration(unit), st.integers(-315_576_000_000 * per, 315_576_000_000 * per))
         for unit, per in PER_SECOND.items()

@@ -101,7 +101,10 @@ def test_timestamps_without_a_time_zone_are_local():
 
     assert encoded(schema, array) == written(schema, array.to_pylist())
     assert mismatches({"type": "long", "logicalType": "timestamp-micros"}, array.type) == [
-        "column type timestamp_ntz does not fit schema type long timestamp-micros"
+        "column type timestamp_ntz does not fit schema type long timestamp-micros: it has no time zone, cast it"
+    ]
+    assert mismatches(schema, pa.timestamp("us", "UTC")) == [
+        "column type timestamp does not fit schema type long local-timestamp-micros: it has a time zone, cast it"
     ]
 
 

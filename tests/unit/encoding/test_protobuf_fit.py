@@ -26,7 +26,7 @@ FITS = {
     "bool": [pa.bool_()],
     "string": [pa.string(), pa.large_binary()],
     "bytes": [pa.binary(4), pa.large_string()],
-    "at": [pa.timestamp("s"), pa.timestamp("ns", "Europe/Berlin")],
+    "at": [pa.timestamp("s", "UTC"), pa.timestamp("ns", "Europe/Berlin")],
     "wrapped": [pa.int16(), pa.struct({"value": pa.int32()})],
     "enum": [pa.string(), pa.int32(), pa.uint16()],
 }
@@ -42,7 +42,7 @@ DOES_NOT_FIT = {
     "double": [pa.decimal128(10, 2), pa.string()],
     "bool": [pa.int8()],
     "string": [pa.int32(), pa.list_(pa.string())],
-    "at": [pa.date32(), pa.int64(), pa.duration("s")],
+    "at": [pa.date32(), pa.int64(), pa.duration("s"), pa.timestamp("us")],
     "enum": [pa.int64(), pa.uint32(), pa.float64()],
 }
 
@@ -112,7 +112,7 @@ def test_rows_with_times_beyond_their_types():
     schema = proto3("message M { google.protobuf.Timestamp at = 1; google.protobuf.Duration took = 2; }")
     first, last = -62_135_596_800, 253_402_300_799
     array = struct(
-        at=pa.array([first, first - 1, None, last, last + 1], pa.timestamp("s")),
+        at=pa.array([first, first - 1, None, last, last + 1], pa.timestamp("s", "UTC")),
         took=pa.array([315_576_000_000, None, -315_576_000_001, -315_576_000_000, 0], pa.duration("s")),
     )
     assert [(row, path, text[text.index(" is ") :]) for row, path, text in faults(array, schema)] == [

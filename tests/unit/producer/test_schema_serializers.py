@@ -43,7 +43,7 @@ KIND = pa.struct([
 ])  # fmt: skip
 PROTO = """syntax = "proto3"; package shop;
 message First { int32 a = 1; }
-message Order { int64 id = 1; optional string note = 2; repeated int32 lines = 3; Inner inner = 4; }
+message Order { int64 id = 1; optional string note = 2; repeated int32 lines = 3; Inner inner = 4; float share = 5; }
 message Inner { string a = 1; }"""
 MESSAGE_KIND = pa.struct(
     [
@@ -174,6 +174,7 @@ def test_without_a_registry_values_are_bare_and_the_log_says_so(caplog):
         ({"state": "SENT"}, "SENT"),
         ({"extra": 1}, "extra"),
         ({"note": 5}, "note"),
+        ({"at": AT.replace(tzinfo=None)}, "at: 2026-05-04T03:02:01.123456 has no time zone"),
     ],
 )
 def test_a_dict_that_does_not_fit_is_an_error(registry, change, said):
@@ -192,6 +193,21 @@ def test_a_field_that_a_dict_lacks_gets_its_default_or_is_an_error(registry):
         serializer.serialize("t", without, [])
 
 
+def test_a_time_zone_is_asked_of_records_as_of_columns(registry, descriptor_set):
+    naive = AT.replace(tzinfo=None)
+    avro = configured(AvroSerializer(json.dumps({"type": "long", "logicalType": "timestamp-micros"})), registry)
+    message = 'import "google/protobuf/timestamp.proto"; message M { google.protobuf.Timestamp at = 1; }'
+    protobuf = configured(ProtobufSerializer("M", compiled(f'syntax = "proto3"; {message}')), registry)
+    for serializer, topic, row in ((avro, "a", naive), (protobuf, "p", {"at": naive})):
+        with pytest.raises(SerializationError, match="has no time zone"):
+            serializer.serialize(topic, row, [])
+        with pytest.raises(FormatError, match="it has no time zone"):
+            serializer.serialize_column(topic, pa.array([row]))
+    assert avro.serialize_column("a", pa.array([AT])).values.to_pylist() == [avro.serialize("a", AT, [])]
+    rows = protobuf.serialize_column("p", pa.array([{"at": AT}])).values.to_pylist()
+    assert rows == [protobuf.serialize("p", {"at": AT}, [])]
+
+
 def test_columns_that_do_not_fit_are_errors_of_type_or_row(registry):
     serializer = configured(AvroSerializer(ORDER), registry)
     with pytest.raises(FormatError, match="The column value does not fit schema 1 of subject t-value"):
@@ -207,6 +223,7 @@ def test_columns_that_do_not_fit_are_errors_of_type_or_row(registry):
         ({"id": "no"}, "cannot be interpreted as an integer"),
         ({"unknown": 1}, "unknown"),
         ({"lines": [2**31]}, "out of range"),
+        ({"share": 1e39}, r"share: 1e\+39 is too large for float"),
         (5, "it is a int, not a message or a dict"),
         (StringValue(value="x"), "differs from schema 1 of subject t-value in its name, shop.Order"),
     ],
