@@ -108,6 +108,10 @@ class SyncConfig:
             raise ConfigError(faults)
         return cls(kafka, **{name.replace(".", "_"): value for name, value in own.items()})  # type: ignore[arg-type]
 
+    def by_name(self) -> dict[str, object]:
+        """Those that only this producer has."""
+        return {option.name: getattr(self, option.name.replace(".", "_")) for option in SYNC_OPTIONS}
+
 
 class _Message(NamedTuple):
     """A serialized record. ``row``: its position in the call; ``size``: Java's estimate in bytes.
@@ -173,14 +177,14 @@ class SyncProducer:
         key_serializer: AnySerializer | None = None,
         value_serializer: AnySerializer | None = None,
     ) -> None:
-        others, _ = without_registry_options(config, key_serializer, value_serializer)
+        others, registry = without_registry_options(config, key_serializer, value_serializer)
         self.config = SyncConfig.parse(others)
         kafka, random = self.config.kafka.with_client_id(), Random()
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._clock: Clock = SystemClock()
         self._random = random
         try:
-            self._serializers.configure({**kafka.by_name(), **config})
+            self._serializers.configure({**self.config.by_name(), **kafka.by_name(), **registry})
             self._partitioner = load_partitioner(kafka, random)
         except BaseException:
             with suppress(Exception):  # logged

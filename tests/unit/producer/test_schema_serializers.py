@@ -1,5 +1,6 @@
 """Serializers of Avro and Protobuf with a registry; confluent-kafka's deserializer of Avro and upb are referees."""
 
+import base64
 import datetime as dt
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -284,6 +285,35 @@ def test_javas_names_and_the_registrys_options_are_options_of_the_producer(regis
     }
     with kind(options) as producer:
         producer.send(ProducerRecord("t", 1))
+    assert [record.value for record in broker.topic("t").records()] == [b"\0\0\0\0\1\2"]
+
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="secret";'
+
+
+@pytest.mark.filterwarnings("ignore:sasl.mechanism has no effect")
+@pytest.mark.parametrize("kind", [KafkaProducer, SyncProducer])
+@pytest.mark.parametrize(
+    ("options", "login"),
+    [
+        ({"basic.auth.credentials.source": "SASL_INHERIT"}, b"me:secret"),
+        ({"basic.auth.user.info": "me:${vault:FILE:key}"}, b"me:of-the-file"),
+    ],
+    ids=["inherited", "of a provider"],
+)
+def test_credentials_of_the_registry_may_be_the_brokers_or_a_providers(broker, tmp_path, kind, options, login):
+    """Both producers pass their parsed options to serializers."""
+    (tmp_path / "file").write_text("key=of-the-file\n")
+    given = {
+        "bootstrap.servers": broker.bootstrap_servers, "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS,
+        "config.providers": "vault",
+        "config.providers.vault.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        **{name: value.replace("FILE", str(tmp_path / "file")) for name, value in options.items()},
+    }  # fmt: skip
+    with SchemaRegistryServer(login=f"Basic {base64.b64encode(login).decode()}") as registry:
+        given["schema.registry.url"] = registry.url
+        with kind(given, value_serializer=AvroSerializer('"long"')) as producer:
+            producer.send(ProducerRecord("t", 1))
     assert [record.value for record in broker.topic("t").records()] == [b"\0\0\0\0\1\2"]
 
 

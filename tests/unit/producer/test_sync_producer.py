@@ -248,18 +248,19 @@ def test_serializers_are_configured_used_and_closed(broker):
         calls: list[object] = []  # noqa: RUF012
 
         def configure(self, config, is_key):
-            self.calls.append((config["bootstrap.servers"], is_key))
+            self.calls.append((config["retry.backoff.ms"], config["message.send.max.retries"], is_key))
 
         def close(self):
             self.calls.append("closed")
 
-    options = {"bootstrap.servers": broker.bootstrap_servers}
-    with SyncProducer(options, value_serializer=Noted()) as producer:
+    with SyncProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": "7"}, value_serializer=Noted()
+    ) as producer:
         producer.send(record("é", partition=0))
         with pytest.raises(SerializationError):
             producer.send(record(b"bytes"))
     assert broker.topic("t").values() == ["é".encode()]
-    assert Noted.calls == [(broker.bootstrap_servers, False), "closed"]
+    assert Noted.calls == [(7, 3, False), "closed"]
 
 
 def test_what_is_not_a_record_is_refused(broker):
