@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 # The Sparks of `make test-spark`, next to the one in the locked environment.
-SPARK := 4.1 4.3
+SPARK := 4.1 4.2 4.3
 # Python compiles each file once, not in every process, also where it is told to leave no bytecode next to the sources.
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # What there is of the folders that hold Python next to the package.
@@ -41,7 +41,7 @@ test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the oldest and the newest Spark (SPARK=4.1: on that one)
+test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the newest 4.1, 4.2 and 4.3 of Spark (SPARK=4.1: on that one)
 
 test-spark-%: .cache/spark-%/.ready
 	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
@@ -111,9 +111,10 @@ docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJ
 
 lock: ## compile requirements/*.txt anew
 	@$(LOCK) --output-file requirements/base.txt
-	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.2.in --output-file requirements/dev.txt
-	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.1.in --output-file requirements/spark-4.1.txt
-	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-4.3.in --output-file requirements/spark-4.3.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/dev.in --output-file requirements/dev.txt
+	@for spark in $(SPARK); do \
+		$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-$$spark.in --output-file requirements/spark-$$spark.txt || exit 1; \
+	done
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
 	@$(filter-out pyproject.toml,$(LOCK)) requirements/docs.in --output-file requirements/docs.txt

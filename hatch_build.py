@@ -1,4 +1,4 @@
-"""PyPI's page from README.md: links and images are absolute, made from PROJECT_URL when the package is built.
+"""PyPI's page from README.md: links, images and git's address are made from PROJECT_URL when the package is built.
 
 Without it the project has no address: links to files become their text, images go.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _IMAGE = re.compile(r"!\[(?P<text>[^\]]*)\]\((?!https?:)(?P<path>[^)\s]+)\)")
+_ADDRESS = "<address of this repository>"
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?!https?:|#)(?P<path>[^)\s]+)\)")
 
 
@@ -27,6 +28,7 @@ class PageHook(MetadataHookInterface):
 def page(readme: str, address: str) -> str:
     if not address:
         return _LINK.sub(r"\g<text>", _IMAGE.sub("", readme))
+    readme = readme.replace(_ADDRESS, address)
     readme = _IMAGE.sub(rf"![\g<text>]({address}/raw/main/\g<path>)", readme)
     return _LINK.sub(rf"[\g<text>]({address}/blob/main/\g<path>)", readme)
 

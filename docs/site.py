@@ -10,6 +10,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+_ADDRESS = "<address of this repository>"
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?!https?:|#)(?P<path>[^)\s#]+)[^)\s]*\)")
 
 
@@ -39,6 +40,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """A link to a file that is no page: to the project's address if PROJECT_URL has it, else only its text."""
     address = os.environ.get("PROJECT_URL", "").rstrip("/")
+    if address:
+        markdown = markdown.replace(_ADDRESS, address)
     folder = ROOT if page.file.src_uri == "index.md" else (ROOT / "docs" / page.file.src_uri).parent
 
     def link(found: re.Match[str]) -> str:

@@ -38,7 +38,10 @@ def test_the_projects_address_makes_its_links(tmp_path):
     metadata = built(tmp_path, "https://code.example/team/sink/")
     assert "Source, https://code.example/team/sink" in metadata.get_all("Project-URL")
     assert "(https://code.example/team/sink/blob/main/docs/migrate.md)" in metadata.get_payload()
+    assert 'pip install "git+https://code.example/team/sink"' in metadata.get_payload()
 
 
 def test_without_an_address_none_is_invented(tmp_path):
-    assert built(tmp_path, "").get_all("Project-URL") is None
+    metadata = built(tmp_path, "")
+    assert metadata.get_all("Project-URL") is None
+    assert 'pip install "git+<address of this repository>"' in metadata.get_payload()

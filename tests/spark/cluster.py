@@ -1,4 +1,4 @@
-"""A standalone Spark cluster out of the pip-installed pyspark."""
+"""A standalone Spark cluster, and a Spark Connect server, out of the pip-installed pyspark."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class StandaloneCluster:
     """One master and ``workers`` workers of ``cores`` on 127.0.0.1; they end with the block, or with this process."""
 
     def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = _free_port()
         self.url = f"spark://127.0.0.1:{self._port}"
         self._folder = folder
         self._worker_count = workers
@@ -32,11 +31,11 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         try:
             log = self._start("master.Master", "master", "--port", str(self._port))
-            self._await_line(log, "I have been elected leader")
+            _await_line(log, "I have been elected leader")
             common = ("--cores", str(self._cores), "--memory", "2g", "--work-dir", str(self._folder / "work"), self.url)
             logs = [self._start("worker.Worker", f"worker-{n}", *common) for n in range(self._worker_count)]
             for log in logs:
-                self._await_line(log, "Successfully registered with master")
+                _await_line(log, "Successfully registered with master")
         except BaseException:
             self.close()
             raise
@@ -61,8 +60,45 @@ class StandaloneCluster:
         self._processes.append(process)
         return log
 
-    def _await_line(self, log: Path, line: str) -> None:
-        deadline = time.monotonic() + _DEADLINE_S
-        while line not in log.read_text(errors="replace"):
-            assert time.monotonic() < deadline, f"no {line!r} in {log.name}:\n{tail(log)}"
-            time.sleep(0.1)
+
+class ConnectServer:
+    """A Spark Connect server of ``master`` on 127.0.0.1; it ends with the block, or with this process."""
+
+    def __init__(self, folder: Path, master: str = "local[2]") -> None:
+        self._port = _free_port()
+        self.url = f"sc://127.0.0.1:{self._port}"
+        self._folder = folder
+        self._master = master
+
+    def __enter__(self) -> Self:
+        log = self._folder / "connect.log"
+        settings = [f"spark.connect.grpc.binding.port={self._port}", "spark.ui.enabled=false"]
+        command = [
+            str(_HOME / "bin" / "spark-submit"), "--master", self._master,
+            "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+            *(word for setting in settings for word in ("--conf", setting)), "spark-internal",
+        ]  # fmt: skip
+        environment = {**os.environ, "SPARK_HOME": str(_HOME)}
+        self._process = GuardedProcess(command, log=log, cwd=self._folder, env=environment)
+        try:
+            _await_line(log, "Spark Connect server started")
+        except BaseException:
+            self._process.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _await_line(log: Path, line: str) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while line not in log.read_text(errors="replace"):
+        assert time.monotonic() < deadline, f"no {line!r} in {log.name}:\n{tail(log)}"
+        time.sleep(0.1)
