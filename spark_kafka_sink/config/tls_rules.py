@@ -55,7 +55,8 @@ def tls_versions(draft: Draft) -> None:
     Older versions are ignored in a list without gaps that has TLSv1.2.
     """
     values, name = draft.values, "ssl.enabled.protocols"
-    given = values[name]
+    spelt = {version.lower(): version for version in (*_OLDER, *VERSIONS)}
+    given = [spelt.get(version.lower(), version) for version in values[name]]
     ignored = _OLDER if "TLSv1.1" in given and "TLSv1.2" in given else ()
     for version in given:
         if version not in VERSIONS and version not in ignored:

@@ -40,7 +40,7 @@ DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterLimit", Kind.STRING, str(_DEFAULT_LIMIT), "low",
            "Number of dead letters that a micro-batch or batch job may have; with more it fails. none: no limit. "
            "With at-least-once, rows that were already sent stay in Kafka.",
-           Matching(r"none|\d{1,18}", "a number of rows, or none")),
+           Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
     Option("deadLetterHeaders", Kind.STRING, "connect", "low",
            "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
            OneOf(("connect", "none"))),
@@ -96,7 +96,7 @@ class DeadLetters:
                 "Set topicCreation=never to find a missing topic before the first row."
             )
         limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
-        most = None if limit == "none" else int(limit)
+        most = None if limit.lower() == "none" else int(limit)
         return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector)
 
     def over_limit(self, rows: int) -> str | None:
@@ -118,9 +118,9 @@ class DeadLetters:
 def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:
     known = {reason.value: reason for reason in Reason}
     for name in names:
-        if name not in known:
+        if name.lower() not in known:
             hint = did_you_mean(name, known)
             faults.append(f"deadLetterOn: {name!r} is not one of {', '.join(known)}{hint}")
     if not names:
         faults.append("deadLetterOn is blank; give it a value or leave it out.")
-    return frozenset(known[name] for name in names if name in known)
+    return frozenset(known[name.lower()] for name in names if name.lower() in known)

@@ -290,7 +290,11 @@ def test_enumerated_values_ignore_case():
             "kafka.acks": "ALL",
             "kafka.partitioner.class": "Murmur3",
             "kafka.security.protocol": "sasl_ssl",
+            "kafka.ssl.enabled.protocols": "tlsv1.2",
             "sasltokenprovider": "AWS",
+            "deadlettertopic": "d",
+            "deadletteron": "Null-Topic,ENCODE",
+            "deadletterlimit": "None",
         }
     )
     producer = options.producer
@@ -298,6 +302,9 @@ def test_enumerated_values_ignore_case():
     assert producer.sasl_token_provider == "aws"
     assert options.exactly_once.ledger_start == "trust-ledger:3"
     assert options.topic_creation.policy == "never"
+    assert producer.ssl_enabled_protocols == ("TLSv1.2",)
+    assert {reason.value for reason in options.dead_letters.reasons} == {"null-topic", "encode"}
+    assert options.dead_letters.limit is None
 
 
 def test_a_mechanism_of_sasl_ignores_case():
