@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.frames import frame
 from benchmarks.model import Part, Run, Shape, Side
 from benchmarks.rounds import rounds_of, rows_of
-from benchmarks.spark_sides import WRITERS, WRITES_IN_JVM, WRITES_NOTHING, Destination
+from benchmarks.spark_sides import NEEDS_REGISTRY, WRITERS, WRITES_IN_JVM, WRITES_NOTHING, Destination
 from benchmarks.throttle import slow_kafka
 from benchmarks.topics import BROKER_PROPERTIES, check_rows, count_rows, new_topics
 from spark_kafka_sink.testing.local_kafka import LocalKafka
@@ -107,7 +107,8 @@ class BatchBench:
         kafka = self._kafka
         options = kafka.client_options(TLS) if side.tls else {"bootstrap.servers": kafka.bootstrap_servers}
         servers = options.pop("bootstrap.servers")
-        return Destination(servers, topics, {**options, **side.options}, side.exactly_once)
+        registry_url = self._harness.registry.url if side.writer in NEEDS_REGISTRY else ""
+        return Destination(servers, topics, {**options, **side.options}, side.exactly_once, registry_url)
 
     def _frame(self, shape: Shape, count: int) -> DataFrame:
         key = shape.frame, count, shape.tasks

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.spark_jars import SINK_JARS
+from benchmarks.spark_jars import AVRO_JAR, SINK_JARS
 from spark_kafka_sink.testing.java import find_java, java_version
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 
 PACKAGES = (
     "pyspark", "pyarrow", "numpy", "kio", "crc32c", "lz4", "zstandard", "cramjam",
-    "confluent-kafka", "kafka-python", "aiokafka",
+    "confluent-kafka", "kafka-python", "aiokafka", "fastavro", "protobuf",
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "java": str(java_version(find_java())),
         "kafka broker": DEFAULT_VERSION,
-        **{name: revision for _, name, revision in SINK_JARS},
+        **{name: revision for _, name, revision in (*SINK_JARS, AVRO_JAR)},
         **{name: _version(name) for name in PACKAGES},
     }
 

@@ -26,6 +26,20 @@ def _value(length: int) -> str:
     return f"concat(rpad(concat({fields}), {length - 1}, ' '), '}}') AS value"
 
 
+AVRO_COLUMNS = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7")
+"""Those of the frame ``columns`` that a value is made of."""
+
+_COLUMNS = (
+    "xxhash64(id)",
+    "hash(id)",
+    "xxhash64(id, 2) * 1e-9D",
+    *(f"concat('customer-', xxhash64(id, {number}) & 1048575)" for number in (3, 4, 5)),
+    "timestamp_micros(xxhash64(id, 6) & 1125899906842623)",
+    "xxhash64(id, 7) > 0",
+)
+"""As the part ``encoding`` has them: every other one nullable, half of its rows null."""
+
+
 FRAMES: Mapping[str, Sequence[str]] = {
     "keyed": (_KEY, _value(100)),
     "keyed-10": (_KEY, "lpad(cast(pmod(xxhash64(id, 3), 10000000000) AS string), 10, '0') AS value"),
@@ -42,6 +56,13 @@ FRAMES: Mapping[str, Sequence[str]] = {
         f"xxhash64(id, 8) AS {TOPIC_NUMBER}",
     ),
     "topics": (_KEY, _value(100), f"xxhash64(id, 8) AS {TOPIC_NUMBER}"),
+    "columns": (
+        _KEY,
+        *(
+            f"{f'if(xxhash64(id, 1{number}) > 0, {column}, null)' if number % 2 else column} AS {name}"
+            for number, (name, column) in enumerate(zip(AVRO_COLUMNS, _COLUMNS, strict=True))
+        ),
+    ),
     # So little work that it need not be cached.
     "cheap": ("cast(id AS string) AS key", "rpad(cast(id AS string), 100, 'abcdefghij') AS value"),
 }

@@ -1,4 +1,4 @@
-"""The broker and the Spark session that the parts share, each started when it is first needed."""
+"""The broker, the schema registry and the Spark session that the parts share, each started when it is first needed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks.processes import Processes
 from benchmarks.topics import BROKER_PROPERTIES
 from spark_kafka_sink.testing.java import java_environment
 from spark_kafka_sink.testing.local_kafka import LocalKafka
+from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,19 +47,23 @@ class Harness:
         return self._stack.enter_context(LocalKafka(properties=BROKER_PROPERTIES))
 
     @cached_property
+    def registry(self) -> LocalSchemaRegistry:
+        return self._stack.enter_context(LocalSchemaRegistry())
+
+    @cached_property
     def spark(self) -> SparkSession:
-        """``local[2]`` with Spark's JVM sink, the do-nothing one and this repository's on its paths."""
+        """``local[2]`` with Spark's JVM sink and Avro functions, the do-nothing sink and ours on its paths."""
         from pyspark.sql import SparkSession
 
         from benchmarks.nothing import NothingDataSource
-        from benchmarks.spark_jars import sink_jars
+        from benchmarks.spark_jars import avro_jar, sink_jars
 
         os.environ.update(java_environment())
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
-        for name, value in {**SETTINGS, "spark.jars": ",".join(map(str, sink_jars()))}.items():
+        for name, value in {**SETTINGS, "spark.jars": ",".join(map(str, (*sink_jars(), avro_jar())))}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         self._stack.callback(spark.stop)

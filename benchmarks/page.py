@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measures import MEASURES, Verdict, median, paired, verdict
 from benchmarks.model import Part, Result, Target
-from benchmarks.parts import BY_NAME, CONFLUENT, FLOOR, GROUPS, ONCE, OURS, PARTS, SEND, THEIRS
+from benchmarks.parts import BY_NAME, CONFLUENT, FLOOR, GROUPS, ONCE, OURS, PARTS, ROW_BY_ROW, SEND, THEIRS
 
 Results = Mapping[str, Result]
 
@@ -161,7 +161,17 @@ class _Figures:
 def _expectations(results: Results) -> str:
     """What a user of something else can expect; without the lines that are not measured yet."""
     lines = []
-    for line in (_defaults, _compression, _tls, _python_clients, _partitions, _micro_batches, _memory):
+    for line in (
+        _defaults,
+        _compression,
+        _tls,
+        _python_clients,
+        _avro,
+        _encoding,
+        _partitions,
+        _micro_batches,
+        _memory,
+    ):
         figures = _Figures(results)
         said = line(figures)
         if not figures.missing:
@@ -211,6 +221,23 @@ def _python_clients(f: _Figures) -> str:
         f"**confluent-kafka in `foreachPartition`**: {f.times('python-clients', than=CONFLUENT)} times its rows per"
         f" second. Without Spark, `KafkaProducer.send()` sends {f.times('send', SEND, CONFLUENT)} times the records"
         f" per second of confluent-kafka's `produce()`, with keys {f.times('send-keyed', SEND, CONFLUENT)} times."
+    )
+
+
+def _avro(f: _Figures) -> str:
+    return (
+        f"**Avro with a schema registry**, 8 columns: {f.times('avro')} times the rows per second of `to_avro` in front"
+        f" of Spark's own sink, {f.times('avro-python', than=CONFLUENT)} times those of confluent-kafka's"
+        " `AvroSerializer` in `foreachPartition`."
+    )
+
+
+def _encoding(f: _Figures) -> str:
+    return (
+        f"**`encode_avro`** takes {f.median('encoding', 'Avro', 'client_us')} µs of CPU for a row of 8 columns,"
+        f" {f.times('encoding', 'Avro', ROW_BY_ROW['Avro'])} times as fast as fastavro row by row."
+        f" **`encode_protobuf`** takes {f.median('encoding', 'Protobuf', 'client_us')} µs,"
+        f" {f.times('encoding', 'Protobuf', ROW_BY_ROW['Protobuf'])} times as fast as Google's library row by row."
     )
 
 

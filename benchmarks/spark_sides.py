@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.frames import TOPIC_NUMBER
+from benchmarks.frames import AVRO_COLUMNS, TOPIC_NUMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 FLUSH_S = 60.0
+
+_STRUCT = f"struct({', '.join(AVRO_COLUMNS)})"
+_MAGIC = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Destination:
     topics: Sequence[str]
     options: Mapping[str, str]
     exactly_once: bool = False
+    registry_url: str = ""
 
 
 def routed(frame: DataFrame, to: Destination) -> tuple[DataFrame, dict[str, str]]:
@@ -53,26 +58,78 @@ def _into(source: str) -> Callable[[DataFrame, Destination], None]:
     return write
 
 
+def _avro(frame: DataFrame, to: Destination) -> None:
+    rows, options = routed(frame.selectExpr("key", f"{_STRUCT} AS value"), to)
+    options |= {"valueFormat": "avro", "schema.registry.url": to.registry_url}
+    rows.write.format("pykafka").mode("append").options(**options).save()
+
+
+def _to_avro(frame: DataFrame, to: Destination) -> None:
+    # Spark's function knows no registry: the registry's prefix is a constant.
+    prefix = _MAGIC + _schema_id(to.registry_url, _derived_schema(frame)).to_bytes(4, "big")
+    value = f"concat(X'{prefix.hex()}', to_avro({_STRUCT})) AS value"
+    _through("kafka")(frame.selectExpr("key", value), to)
+
+
+def _derived_schema(frame: DataFrame) -> str:
+    """The one that ``to_avro`` and the sink derive."""
+    from spark_kafka_sink.spark.avro_schema import derived_schema
+
+    field = frame.selectExpr(f"{_STRUCT} AS value").schema["value"]
+    return derived_schema("value", field.dataType, field.nullable)
+
+
+@cache
+def _schema_id(registry_url: str, schema: str) -> int:
+    """The same under every subject."""
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+    return SchemaRegistryClient({"url": registry_url}).register_schema("benchmarks", Schema(schema, "AVRO"))
+
+
 def _confluent(frame: DataFrame, to: Destination) -> None:
-    # Idempotent, as both sinks are; librdkafka's own default is not.
-    config = {"bootstrap.servers": to.bootstrap_servers, "enable.idempotence": "true", **to.options}
-    topic = to.topics[0]
+    config, topic = _confluent_config(to), to.topics[0]
 
     def produce(rows: Iterable[Row]) -> None:
-        from confluent_kafka import Producer
-
-        producer = Producer(config)
-        for row in rows:
-            try:
-                producer.produce(topic, row.value, row.key)
-            except BufferError:
-                producer.flush(FLUSH_S)
-                producer.produce(topic, row.value, row.key)
-            producer.poll(0)
-        if producer.flush(FLUSH_S):
-            raise RuntimeError(f"rows are still in the queue after {FLUSH_S} s")
+        _produce(config, topic, ((row.key, row.value) for row in rows))
 
     frame.foreachPartition(produce)
+
+
+def _confluent_avro(frame: DataFrame, to: Destination) -> None:
+    config, topic, registry_url, schema = _confluent_config(to), to.topics[0], to.registry_url, _derived_schema(frame)
+
+    def produce(rows: Iterable[Row]) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+        from confluent_kafka.schema_registry.avro import AvroSerializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+        serialize = AvroSerializer(SchemaRegistryClient({"url": registry_url}), schema)
+        context = SerializationContext(topic, MessageField.VALUE)
+        _produce(config, topic, ((row.key, serialize(row.asDict(), context)) for row in rows))
+
+    frame.foreachPartition(produce)
+
+
+def _confluent_config(to: Destination) -> dict[str, str]:
+    # Idempotent, as both sinks are; librdkafka's own default is not.
+    return {"bootstrap.servers": to.bootstrap_servers, "enable.idempotence": "true", **to.options}
+
+
+def _produce(config: dict[str, str], topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+    """Keys and values."""
+    from confluent_kafka import Producer
+
+    producer = Producer(config)
+    for key, value in records:
+        try:
+            producer.produce(topic, value, key)
+        except BufferError:
+            producer.flush(FLUSH_S)
+            producer.produce(topic, value, key)
+        producer.poll(0)
+    if producer.flush(FLUSH_S):
+        raise RuntimeError(f"rows are still in the queue after {FLUSH_S} s")
 
 
 def _kafka_python(frame: DataFrame, to: Destination) -> None:
@@ -95,7 +152,10 @@ WRITERS: Mapping[str, Callable[[DataFrame, Destination], None]] = {
     "jvm": _through("kafka"),
     "nothing": _into("nothing"),
     "noop": _into("noop"),
+    "avro": _avro,
+    "to_avro": _to_avro,
     "confluent": _confluent,
+    "confluent-avro": _confluent_avro,
     "kafka-python": _kafka_python,
 }
 
@@ -103,4 +163,6 @@ STREAM_FORMATS = {"pykafka": "pykafka", "jvm": "kafka", "nothing": "nothing"}
 
 WRITES_NOTHING = frozenset({"nothing", "noop"})
 
-WRITES_IN_JVM = frozenset({"jvm", "noop"})
+WRITES_IN_JVM = frozenset({"jvm", "noop", "to_avro"})
+
+NEEDS_REGISTRY = frozenset({"avro", "to_avro", "confluent-avro"})

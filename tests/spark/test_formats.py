@@ -10,12 +10,12 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from benchmarks.spark_jars import avro_jar
 from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.columns import bytes_column
 from tests.faults.exactly_once.reader import read_committed
 from tests.schema_registry_server import SchemaRegistryServer
 from tests.spark.conftest import PARTITIONS
-from tests.spark.spark_avro import spark_avro_jar
 from tests.spark.writes import fails, one_row, save, stream, streaming
 from tests.unit.encoding.protos import compiled, upb
 
@@ -72,7 +72,7 @@ def test_a_frame_is_read_as_it_was_written(spark, topic, avro, client, guarantee
 
 def test_sparks_own_from_avro_reads_every_type(spark, topic, avro, client):
     """And to_avro, which knows no registry, writes the same bytes."""
-    spark.sql(f"ADD JAR {spark_avro_jar()}")
+    spark.sql(f"ADD JAR {avro_jar()}")
     columns = (
         "id", "cast(id as int) i", "cast(id as smallint) s", "id / 3.0D d", "cast(id as float) f", "id % 2 = 0 b",
         "cast(id as decimal(20, 3)) dec", "cast(id as string) str", "cast(cast(id as string) as binary) bin",

@@ -1,0 +1,52 @@
+"""The benchmark's sides that write Avro write the same records: their times compare."""
+
+from datetime import UTC
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+
+from benchmarks.frames import AVRO_COLUMNS, frame
+from benchmarks.spark_jars import avro_jar, sink_jars
+from benchmarks.spark_sides import NEEDS_REGISTRY, WRITERS, Destination
+
+pytestmark = pytest.mark.jvm
+
+ROWS = 1000
+
+
+@pytest.fixture
+def rows(spark):
+    for jar in (*sink_jars(), avro_jar()):
+        spark.sql(f"ADD JAR {jar}")
+    return frame(spark, "columns", ROWS, 2)
+
+
+def written_by(writer, rows, topic, registry):
+    """Keys and values, in order."""
+    WRITERS[writer](rows, Destination(topic.servers, [topic.name], {}, registry_url=registry.url))
+    return sorted((record.key, record.value) for record in topic.records())
+
+
+@pytest.mark.parametrize("writer", sorted(NEEDS_REGISTRY - {"avro"}))
+def test_every_side_writes_the_bytes_of_the_sink(rows, topic, second_topic, local_schema_registry, writer):
+    ours = written_by("avro", rows, topic, local_schema_registry)
+    assert len(ours) == ROWS
+    assert written_by(writer, rows, second_topic, local_schema_registry) == ours
+
+
+def test_what_they_write_is_the_frame(rows, topic, local_schema_registry):
+    read = AvroDeserializer(SchemaRegistryClient({"url": local_schema_registry.url}))
+    values = [read(value, None) for _, value in written_by("avro", rows, topic, local_schema_registry)]
+    expected = [row.asDict() for row in rows.select(*AVRO_COLUMNS).collect()]
+    for row in expected:
+        row["c6"] = row["c6"].astimezone(UTC)
+    by_first = [sorted(each, key=lambda row: row["c0"]) for each in (values, expected)]
+    assert by_first[0] == by_first[1]
+
+
+def test_every_other_column_is_nullable_and_half_null(rows):
+    assert [field.nullable for field in rows.select(*AVRO_COLUMNS).schema] == [False, True] * 4
+    nulls = [rows.filter(f"{name} IS NULL").count() for name in AVRO_COLUMNS]
+    assert nulls[::2] == [0] * 4
+    assert all(0.4 * ROWS < count < 0.6 * ROWS for count in nulls[1::2])
