@@ -42,7 +42,7 @@ def test_the_base_environment_has_what_the_engine_needs():
     assert "pyspark" not in base
 
 
-@pytest.mark.parametrize("name", ["dev.txt", "spark-4.1.txt", "spark-4.3.txt"])
+@pytest.mark.parametrize("name", ["dev.txt", "spark-4.1.txt", "spark-4.2.txt", "spark-4.3.txt"])
 def test_a_development_environment_has_every_extra_but_the_one_that_pip_must_compile(name):
     extras = PROJECT["optional-dependencies"]
     wanted = [each for extra in extras if extra != "gssapi" for each in extras[extra]]
