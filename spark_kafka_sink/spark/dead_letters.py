@@ -247,10 +247,10 @@ class DeadLetterSink:
         """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
         as often as rows are appended: ``RefusalReceipt`` says what they hold till then.
         """
-        refusing, producer = self._refusing, self._sink.begun()
+        refusing = self._refusing
         if refusing is None:
             return False
-        any_refused = False
+        producer, any_refused = self._sink.begun(), False
         while (row := refusing.take_refused_row()) is not None:
             any_refused = True
             LIMITS.ask_again(producer, row.partition.topic, self._clock)

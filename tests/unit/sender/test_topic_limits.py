@@ -10,8 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator import accumulator as accumulator_module
 from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.append.refused_records import RefusalReceipt
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.transactions.states import Step as Call
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import Engine, Step
@@ -135,6 +137,39 @@ def test_a_record_above_the_limit_fails_alone():
     with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
         receipts[1].wait(0)
     assert receipts[2].deliveries[TopicPartition("t", 0)].count == 1_000
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec):
+    made = engine(compression_type=codec)
+    large = Random(1).randbytes(30_000)
+    receipt = RefusalReceipt()
+    made.append([*rows(0, 100), large, *rows(100, 100), large], receipt=receipt)
+    made.settle()
+    receipt.wait(0)
+    assert made.values() == rows(0, 200)
+    assert receipt.deliveries[TopicPartition("t", 0)].count == 200
+    for _ in range(2):
+        record = receipt.take_refused()
+        assert record.partition == TopicPartition("t", 0)
+        assert record.error.name == "MESSAGE_TOO_LARGE"
+        assert [each.value for each in decode_batches(record.batch)[0].records] == [large]
+    assert receipt.take_refused() is None
+    assert made.memory_is_free()
+
+
+def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
+    made = engine()
+    receipt = RefusalReceipt()
+    made.append(rows(0, 1), receipt=receipt)
+    made.spin()
+    made.steps.append(Step(before={0: ErrorCode.invalid_record}))
+    made.append(rows(1, 1), receipt=receipt)
+    made.settle()
+    with pytest.raises(BrokerError, match="INVALID_RECORD"):
+        receipt.wait(0)
+    assert receipt.failed == TopicPartition("t", 0)
+    assert receipt.take_refused() is None
 
 
 def test_a_retry_between_the_parts_keeps_their_order():

@@ -3,15 +3,12 @@
 import base64
 import hashlib
 import json
-from contextlib import ExitStack
 from random import Random
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
-from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
@@ -19,6 +16,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.spark.dead_letter_runs import prepared
 from tests.unit.spark.test_dead_letters import HEADERS, Write, headers, letters
 
 LARGE = Random(1).randbytes(2_500)
@@ -186,14 +184,8 @@ def test_other_errors_of_a_broker_are_never_dead_letters(broker, guarantee, code
 
 
 def transaction(broker, batches, **given):
-    """One task's write, as ``write_exactly_once`` makes it."""
     options = Write(broker, exactly_once=True).options(**given)
-    query = Query(broker.bootstrap_servers)
-    with query.open_task(query.plan(0), 0, 0) as task, ExitStack() as stack:
-        found = module.dead_letters(task, options, SystemClock(), TaskName("q1", 0, 0), stack)
-        stack.enter_context(found.refusals_explained(task))
-        module.append_rows(batches, RowLayout(value=0), options, SystemClock(), task, found)
-        task.prepare()
+    prepared(Query(broker.bootstrap_servers), options, batches, RowLayout(value=0))
 
 
 def test_a_transaction_without_the_right_to_ask_fails_naming_it(broker):
