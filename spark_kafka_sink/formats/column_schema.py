@@ -75,6 +75,18 @@ class AvroColumnSchema:
 
         return AvroEncoder.plan(self.text, kind)
 
+    def check(self) -> None:
+        """Raises ``InvalidSchemaError``."""
+        from spark_kafka_sink.encoding.avro_schema import AvroSchema
+
+        AvroSchema.parse(self.text)
+
+    def unreadable(self, writer: str) -> list[str]:
+        """What this schema cannot read of data of ``writer``, Avro JSON. Raises ``InvalidSchemaError``."""
+        from spark_kafka_sink.encoding.avro_compatibility import unreadable
+
+        return unreadable(self.text, writer)
+
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
         return Schema(SchemaType.AVRO, self.text)
 

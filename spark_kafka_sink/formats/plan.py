@@ -35,7 +35,7 @@ class SchemaUse(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """The schema that options give or the column derives; beside the registry's latest, found to be the same."""
+    """The schema that options give or the column derives; beside the registry's, found to be the same."""
 
     schema: Schema
     encoder: Encoder
@@ -47,14 +47,16 @@ class ColumnPlan:
     """How the column key or value is encoded.
 
     ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
-    the registry's schema is taken. ``known``: subject → what the registry said in planning; without a registry the
-    only key is "". ``identity``: a digest of what leads from a subject to its schema.
+    the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
+    ``known``: subject → what the registry said in planning; without a registry the only key is "". ``identity``: a
+    digest of what leads from a subject to its schema.
     """
 
     column: ColumnFormat
     kind: pa.DataType
     record: str = ""
     given: GivenSchema | None = None
+    compared: str | None = None
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
     identity: str = ""
 

@@ -81,12 +81,16 @@ def _column(
     if side.subject_name_strategy.needs_record and not plan.record:
         raise FormatError(_no_record(column, side.subject_name_strategy.value))
     compared = takes_registered(side) and side.strict and frame.derived is None
-    if schema is not None and (compared or not takes_registered(side)):
+    if compared and isinstance(schema, AvroColumnSchema):
+        with mismatch_explained(column, origin):
+            schema.check()
+        plan = replace(plan, compared=schema.text)
+    elif schema is not None and (compared or not takes_registered(side)):
         with mismatch_explained(column, origin):
             encoder = schema.encoder(frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
         plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
-    of = (column, plan.record, None if plan.given is None else plan.given.schema, side)
+    of = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
     plan = replace(plan, identity=sha256(repr(of).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
         return plan

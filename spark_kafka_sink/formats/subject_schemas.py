@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_kafka_sink.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.formats.column_schema import Registry, registered_column_schema
+from spark_kafka_sink.formats.column_schema import AvroColumnSchema, Registry, registered_column_schema
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.format_options import ColumnFormat, Format, takes_registered
 from spark_kafka_sink.formats.plan import ColumnPlan, SchemaUse
@@ -48,7 +48,9 @@ class SubjectSchemas:
         else:
             found = self._registry.latest(subject, serialized=self._serialized)
         if given is not None:
-            self._compare(subject, given.schema, found)
+            self._check_is(subject, given.schema, found)
+        if self._plan.compared is not None:
+            self._check_reads(subject, self._plan.compared, found)
         return found
 
     def use(self, found: RegisteredSchema) -> SchemaUse:
@@ -86,7 +88,20 @@ class SubjectSchemas:
         prefix, header = schema_name(found, indexes, self._plan.column.side, self._options.schema_id_place)
         return SchemaUse(encoder, prefix, header, found)
 
-    def _compare(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
+    def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
+        """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
+        schema = registered_column_schema(self._plan.column, found, self._registry)
+        assert isinstance(schema, AvroColumnSchema)
+        with mismatch_explained(self._plan.column, f"schema {found.id} of subject {subject}"):
+            faults = schema.unreadable(given)
+        if faults:
+            listed = "".join(f"\n- {fault}" for fault in faults)
+            raise FormatError(
+                f"{self._to_be_written(found)}, and does not read data of the one that the options give "
+                f"for the column {self._plan.column.side.value}:{listed}\n{self._instead}"
+            )
+
+    def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema is not the explicit one."""
         try:
             same = self._registry.lookup(subject, given)
@@ -98,12 +113,21 @@ class SubjectSchemas:
             if same.id == found.id:
                 return
             known_as = f"schema {same.id} of subject {subject}"
-        option = "latest" if self._options.schema_id is None else "id"
         raise FormatError(
-            f"{option}.compatibility.strict: the schema that the options give for the column "
-            f"{self._plan.column.side.value} is {known_as}, but schema {found.id} is to be written. Leave the "
-            f"options of the schema out, give that one, or set {option}.compatibility.strict=false."
+            f"{self._to_be_written(found)}, but the one that the options give for the column "
+            f"{self._plan.column.side.value} is {known_as}. {self._instead}"
         )
+
+    @property
+    def _strict(self) -> str:
+        return f"{'latest' if self._options.schema_id is None else 'id'}.compatibility.strict"
+
+    def _to_be_written(self, found: RegisteredSchema) -> str:
+        return f"{self._strict}: schema {found.id} of subject {found.subject} is to be written"
+
+    @property
+    def _instead(self) -> str:
+        return f"Leave the options of the schema out, give that one, or set {self._strict}=false."
 
 
 def schema_name(

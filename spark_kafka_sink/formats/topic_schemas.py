@@ -7,7 +7,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import Encoder
-from spark_kafka_sink.formats.column_schema import ColumnSchema, Registry, registered_column_schema
+from spark_kafka_sink.formats.column_schema import (
+    AvroColumnSchema,
+    ColumnSchema,
+    Registry,
+    registered_column_schema,
+)
 from spark_kafka_sink.formats.format_options import ColumnFormat, takes_registered
 from spark_kafka_sink.formats.plain_encoder import PlainEncoder
 from spark_kafka_sink.formats.plan import ColumnPlan, GivenSchema
@@ -65,13 +70,15 @@ class TopicSchemas:
             return self._of_subject[subject, given]
         plan = ColumnPlan(column, pa.null(), record)
         compared = takes_registered(options) and options.strict
-        if given is not None and (compared or not takes_registered(options)):
+        if compared and isinstance(given, AvroColumnSchema):
+            plan = replace(plan, compared=given.text)
+        elif given is not None and (compared or not takes_registered(options)):
             to_register = given.to_register(registry, registers=options.auto_register)
             # Encoders are made by type, later.
             plan = replace(plan, given=GivenSchema(to_register, PlainEncoder(), given.message_indexes))
         found = SubjectSchemas(plan, options, registry).registered(subject)
         schema = given
-        if schema is None or (takes_registered(options) and not compared):
+        if schema is None or (takes_registered(options) and plan.given is None):
             schema = registered_column_schema(column, found, registry)
         prefix, header = schema_name(found, schema.message_indexes, column.side, options.schema_id_place)
         origin = f"schema {found.id} of subject {subject}"

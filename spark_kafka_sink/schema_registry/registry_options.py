@@ -64,11 +64,10 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(f"key.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the key.", _ID),
     Option(f"value.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the value.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, a schema that the options give must be the latest version. false: they are not "
-           "compared."),
+           "With use.latest.version, the latest version must read what an explicit Avro schema writes; an explicit "
+           "schema of another format must be the latest version. false: it is not compared."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
-           "With use.schema.id, a schema that the options give must be the one with that id. false: they are not "
-           "compared."),
+           "The same of the schema of use.schema.id."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
            "Let the registry normalize schemas that it registers or looks up, so that a different order of fields "
            "or attributes that means nothing creates no new version."),

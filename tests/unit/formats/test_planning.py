@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats import planning
+from spark_kafka_sink.formats import planning, task_formats
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
@@ -81,17 +81,60 @@ def test_the_schema_of_an_id_is_taken(registry):
 
 
 def test_an_explicit_schema_beside_the_latest_is_only_compared(registry):
+    """As in Java: the latest version is written, and must read data of the explicit schema."""
     registry.register("t-value", avro(record("a")))
-    assert written(plan(registry, use_latest_version="true", valueSchema=record("a")), [{"a": 1}]) == [
-        b"\0\0\0\0\1\0\2"
-    ]
-    registry.register("t-value", avro(record("a", name="S")))
-    with pytest.raises(FormatError, match="is schema 1 of subject t-value, but schema 2 is to be written"):
-        plan(registry, use_latest_version="true", valueSchema=record("a"))
-    with pytest.raises(FormatError, match="not under subject t-value, but schema 2 is to be written"):
-        plan(registry, use_latest_version="true", valueSchema=record("a", name="T"))
-    loose = {"use.latest.version": "true", "latest.compatibility.strict": "false"}
-    assert written(plan(registry, **loose, valueSchema=record("q")), [{"a": 1}]) == [b"\0\0\0\0\2\0\2"]
+    latest = {"use.latest.version": "true", "valueSchema": record("a")}
+    assert written(plan(registry, **latest), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
+    further = '{"name": "b", "type": "int", "default": 3}, '
+    registry.register("t-value", avro(record("a").replace("[{", f"[{further}{{")))
+    assert written(plan(registry, **latest), [{"a": 1}]) == [b"\0\0\0\0\2\6\0\2"]
+    assert written(plan(registry, use_schema_id="2", valueSchema=record("a")), [{"a": 1}]) == [b"\0\0\0\0\2\6\0\2"]
+
+
+def test_an_explicit_schema_that_the_latest_does_not_read_is_refused_unless_not_strict(registry):
+    registry.register("t-value", avro(record("a", "b")))
+    given = {"use.latest.version": "true", "valueSchema": record("a")}
+    with pytest.raises(FormatError) as raised:
+        plan(registry, **given)
+    assert str(raised.value) == (
+        "latest.compatibility.strict: schema 1 of subject t-value is to be written, and does not read data of the one "
+        "that the options give for the column value:\n- b: has no default and is not written\nLeave the options of "
+        "the schema out, give that one, or set latest.compatibility.strict=false."
+    )
+    by_id = {"use.schema.id": "1", "valueSchema": record("a")}
+    with pytest.raises(FormatError, match=r"(?s)^id\.compatibility\.strict: schema 1 .* or set id\.compatibility"):
+        plan(registry, **by_id)
+    lax = {f"{each}.compatibility.strict": "false" for each in ("latest", "id")}
+    for each in (given, by_id):
+        assert written(plan(registry, **each, **lax), [{"a": 1}]) == [b"\0\0\0\0\1\0\2\2"]
+
+
+def test_an_explicit_json_schema_must_be_the_latest(registry):
+    """No row is compared with it, so neither does it say what the registry's must read."""
+    json_format = {"valueFormat": "json", "use.latest.version": "true", "kind": pa.string()}
+    for text in ('{"title": "T"}', '{"title": "U"}'):
+        registry.register("t-value", Schema(SchemaType.JSON, text))
+    with pytest.raises(
+        FormatError, match="is to be written, but the one that the options give .* is schema 1 of subject"
+    ):
+        plan(registry, **json_format, valueSchema='{"title": "T"}')
+    with pytest.raises(FormatError, match="the options give for the column value is not under subject t-value"):
+        plan(registry, **json_format, valueSchema="{}")
+    assert written(plan(registry, **json_format, valueSchema='{"title": "U"}'), ["x"]) == [b"\0\0\0\0\2x"]
+
+
+def test_with_a_column_topic_each_latest_is_compared_in_its_task(registry, monkeypatch):
+    monkeypatch.setattr(task_formats, "worker_registry", lambda options: registry)
+    monkeypatch.setattr(task_formats, "_asked", {})
+    registry.register("good-value", avro(record("a", default=None)))
+    registry.register("bad-value", avro(record("b")))
+    given = {"use.latest.version": "true", "valueSchema": record("a")}
+    formats = plan(registry, topic=None, **given)
+    assert written(formats, [{"a": 1}], "good") == [b"\0\0\0\0\1\0\2"]
+    with pytest.raises(FormatError, match="schema 2 of subject bad-value is to be written, and does not read"):
+        written(formats, [{"a": 1}], "bad")
+    with pytest.raises(FormatError, match="^The column value cannot be encoded: valueSchema is wrong"):
+        plan(registry, topic=None, **{**given, "valueSchema": "3"})
 
 
 def test_a_schema_of_another_format_is_refused(registry):
