@@ -22,6 +22,7 @@ _LOOKUP: Final = "lookup"
 _LATEST: Final = "latest"
 _ID: Final = "id"
 _ASKED: Final = "asked by tasks"
+_GUIDS: Final = "GUIDs"
 
 
 class AskedSchema(NamedTuple):
@@ -66,6 +67,15 @@ class KeptRegistry:
         if schema not in self._imports:
             self._imports[schema] = self._registry.imports(schema, serialized=serialized)
         return self._imports[schema]
+
+    def has_guids(self) -> bool:
+        """Only that it has is kept: else planning fails."""
+        key = [*self._key, _GUIDS]
+        if not self._files.names(key):
+            if not self._registry.has_guids():
+                return False
+            self._files.put_names(key, [_GUIDS])
+        return True
 
     def keep_asked(self, schemas: Iterable[AskedSchema]) -> None:
         """What tasks asked for: many of them the same."""

@@ -23,7 +23,8 @@ from spark_kafka_sink.formats.column_schema import (
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.format_options import ColumnFormat, Format, FormatOptions, takes_registered
 from spark_kafka_sink.formats.plan import ColumnPlan, FormatPlan, GivenSchema, SchemaUse
-from spark_kafka_sink.formats.subject_schemas import SubjectSchemas, mismatch_explained
+from spark_kafka_sink.formats.subject_schemas import SubjectSchemas, mismatch_explained, no_guids
+from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.subjects import Side
 
@@ -93,6 +94,8 @@ def _column(
     of = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
     plan = replace(plan, identity=sha256(repr(of).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
+        if side.schema_id_place is SchemaIdPlace.HEADER and not registry.has_guids():
+            raise FormatError(no_guids(column.side, "has no GUIDs"))
         return plan
     schemas = SubjectSchemas(plan, side, registry)
     subject = schemas.subject(topic or "")

@@ -140,12 +140,16 @@ def schema_name(
     if place is SchemaIdPlace.PREFIX:
         return id_prefix(found.id, indexes), None
     if found.guid is None:
-        raise FormatError(
-            f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
-            f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
-            "(Confluent's from 8.0 on)."
-        )
+        raise FormatError(no_guids(side, f"gives schema {found.id} of subject {found.subject} no GUID"))
     return b"", guid_header(found.guid, indexes)
+
+
+def no_guids(side: Side, problem: str) -> str:
+    """The text of an error."""
+    return (
+        f"{side.value}.schema.id.serializer=header: the registry {problem}, which the header would name. Use prefix, "
+        "or a registry that has GUIDs (Confluent's from 8.0 on)."
+    )
 
 
 @contextmanager

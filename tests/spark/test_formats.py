@@ -273,9 +273,15 @@ def test_keys_and_messages_are_read_by_the_guids_in_their_headers(spark, topic, 
     assert all(order.lines[0].item == f"{order.id}" and k == {"k": f"key-{order.id}"} for k, order in read)
 
 
-def test_a_registry_without_guids_is_an_error_on_the_driver(spark, topic, avro):
-    said = fails(save, one_row(spark, "struct(1 a) value"), {**avro, "value.schema.id.serializer": "header"})
-    assert "value.schema.id.serializer=header: the registry gives schema" in said
+@pytest.mark.parametrize("has_column_topic", [False, True])
+def test_a_registry_without_guids_is_an_error_on_the_driver(spark, topic, avro, has_column_topic):
+    if has_column_topic:
+        del avro["topic"]
+    frame = one_row(spark, "struct(1 a) value", f"'{topic.name}' topic")
+    said = fails(save, frame, {**avro, "value.schema.id.serializer": "header"})
+    problem = "has no GUIDs" if has_column_topic else "gives schema"
+    assert f"value.schema.id.serializer=header: the registry {problem}" in said
+    assert "Failed to initialize Python data source writer" in said, "before any task"
     assert topic.count() == 0
 
 

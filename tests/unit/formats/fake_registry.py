@@ -46,6 +46,10 @@ class FakeRegistry:
                 return self._registered(subject, schema)._replace(version=None)
         raise RegistryError(f"no schema {schema_id}.", 404, 40403)
 
+    def has_guids(self):
+        self._note("has_guids", "")
+        return self._guids
+
     def imports(self, schema, *, serialized=False):
         if schema.references:
             self._note("imports", schema.references[0].subject)

@@ -76,6 +76,15 @@ def test_an_application_asks_once_and_outlives_its_registry(registry, files, giv
     assert written(plan(registry, files, **given))[0] == written(first)[0] == b"\0\0\0\0\1\2\2"
 
 
+def test_that_a_registry_has_guids_is_asked_once(files):
+    registry = FakeRegistry(guids=True)
+    header = {"valueSchema": OLD, "value_schema_id_serializer": "header"}
+    plan(registry, files, topic=None, **header)
+    registry.down = True
+    plan(registry, files, topic=None, **header)
+    assert registry.requests == [("has_guids", "")]
+
+
 def test_a_new_version_is_taken_when_the_application_starts_again(registry, files):
     latest = {"use_latest_version": "true"}
     registry.register("t-value", avro(OLD))
