@@ -40,7 +40,7 @@ def unexpected(error: Exception) -> KafkaError:
 
 
 class ConfigError(KafkaError, ValueError):
-    """Invalid options (Java: ``ConfigException``). ``faults``: a sentence per fault, with the option's name."""
+    """Invalid options (Java: ``ConfigException``). ``faults`` has a sentence per fault, with the option's name."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -59,7 +59,7 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A row that is not a valid record: null topic, null header key, negative partition.
+    """A row is not a valid record: null topic, null header key, negative partition.
 
     ``row``: its index in the caller's columns, None if the error concerns all rows.
     """
@@ -89,7 +89,7 @@ class SerializationError(KafkaError, ValueError):
 
 
 class RecordTooLargeError(InvalidRecordError):
-    """A record over ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
+    """A record is larger than ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
 
 
 class RegistryError(KafkaError):
@@ -108,7 +108,7 @@ class RegistryError(KafkaError):
 
 
 class FailedToSendError(KafkaError):
-    """A synchronous ``send`` gave up some records (Kafka 0.8: ``FailedToSendMessageException``).
+    """A synchronous ``send`` failed for some records (Kafka 0.8: ``FailedToSendMessageException``).
 
     ``errors``: the last error of each failed record, by its index in the call. ``delivered``: the metadata of the
     delivered ones. Records in neither were not sent.
@@ -124,7 +124,7 @@ class FailedToSendError(KafkaError):
 
 
 class CorruptRecordError(KafkaError, ValueError):
-    """A record batch with a wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
+    """A record batch has a wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
 
 
 class NetworkError(KafkaError):
@@ -136,7 +136,7 @@ class WrongProtocolError(NetworkError):
 
 
 class AuthenticationError(KafkaError):
-    """Client and broker do not accept each other; a retry would fail too (Java: ``AuthenticationException``)."""
+    """Authentication failed; a retry would fail too (Java: ``AuthenticationException``)."""
 
 
 class SslAuthenticationError(AuthenticationError):
@@ -156,7 +156,7 @@ class UnsupportedSaslMechanismError(AuthenticationError):
 
 
 class IllegalSaslStateError(AuthenticationError):
-    """A SASL step that the other side does not expect (Java: ``IllegalSaslStateException``)."""
+    """A SASL message was not expected (Java: ``IllegalSaslStateException``)."""
 
 
 class UnsupportedVersionError(KafkaError):
@@ -164,7 +164,7 @@ class UnsupportedVersionError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """An error code in a response. ``code``: Kafka's number; ``name``: its upper-case name."""
+    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name."""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code
@@ -176,7 +176,7 @@ class BrokerError(KafkaError):
 
 
 class OutOfOrderSequenceError(BrokerError):
-    """A lost sequence number: the records may or may not be in the log (Java: ``OutOfOrderSequenceException``)."""
+    """A batch was lost: its records may or may not be in the log (Java: ``OutOfOrderSequenceException``)."""
 
 
 class ProducerFencedError(BrokerError):
@@ -192,9 +192,9 @@ class IllegalStateError(KafkaError):
 
 
 class TransactionAbortableError(KafkaError):
-    """The open transaction failed, with ``__cause__``, and must be aborted (Java: ``TransactionAbortableException``).
+    """The open transaction failed and must be aborted (Java: ``TransactionAbortableException``).
 
-    The producer can be used after ``abort_transaction()``.
+    ``__cause__`` is the first error. The producer can be used after ``abort_transaction()``.
     """
 
 

@@ -8,19 +8,19 @@ from spark_kafka_sink.errors import KafkaError
 
 
 class ExactlyOnceError(KafkaError):
-    """Going on would break the guarantee. The message names batch, partitions, name and what to do."""
+    """To go on would break the exactly-once guarantee. The message names the write, the batch and what to do."""
 
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):
-    """Raised while Spark pickles a writer: Spark passes a ``PickleError`` on unchanged."""
+    """An exactly-once write cannot be planned. A ``PickleError``, because Spark passes these on unchanged."""
 
 
 class ReceiptsPathError(KafkaError, pickle.PickleError):
-    """receiptsPath cannot be written. Raised while Spark pickles a writer, as ``PlanningError``."""
+    """``receiptsPath`` cannot be written. A ``PickleError``, as ``PlanningError``."""
 
 
 class ReplayMismatchError(ExactlyOnceError):
-    """A replayed batch has other rows, or other tasks, than the decided one."""
+    """The replay of a batch has other rows, or another number of tasks, than the decided batch."""
 
 
 class LostRowsError(ExactlyOnceError):
@@ -28,4 +28,4 @@ class LostRowsError(ExactlyOnceError):
 
 
 class NotDecidedError(ExactlyOnceError):
-    """The EndTxn of a decision was never sent."""
+    """A batch was not decided: the EndTxn of its intent was not sent."""

@@ -139,21 +139,21 @@ _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 }
 
 _ADVICE: dict[ErrorCode, str] = {
-    ErrorCode.message_too_large: "a record is over the topic's max.message.bytes: raise it, or make the record smaller",
+    ErrorCode.message_too_large: "a record is larger than the topic's max.message.bytes: raise it or shrink the record",
     ErrorCode.topic_authorization_failed: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too",
     ErrorCode.cluster_authorization_failed: "the principal needs IDEMPOTENT_WRITE, or set enable.idempotence=false",
-    ErrorCode.invalid_topic_exception: "the topic's name is not legal, or it is one of Kafka's internal topics",
+    ErrorCode.invalid_topic_exception: "the topic's name is invalid, or it is one of Kafka's internal topics",
     ErrorCode.unsupported_compression_type: "choose another compression.type",
-    ErrorCode.invalid_record: "the broker refused a record: a compacted topic takes no null keys",
+    ErrorCode.invalid_record: "the broker refused a record; a compacted topic does not accept null keys",
     ErrorCode.invalid_timestamp: "a timestamp is outside the topic's message.timestamp.before.max.ms / after.max.ms",
-    ErrorCode.producer_fenced: "fenced by another producer, or the transaction outlived transaction.timeout.ms",
-    ErrorCode.invalid_producer_epoch: "fenced by another producer, or the transaction outlived transaction.timeout.ms",
-    ErrorCode.invalid_txn_state: "the transaction is not open: ended before, or it outlived transaction.timeout.ms",
+    ErrorCode.producer_fenced: "fenced by another producer, or the transaction exceeded transaction.timeout.ms",
+    ErrorCode.invalid_producer_epoch: "fenced by another producer, or the transaction exceeded transaction.timeout.ms",
+    ErrorCode.invalid_txn_state: "the transaction is not open: ended before, or it exceeded transaction.timeout.ms",
     ErrorCode.transactional_id_authorization_failed: "the principal needs WRITE (and DESCRIBE) on the transactional.id",
     ErrorCode.group_authorization_failed: "the principal needs READ on the consumer group",
-    ErrorCode.invalid_transaction_timeout: "transaction.timeout.ms is above the brokers' transaction.max.timeout.ms",
+    ErrorCode.invalid_transaction_timeout: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms",
     ErrorCode.invalid_producer_id_mapping: "the transactional.id has expired: open a new producer",
-    ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas asks for",
+    ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas requires",
 }
 
 

@@ -116,7 +116,7 @@ def test_a_transaction_that_outlived_its_timeout_is_not_committed(broker: TestBr
     send(producer, b"a")
     producer.flush()
     broker.expire_transaction("tx")
-    with pytest.raises(BrokerError, match=r"(PRODUCER_FENCED|INVALID_TXN_STATE);.*outlived transaction\.timeout\.ms"):
+    with pytest.raises(BrokerError, match=r"(PRODUCER_FENCED|INVALID_TXN_STATE);.*exceeded transaction\.timeout\.ms"):
         producer.commit_transaction()
     assert broker.topic(TOPIC).values() == []
 

@@ -390,7 +390,7 @@ def test_a_single_record_that_is_too_large_fails_alone():
         engine.append([value], receipt=receipt)
     engine.settle()
     assert engine.values() == [b"1", b"2", b"4"]
-    with pytest.raises(BrokerError, match=r"t-0: MESSAGE_TOO_LARGE; a record is over the topic's max.message.bytes"):
+    with pytest.raises(BrokerError, match=r"t-0: MESSAGE_TOO_LARGE; a record is larger than the topic's max"):
         receipts[2].wait(0)
     for receipt in (receipts[0], receipts[1], receipts[3]):
         receipt.wait(0)
