@@ -24,6 +24,7 @@ from spark_kafka_sink.schema_registry.login_options import (
 from spark_kafka_sink.schema_registry.registry_options import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
+    URL,
     RegistryOptions,
     RegistryUrl,
 )
@@ -64,7 +65,7 @@ class Authorization:
         login = self._options.login
         match login.source:
             case CredentialSource.URL:
-                return {} if url.user_info is None else _basic(url.user_info.value)
+                return {} if url.user_info is None else _basic(self._secret(URL, url.user_info))
             case CredentialSource.USER_INFO:
                 return _basic(self._secret(USER_INFO, login.user_info))
             case CredentialSource.SASL_INHERIT:

@@ -6,6 +6,7 @@ them in lower case. Options of the connection may have ``schema.registry.`` befo
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
+from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.option import (
     AT_LEAST_0,
@@ -41,6 +43,7 @@ USE_LATEST: Final = "use.latest.version"
 USE_ID: Final = "use.schema.id"
 CONNECT_TIMEOUT: Final = "schema.registry.http.connect.timeout.ms"
 READ_TIMEOUT: Final = "schema.registry.http.read.timeout.ms"
+_LOGIN: Final = re.compile(r"://(?P<login>(?:\$\{[^}]*\}|[^/@,])*)@")
 _NO_ID: Final = -1
 _ID = Range(0, besides=_NO_ID)
 
@@ -127,7 +130,7 @@ def unknown_registry_option(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RegistryUrl:
-    """``address``: without user and password. ``user_info``: ``user:password``."""
+    """``address``: without user and password. ``user_info``: ``user:password``, with its placeholders."""
 
     address: str
     user_info: Password | None = None
@@ -184,10 +187,11 @@ class RegistryOptions:
         draft = Draft("", {option.name: option.default for option in REGISTRY_OPTIONS})
         draft.values[URL] = ()
         draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
+        options, logins = _logins_set_aside(draft, options)
         tls = _take(draft, options)
         if not draft.given and not tls and not draft.faults:
             return None
-        urls = _urls(draft, registry_names(options))
+        urls = _urls(draft, registry_names(options), logins)
         key, value = (_side(draft, side, sides) for side in Side)
         login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
         tls_config = _tls(draft, tls, urls)
@@ -220,6 +224,27 @@ def registry_names(options: Mapping[str, str]) -> list[str]:
     return sorted(name for name in options if is_registry_option(name.lower()))
 
 
+def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options with a mark for each login in a URL that has placeholders, and these logins by their marks.
+
+    So their placeholders stay, as those of other credentials, and what they stand for need not be percent-encoded.
+    """
+    logins: dict[str, str] = {}
+
+    def marked(match: re.Match[str]) -> str:
+        if not has_placeholder(match["login"]):
+            return match[0]
+        mark = f"%00{len(logins)}"
+        logins[unquote(mark)] = match["login"]
+        return f"://{mark}@"
+
+    kept = {name: _LOGIN.sub(marked, value) if name.lower() == URL else value for name, value in options.items()}
+    providers = draft.values[CONFIG_PROVIDERS]
+    if not all(map(providers.know_aliases_of, logins.values())):
+        draft.fault(URL, f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {providers}.")
+    return kept, logins
+
+
 def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
     """The values of all options but ``ssl.*``, into the draft; returns those."""
     tls: dict[str, object] = {}
@@ -238,16 +263,16 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
     return tls
 
 
-def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
-    """``names``: of the options that are given."""
+def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[RegistryUrl, ...]:
+    """``names``: of the options that are given. ``logins``: those that are set aside."""
     given = [url for url in draft.values[URL] if url]
     if not given and URL not in draft.faulty:
         others = ", ".join(name for name in names if name.lower() != URL)
         draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
-    return tuple(parsed for url in given if (parsed := _url(draft, url)) is not None)
+    return tuple(parsed for url in given if (parsed := _url(draft, url, logins)) is not None)
 
 
-def _url(draft: Draft, url: str) -> RegistryUrl | None:
+def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | None:
     """The fault shows neither user nor password."""
     shown = repr(url) if "@" not in url else repr(f"…@{url.rpartition('@')[2]}")
     try:
@@ -264,7 +289,8 @@ def _url(draft: Draft, url: str) -> RegistryUrl | None:
         return None
     user_info, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
-    return RegistryUrl(address, Password(unquote(user_info)) if user_info else None)
+    login = unquote(user_info)
+    return RegistryUrl(address, Password(unquote(logins.get(login, login))) if user_info else None)
 
 
 def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:

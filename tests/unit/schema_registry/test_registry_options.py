@@ -395,6 +395,20 @@ def test_placeholders_of_options_are_resolved_and_of_credentials_stay(tmp_path):
     assert secure.tls.ssl_truststore_location == "/store"
 
 
+def test_placeholders_of_a_login_in_a_url_stay_and_others_are_resolved(tmp_path, monkeypatch):
+    (tmp_path / "p").write_text("host=there\n")
+    monkeypatch.setenv("REGISTRY_SECRET", SECRET)
+    urls = f"https://me:${{env:REGISTRY_SECRET}}@${{file:{tmp_path}/p:host}}:1/x,https://u%41:p@b,https://c"
+    options = parse({"schema.registry.url": urls})
+    assert [each.address for each in options.urls] == ["https://there:1/x", "https://b", "https://c"]
+    logins = [each.user_info and each.user_info.value for each in options.urls]
+    assert logins == ["me:${env:REGISTRY_SECRET}", "uA:p", None]
+    assert SECRET.encode() not in pickle.dumps(options)
+    assert SECRET not in str(faults_of({"schema.registry.url": "https://me:${env:REGISTRY_SECRET}@b:port"}))
+    (fault,) = faults_of({"schema.registry.url": "https://me:${yours:x}@b"})
+    assert fault.startswith("schema.registry.url has a placeholder ${alias:…} of an unknown config provider; the alias")
+
+
 def test_config_providers_are_those_of_the_brokers_options(tmp_path):
     (tmp_path / "url").write_text("http://there:1")
     providers = {
