@@ -125,7 +125,7 @@ class SchemaRegistry:
         """``subject``: its context is searched. The version may be None."""
         query = {"subject": subject} | ({"format": "serialized"} if serialized else {})
         call = _Call(
-            f"read the schema with id {schema_id}",
+            f"read the schema with id {schema_id} for subject {subject}",
             "GET",
             f"/schemas/ids/{schema_id}",
             query,

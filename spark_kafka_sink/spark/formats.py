@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -15,7 +17,7 @@ from pyspark.sql.types import StructField
 
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.format_options import FormatOptions
+from spark_kafka_sink.formats.format_options import ColumnFormat, FormatOptions
 from spark_kafka_sink.formats.later_planning import earlier_schemas, with_asked
 from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.formats.planning import FrameColumn, derives, plan_formats
@@ -37,7 +39,8 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     """Runs when Spark pickles a writer for its tasks. Raises ``FormatError``."""
     formats = options.formats
     assert formats is not None
-    of = (formats, options.topic, tuple((side, field.json()) for side, field in fields.items()))
+    columns = tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
+    of = (formats, options.topic, columns)
     if of not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
         registry = None if formats.registry is None else kept_registry(formats.registry)
@@ -69,6 +72,17 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
         if found is not None:
             earlier[query] = found
     return replace(plan, earlier=earlier)
+
+
+def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
+    """Changes when the column's files do: a notebook may correct one and write again."""
+    versions = []
+    for path in (column.schema_file, column.descriptor_file):
+        with suppress(OSError):  # planning says so
+            if path is not None:
+                found = os.stat(path)
+                versions.append((found.st_mtime_ns, found.st_size))
+    return tuple(versions)
 
 
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:

@@ -155,7 +155,7 @@ class SinkOptions:
         settings = topic_settings(options)
         for key, value in options.items():
             name = key.lower()
-            if (refused := refusal(name)) is not None:
+            if (refused := refusal(name) or _misnamed(name)) is not None:
                 faults.append(refused)
             elif name.startswith(KAFKA_PREFIX):
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
@@ -217,6 +217,13 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             "\n".join(["Ignored, as unknownOptions is warn:", *(f"- {fault}" for fault in unknown.values())])
         )
     return {key: value for key, value in options.items() if key not in reading and key not in unknown}, ignored
+
+
+def _misnamed(name: str) -> str | None:
+    """The fault of a registry's option after ``kafka.``."""
+    plain = name.removeprefix(KAFKA_PREFIX)
+    is_registrys = plain != name and is_registry_option(plain) and unknown_registry_option(plain) is None
+    return f"{name}: write {plain}, without {KAFKA_PREFIX}" if is_registrys else None
 
 
 def _unknown(name: str) -> str | None:

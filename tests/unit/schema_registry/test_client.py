@@ -155,8 +155,8 @@ def test_a_missing_subject_says_what_to_do(server):
         error_of(client.lookup, "t-value", INT)
     )
     assert str(error_of(client.by_id, 7, "t-value")).endswith(
-        "read the schema with id 7: HTTP status 404, error code 40403: Schema 7 not found; use.schema.id must be the "
-        "id of a schema in this registry."
+        "read the schema with id 7 for subject t-value: HTTP status 404, error code 40403: Schema 7 not found; "
+        "use.schema.id must be the id of a schema in this registry."
     )
 
 

@@ -2,6 +2,7 @@
 
 import pickle
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     IntegerType,
@@ -16,6 +17,8 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
 from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark import formats as module
@@ -52,6 +55,21 @@ def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     assert planned_formats(options(), fields(STRUCT, given)) is plan
     assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
     assert planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
+
+
+def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
+    path = tmp_path / "schema.avsc"
+    path.write_text('{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}')
+    given = options(valueSchemaFile=str(path))
+    with pytest.raises(FormatError, match=f"^The column value does not fit valueSchemaFile {path}:"):
+        planned_formats(given, fields(STRUCT, given))
+    for kind in ("long", "double"):
+        path.write_text(f'{{"type":"record","name":"R","fields":[{{"name":"a","type":["null","{kind}"]}}]}}')
+        plan = planned_formats(given, fields(STRUCT, given))
+        rows = pa.array([{"a": 1}], plan.columns[Side.VALUE].kind)
+        encoded = TaskFormats(plan).encode(Side.VALUE, rows, TopicColumn.of("t")).values
+        assert len(encoded[0].as_py()) == {"long": 2, "double": 9}[kind], "with a union's branch"
+    assert planned_formats(given, fields(STRUCT, given)) is plan
 
 
 @pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType()])

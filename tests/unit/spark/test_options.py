@@ -32,6 +32,13 @@ def test_the_prefix_is_stripped_and_the_rest_is_the_producers():
     assert (options.topic, options.timestamp_column) == (None, None)
 
 
+def test_options_of_a_registry_have_no_prefix():
+    (fault,) = faults({"kafka.schema.registry.url": "http://r"})
+    assert fault == "kafka.schema.registry.url: write schema.registry.url, without kafka."
+    (fault,) = faults({"kafka.schema.registry.proxy.host": "r"})
+    assert fault == "kafka.schema.registry.proxy.host is not an option of Kafka's producer."
+
+
 def test_the_topic_is_trimmed():
     assert parse({"topic": "  t "}).topic == "t"
 
