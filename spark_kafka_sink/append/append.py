@@ -36,7 +36,7 @@ from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, stable_order
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 from spark_kafka_sink.sender.sender_thread import SenderThread
@@ -81,13 +81,17 @@ class Appender:
         """Append rows; waits for metadata and memory, together up to max.block.ms.
 
         max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
-        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses. What
-        was appended before an error stays appended: ``receipt`` reports it.
+        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
+        ``LEFT_OUT`` for a row that is not appended. What was appended before an error stays appended: ``receipt``
+        reports it.
         """
-        if not len(columns):
+        if not len(columns) or (explicit is not None and explicit.max() == LEFT_OUT):
             return
         lengths = FieldLengths.of(columns)
-        check_sizes(java_size_estimate(lengths), self.size_limits)
+        sizes = java_size_estimate(lengths)
+        if explicit is not None:
+            sizes[explicit == LEFT_OUT] = 0
+        check_sizes(sizes, self.size_limits)
         began = self.clock.now()
         snapshot = self._await_topics(topics, explicit)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
@@ -162,7 +166,8 @@ class Appender:
         known = TopicPartitions.of(rows.topics.names, snapshot)
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
             partitions = self._partitions(snapshot, known, rows)
-            order = stable_order(partitions)
+            order = rows.appended
+            order = order[stable_order(partitions[order])]
             rows, partitions = rows.take(order), partitions[order]
             for cut in rows.slices(self.slice_limit):
                 yield rows[cut].grouped(known, partitions[cut], sorts=False)
@@ -170,6 +175,8 @@ class Appender:
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
         for cut in rows.slices(self.slice_limit):
+            if not rows.sizes[cut].any():
+                continue
             part = rows[cut]
             yield part.grouped(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
 
@@ -213,7 +220,7 @@ class Appender:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:
-            refuse_partitions(explicit, explicit < NOT_GIVEN)
+            refuse_partitions(explicit, (explicit < NOT_GIVEN) & (explicit != LEFT_OUT))
             highest = np.full(len(wanted), NOT_GIVEN)
             if topics.codes is None:
                 highest[0] = explicit.max()

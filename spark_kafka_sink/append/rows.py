@@ -21,7 +21,7 @@ from spark_kafka_sink.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.accumulator.producer_batch import Buffer
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
@@ -177,7 +177,8 @@ class TopicPartitions:
 class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
-    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
+    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all. Rows
+    ``LEFT_OUT`` have size 0 and end here: ``grouped`` has none.
     """
 
     topics: TopicColumn
@@ -199,6 +200,8 @@ class ColumnRows:
         limit: int,
     ) -> ColumnRows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
+        if explicit is not None:
+            sizes[explicit == LEFT_OUT] = 0
         return cls(topics, columns, explicit, lengths, times, limit, sizes)
 
     def __getitem__(self, rows: slice) -> ColumnRows:
@@ -206,6 +209,11 @@ class ColumnRows:
         if end - start == len(self.sizes):
             return self
         return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
+
+    @property
+    def appended(self) -> Order:
+        """The numbers of the rows that are not ``LEFT_OUT``."""
+        return np.arange(len(self.sizes)) if self.explicit is None else np.flatnonzero(self.explicit != LEFT_OUT)
 
     def take(self, order: Order) -> ColumnRows:
         return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
@@ -229,12 +237,16 @@ class ColumnRows:
 
         Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
         """
+        order, sizes = None, self.sizes
+        if self.explicit is not None and self.explicit.min() == LEFT_OUT:
+            order = self.appended
+            partitions, sizes = partitions[order], sizes[order]
         starts = _run_starts(partitions)
         few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
-        order, sizes = None, self.sizes
         if sorts and not few:
-            order = stable_order(partitions)
-            partitions, sizes = partitions[order], sizes[order]
+            by_partition = stable_order(partitions)
+            order = by_partition if order is None else order[by_partition]
+            partitions, sizes = partitions[by_partition], sizes[by_partition]
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
@@ -250,7 +262,8 @@ def _run_starts(partitions: Int32Array) -> Order:
 class GroupedRows:
     """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order.
 
-    Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order.
+    Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
+    not encoded.
     """
 
     columns: RecordColumns
@@ -261,7 +274,7 @@ class GroupedRows:
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
         timestamps = self.sizes.timestamps
-        count = len(self.columns)
+        count = len(self.sizes.cumulative) - 1
         starts = np.array([each.start for each in ranges])
         lengths = np.diff(starts, append=count)
         firsts = np.array([each.first for each in ranges])

@@ -12,7 +12,13 @@ from spark_kafka_sink.config.python_class import instance
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
+from spark_kafka_sink.partitioning.partitioner import (
+    LEFT_OUT,
+    NOT_GIVEN,
+    Partitioner,
+    PartitionLoad,
+    fresh_partitions,
+)
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 
@@ -135,7 +141,10 @@ class CustomPartitioner(Partitioner):
         """As in ``Partitioner``."""
         if isinstance(self._partitioner, RecordPartitioner):
             return self._row_by_row(topic, columns, explicit, sizes, load)
-        chosen = np.asarray(self._partitioner.partition(topic, columns, explicit, sizes, count, load))
+        given = explicit
+        if explicit is not None:
+            given = np.where(explicit == LEFT_OUT, np.int32(0), explicit)
+        chosen = np.asarray(self._partitioner.partition(topic, columns, given, sizes, count, load))
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
                 f"partitioner.class {self._name} must give one whole number per row: for {len(columns)} rows of topic "
@@ -143,7 +152,7 @@ class CustomPartitioner(Partitioner):
             )
         if explicit is not None:
             chosen = np.where(explicit == NOT_GIVEN, chosen, explicit)
-        outside = (chosen < 0) | (chosen >= count)
+        outside = ((chosen < 0) | (chosen >= count)) & (chosen != LEFT_OUT)
         if outside.any():
             row = int(np.argmax(outside))
             raise InvalidRecordError(
@@ -161,7 +170,7 @@ class CustomPartitioner(Partitioner):
         keys, values = columns.key, columns.value
         for row, given in enumerate(partitions.tolist()):
             if given != NOT_GIVEN:
-                if rooms is not None:
+                if rooms is not None and given != LEFT_OUT:
                     rooms.take(given, int(sizes[row]))
                 continue
             key = None if keys is None else keys[row].as_py()

@@ -15,6 +15,9 @@ from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColum
 NOT_GIVEN = -1
 """In an ``explicit`` column: the row names no partition."""
 
+LEFT_OUT = -(1 << 31)
+"""In an ``explicit`` column: the row is not appended. A ``Partitioner`` of the user sees partition 0, and size 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:

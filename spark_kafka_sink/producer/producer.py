@@ -143,10 +143,11 @@ class KafkaProducer(TransactionalProducer):
         """Append rows; ``receipt`` collects the outcome of each batch.
 
         ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
-        partitioner chooses; None: it chooses all. Waits for metadata and memory, together up to max.block.ms, which
-        begins anew after each wait for memory that was granted: one call may hold many times buffer.memory. Raises
-        ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before any of the rows is appended,
-        ``KafkaTimeoutError`` when a wait is over, and the receipt's error once an earlier batch of it has failed.
+        partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits for metadata and
+        memory, together up to max.block.ms, which begins anew after each wait for memory that was granted: one call may
+        hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before any of
+        the rows is appended, ``KafkaTimeoutError`` when a wait is over, and the receipt's error once an earlier batch
+        of it has failed.
         """
         self._check_may_append()
         try:

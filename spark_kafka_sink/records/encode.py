@@ -70,16 +70,18 @@ def encode_records(
 ) -> EncodedRecords:
     """Encodes records into one buffer, each with its length varint, ready to follow a batch header.
 
-    Record ``i`` is row ``order[i]`` of ``columns`` (default: row ``i``) with ``offset_deltas[i]`` and
+    Record ``i`` is row ``order[i]`` of ``columns`` (default: row ``i``; it may lack rows) with ``offset_deltas[i]`` and
     ``timestamp_deltas[i]`` (ms; an int holds for all). ``columns.timestamps`` is ignored: deltas count from the batch's
     base timestamp. ``lengths``: ``FieldLengths.of(columns)`` if the caller has them. At most 2 GiB per call.
     """
     offsets = offset_deltas.astype(np.int64, copy=False)
     lengths = lengths or FieldLengths.of(columns)
+    # Rows that ``order`` lacks count too: joining small rows copies whole columns.
+    left_out = 0 if order is None or len(order) == len(columns) else int(lengths.payload.sum())
     if order is not None:
         lengths = lengths.take(order)
     bodies = lengths.payload + varint_sizes(offsets) + len(NO_ATTRIBUTES)
-    join = RowJoin(len(offsets), int(bodies.sum()))
+    join = RowJoin(len(offsets), left_out or int(bodies.sum()))
     if isinstance(timestamp_deltas, int):
         timestamp = encode_varint(timestamp_deltas)
         join.varints(bodies + len(timestamp))
