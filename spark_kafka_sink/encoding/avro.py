@@ -12,7 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.avro_kernels import Kernel
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError
 from spark_kafka_sink.encoding.slices import encode_rows
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.errors import InvalidRecordError
@@ -41,16 +41,18 @@ class AvroEncoder:
             raise SchemaMismatchError(planner.mismatches)
         return cls(kind, root)
 
-    def encode(self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"") -> pa.BinaryArray:
+    def encode(
+        self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
+    ) -> pa.BinaryArray:
         """``prefix`` and the encoded value per row; null where the row is null. At most 2 GiB.
 
-        Raises ``UnencodableRowsError`` with all faulty rows.
+        Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
         """
         if array.type != self._kind and type_name(array.type) != type_name(self._kind):
             raise InvalidRecordError(
                 f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}"
             )
-        return encode_rows(self._root, array, prefix)
+        return encode_rows(self._root, array, prefix, faults)
 
 
 def encode_avro(array: pa.Array | pa.ChunkedArray, schema: str) -> pa.BinaryArray:

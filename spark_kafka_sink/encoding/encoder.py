@@ -13,10 +13,11 @@ from spark_kafka_sink.errors import InvalidRecordError
 class Encoder(Protocol):
     """A plan from an Arrow type to a schema, made once on the driver. Picklable; of no thread."""
 
-    def encode(self, array: pa.Array, prefix: bytes = b"") -> pa.BinaryArray:
+    def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
         """``prefix`` and the encoded value per row; null where the row is null. At most 2 GiB.
 
-        Raises ``UnencodableRowsError`` before anything is encoded.
+        Raises ``UnencodableRowsError`` before anything is encoded; with ``faults``, these are added to it, and their
+        rows are null.
         """
 
 

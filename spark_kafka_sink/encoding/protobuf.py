@@ -11,6 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.columns import plain_type
+from spark_kafka_sink.encoding.encoder import Fault
 from spark_kafka_sink.encoding.protobuf_fields import Message
 from spark_kafka_sink.encoding.slices import encode_rows
 from spark_kafka_sink.encoding.type_names import type_name
@@ -38,13 +39,18 @@ class ProtobufEncoder:
         descriptor = message_descriptor(descriptor_set, message)
         return cls(kind, descriptor.full_name, plan_message(descriptor, kind))
 
-    def encode(self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"") -> pa.BinaryArray:
-        """``prefix`` and the message per row, null where the row is null. At most 2 GiB."""
+    def encode(
+        self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
+    ) -> pa.BinaryArray:
+        """``prefix`` and the message per row, null where the row is null. At most 2 GiB.
+
+        Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
+        """
         if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
             raise InvalidRecordError(
                 f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}"
             )
-        return encode_rows(self.root, array, prefix)
+        return encode_rows(self.root, array, prefix, faults)
 
 
 def encode_protobuf(array: pa.Array | pa.ChunkedArray, descriptor_set: bytes, message: str) -> pa.BinaryArray:

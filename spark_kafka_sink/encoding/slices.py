@@ -31,35 +31,55 @@ class RowKernel(Protocol):
         """A slot of ``array`` per row of ``keep``. Values may be null in other rows only."""
 
 
-def encode_rows(kernel: RowKernel, array: pa.Array | pa.ChunkedArray, prefix: bytes) -> pa.BinaryArray:
+def encode_rows(
+    kernel: RowKernel, array: pa.Array | pa.ChunkedArray, prefix: bytes, faults: list[Fault] | None = None
+) -> pa.BinaryArray:
     """``prefix`` and what the kernel writes per row; null where the row is null. At most 2 GiB.
 
-    Raises ``UnencodableRowsError`` with all faulty rows.
+    Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
     """
-    faults: list[Fault] = []
+    refused: list[Fault] = []
     encoded: list[pa.BinaryArray] = []
     row = size = 0
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         for rows in _slices(chunk):
             values = plain(rows)
             keep = mask_of(values)
-            writer = RowWriter(len(values))
-            writer.fixed(prefix, keep)
-            kernel.write(writer, values, keep)
-            faults += [fault._replace(row=row + fault.row) for _, fault in sorted(writer.faults.items())]
+            writer = _written(kernel, values, keep, prefix)
+            new = [fault._replace(row=row + fault.row) for _, fault in sorted(writer.faults.items())]
             row += len(values)
-            if faults:
+            if new and faults is not None:
+                faults += new
+                keep = _without(keep, writer)
+                writer = _written(kernel, values, keep, prefix)
+            else:
+                refused += new
+            if refused:
                 continue  # the error names the faulty rows of all slices
             starts, data = writer.finish()
             size += int(starts[-1])
             if size > _MAX_BYTES:
                 raise InvalidRecordError(_TOO_LARGE)
             encoded.append(binary_array(starts, data, None if keep is None else keep == 0))
-    if faults:
-        raise UnencodableRowsError(faults)
+    if refused:
+        raise UnencodableRowsError(refused)
     if len(encoded) == 1:
         return encoded[0]
     return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
+
+
+def _written(kernel: RowKernel, values: pa.Array, keep: Mask | None, prefix: bytes) -> RowWriter:
+    writer = RowWriter(len(values))
+    writer.fixed(prefix, keep)
+    kernel.write(writer, values, keep)
+    return writer
+
+
+def _without(keep: Mask | None, writer: RowWriter) -> Mask:
+    """The rows of ``keep`` that have no fault."""
+    mask = np.full(writer.rows, -1, np.int64).view(np.uint64) if keep is None else keep.copy()
+    mask[list(writer.faults)] = 0
+    return mask
 
 
 def _slices(array: pa.Array) -> Iterator[pa.Array]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
+from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, int32_array, slot_lengths
 
 UInt64Array = npt.NDArray[np.uint64]
@@ -46,7 +47,9 @@ class RowChecksum:
         self.rows = RowSum()
 
     def add(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """``partitions``: as the rows name them; None: the producer chooses."""
+        """``partitions``: as the rows name them, ``LEFT_OUT`` for a row that does not count; None: the producer
+        chooses.
+        """
         names = np.array([mmh3.hash64(name.encode(), signed=False)[0] for name in topics.names], np.uint64)
         sums = np.full(len(columns), names[0]) if topics.codes is None else names[topics.codes]
         fields = ((columns.key, _BY_KEY), (columns.value, _BY_VALUE), (columns.headers, _BY_HEADERS))
@@ -56,7 +59,8 @@ class RowChecksum:
         if partitions is not None:
             # -1 adds nothing: a batch whose partitions are all null has no column of them.
             sums += (partitions.astype(np.int64) + 1).astype(np.uint64) * _BY_PARTITION
-        self.rows += RowSum(len(columns), int(_mixed(sums).sum(dtype=np.uint64)))
+            sums = sums[partitions != LEFT_OUT]
+        self.rows += RowSum(len(sums), int(_mixed(sums).sum(dtype=np.uint64)))
 
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:

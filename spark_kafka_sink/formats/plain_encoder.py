@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.encoding.encoder import Fault
 from spark_kafka_sink.records.columns import Int32Array, binary_array, binary_column, bytes_column, null_mask
 from spark_kafka_sink.records.encode import RowJoin
 
@@ -14,7 +15,7 @@ from spark_kafka_sink.records.encode import RowJoin
 class PlainEncoder:
     """An ``Encoder`` of strings and bytes: only puts the prefix in front."""
 
-    def encode(self, array: pa.Array, prefix: bytes = b"") -> pa.BinaryArray:
+    def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
         values = binary_column(array)
         return prefixed(values, [prefix]) if prefix else values
 

@@ -79,11 +79,15 @@ class TaskFormats:
         """The encoded columns."""
         return tuple(self._columns)
 
-    def encode(self, side: Side, array: pa.Array, topics: TopicColumn) -> EncodedColumn:
-        """Raises ``UnencodableRowsError``; ``RegistryError`` for a topic that planning does not know."""
+    def encode(
+        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
+    ) -> EncodedColumn:
+        """Raises ``UnencodableRowsError``; with ``faults``, these are added to it, by row, and their rows are null.
+        Raises ``RegistryError`` for a topic that planning does not know.
+        """
         column = self._columns[side]
         uses = [column.use(topic) for topic in topics.names]
-        values = _values(array, uses, topics.codes)
+        values = _values(array, uses, topics.codes, faults)
         return EncodedColumn(values, _headers(values, uses, topics.codes))
 
 
@@ -134,13 +138,16 @@ class _TaskColumn:
         return use.without_text()._replace(encoder=plan.given.encoder)
 
 
-def _values(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray:
+def _values(
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[Fault] | None
+) -> pa.BinaryArray:
     """``codes``: of the use of each row; None: the only one."""
     prefixes = [use.prefix for use in uses]
     if len(set(prefixes)) == 1 and _one_encoder(uses):
-        return uses[0].encoder.encode(array, prefixes[0])
+        return uses[0].encoder.encode(array, prefixes[0], faults)
     assert codes is not None
-    values = uses[0].encoder.encode(array) if _one_encoder(uses) else _by_encoder(array, uses, codes)
+    one = _one_encoder(uses)
+    values = uses[0].encoder.encode(array, b"", faults) if one else _by_encoder(array, uses, codes, faults)
     return prefixed(values, prefixes, codes) if any(prefixes) else values
 
 
@@ -148,7 +155,9 @@ def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
     return all(use.encoder is uses[0].encoder for use in uses)
 
 
-def _by_encoder(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array) -> pa.BinaryArray:
+def _by_encoder(
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[Fault] | None
+) -> pa.BinaryArray:
     """Topics with schemas of their own: the rows of each encoder are taken, encoded and put back."""
     encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
     numbers = {key: number for number, key in enumerate(encoders)}
@@ -156,15 +165,16 @@ def _by_encoder(array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array) -
     order = np.argsort(encoder_of_row, kind="stable")
     ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
     parts: list[pa.BinaryArray] = []
-    faults: list[Fault] = []
+    found: list[Fault] = []
     for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
         rows = order[start:end]
-        try:
-            parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32)))))
-        except UnencodableRowsError as error:
-            faults += [fault._replace(row=int(rows[fault.row])) for fault in error.faults]
-    if faults:
-        raise UnencodableRowsError(sorted(faults))
+        of_part: list[Fault] = []
+        parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32))), b"", of_part))
+        found += [fault._replace(row=int(rows[fault.row])) for fault in of_part]
+    if found and faults is None:
+        raise UnencodableRowsError(sorted(found))
+    if faults is not None:
+        faults += sorted(found)
     back = np.empty(len(order), np.int32)
     back[order] = np.arange(len(order), dtype=np.int32)
     return pa.concat_arrays(parts).take(int32_array(back))

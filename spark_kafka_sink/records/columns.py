@@ -79,13 +79,16 @@ class TopicColumn:
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
-    def with_rows(self) -> TopicColumn:
-        """Without the names of no row."""
+    def naming(self, rows: npt.NDArray[np.intp]) -> TopicColumn:
+        """Only with the names of these rows, of which there is one at least. Other rows have any of the names."""
         if self.codes is None:
             return self
-        used = np.unique(self.codes)
-        names = [self.names[code] for code in used.tolist()]
-        return TopicColumn(names, None if len(names) == 1 else np.searchsorted(used, self.codes).astype(np.int32))
+        used = np.bincount(self.codes[rows], minlength=len(self.names)) > 0
+        if used.all():
+            return self
+        names = [name for name, is_used in zip(self.names, used.tolist(), strict=True) if is_used]
+        numbers = np.maximum(np.cumsum(used) - 1, 0).astype(np.int32)
+        return TopicColumn(names, None if len(names) == 1 else numbers[self.codes])
 
     def groups(self, rows: npt.NDArray[np.intp]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
         """``rows`` by topic, in their order; no topic without rows."""

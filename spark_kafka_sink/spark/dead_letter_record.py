@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from itertools import compress, repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, bytes_column, null_mask, one_array
-from spark_kafka_sink.records.encode import header_column, header_entries, header_section
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    int32_array,
+    null_mask,
+    one_array,
+)
+from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
 from spark_kafka_sink.spark.dead_letter_options import Reason
 
@@ -38,30 +48,64 @@ _CLASSES: Final = {
 CONNECT: Final = "__connect.errors."
 OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
+_MOST_ALIKE: Final = 10_000
 _NO_PARTITION: Final = -1
 _NULL_TOPIC: Final = "The topic of the row is null, and the option topic is not set."
 
 
-class LetterFault(NamedTuple):
-    """Why a row cannot be written. ``exception``: Java's class; ``stage``: Connect's name."""
+class FaultKind(NamedTuple):
+    """Why rows cannot be written. ``exception``: Java's class; ``stage``: Connect's name."""
 
     reason: Reason
-    message: str
     exception: str
     stage: str = KAFKA_PRODUCE
 
 
+class RowFaults(NamedTuple):
+    """Rows that cannot be written, by their numbers in ascending order, and a message each."""
+
+    kind: FaultKind
+    rows: npt.NDArray[np.intp]
+    messages: Sequence[str]
+
+    def within(self, start: int, left_out: npt.NDArray[np.bool_]) -> RowFaults:
+        """Those of the rows from ``start`` on, counted from there, that are not ``left_out`` already."""
+        first, last = np.searchsorted(self.rows, (start, start + len(left_out))).tolist()
+        rows = self.rows[first:last] - start
+        fresh = ~left_out[rows]
+        if fresh.all():
+            return RowFaults(self.kind, rows, self.messages[first:last])
+        return RowFaults(self.kind, rows[fresh], list(compress(self.messages[first:last], fresh.tolist())))
+
+
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Rows that cannot be written, as they would have been sent. ``topics``: None for a null one. ``partitions``: -1
-    for none. ``timestamps``: epoch ms.
+    """Rows that cannot be written, as they would have been sent. ``topics``: "" for a null one. ``partitions``: as the
+    rows name them, -1 for none; None: no row names one. ``timestamps``: epoch ms.
     """
 
-    topics: Sequence[str | None]
+    kind: FaultKind
+    messages: Sequence[str]
+    topics: TopicColumn
     columns: RecordColumns
-    partitions: Int32Array
-    timestamps: Sequence[int]
-    faults: Sequence[LetterFault]
+    partitions: Int32Array | None
+    timestamps: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the columns."""
+        fields = (self.columns.key, self.columns.value, self.columns.headers)
+        return sum(each.nbytes for each in fields if each is not None)
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of each row."""
+        names, codes = self.topics.names, self.topics.codes
+        topics = repeat(names[0], len(self)) if codes is None else map(names.__getitem__, codes.tolist())
+        numbers = repeat(_NO_PARTITION) if self.partitions is None else self.partitions.tolist()
+        return zip(topics, numbers, strict=False)
 
 
 class LetterHeaders:
@@ -73,66 +117,80 @@ class LetterHeaders:
         self._connector = _header("connector.name", connector)
         self._task = _header("task.id", str(task))
         self._connect = connect
-        self._alike: dict[tuple[str | None, int, str, str], bytes] = {}
-        """The headers before the message, of rows that differ only by it."""
+        self._alike: dict[tuple[str, int, str, str], bytes] = {}
+        """The headers before the message's text, of rows that differ only by it."""
 
-    def added(self, topic: str | None, partition: int, fault: LetterFault) -> tuple[int, bytes]:
-        """The number of headers that a row gets, and their bytes."""
+    def records(self, all_letters: Sequence[Letters], limit: int) -> RecordColumns:
+        """The dead letters. A record that takes more than ``limit`` bytes goes without its value, then also without its
+        key and its own headers; headers tell their sizes and SHA-256.
+        """
+        columns = RecordColumns(
+            _joined([(each.columns.key, len(each)) for each in all_letters]),
+            _joined([(each.columns.value, len(each)) for each in all_letters]),
+            bytes_column([section for each in all_letters for section in self._sections(each)]),
+            np.concatenate([each.timestamps for each in all_letters]),
+        )
+        too_large = np.flatnonzero(java_size_estimate(FieldLengths.of(columns)) > limit).tolist()
+        return self._shortened(columns, all_letters, too_large, limit) if too_large else columns
+
+    def _sections(self, letters: Letters) -> Iterator[bytes]:
+        """Each row's own headers and Connect's."""
+        own = letters.columns.headers
+        sections: Iterator[bytes | None] = repeat(None) if own is None else iter(own.to_pylist())
+        for section, (count, added) in zip(sections, self._added(letters), strict=False):
+            yield _varint(count) + added if section is None else _with_headers(section, count, added)
+
+    def _added(self, letters: Letters) -> Iterator[tuple[int, bytes]]:
+        """The number of headers that each row gets, and their bytes."""
         if not self._connect:
-            return 0, b""
-        kind = topic, partition, fault.stage, fault.exception
-        alike = self._alike.get(kind)
-        if alike is None:
-            alike = self._alike[kind] = self._without_message(*kind)
-        message = fault.message[:_LONGEST_MESSAGE].encode()
-        return (8 if topic is None else 9), b"".join((alike, _MESSAGE, encode_varint(len(message)), message))
+            yield from repeat((0, b""), len(letters))
+            return
+        kind = letters.kind
+        for (topic, partition), message in zip(letters.places(), letters.messages, strict=True):
+            alike = self._alike.get((topic, partition, kind.stage, kind.exception))
+            if alike is None:
+                alike = self._keep_alike(topic, partition, kind)
+            text = message[:_LONGEST_MESSAGE].encode()
+            yield (9 if topic else 8), alike + _varint(len(text)) + text
 
-    def _without_message(self, topic: str | None, partition: int, stage: str, exception: str) -> bytes:
-        return b"".join(
+    def _keep_alike(self, topic: str, partition: int, kind: FaultKind) -> bytes:
+        alike = b"".join(
             (
-                b"" if topic is None else _header("topic", topic),
+                _header("topic", topic) if topic else b"",
                 _header("partition", str(partition)),
                 _header("offset", "-1"),
                 self._connector,
                 self._task,
-                _header("stage", stage),
-                _header("class.name", _CLASSES[stage]),
-                _header("exception.class.name", exception),
+                _header("stage", kind.stage),
+                _header("class.name", _CLASSES[kind.stage]),
+                _header("exception.class.name", kind.exception),
+                _MESSAGE,
             )
         )
+        if len(self._alike) >= _MOST_ALIKE:
+            self._alike.clear()
+        self._alike[topic, partition, kind.stage, kind.exception] = alike
+        return alike
 
-    def records(self, letters: Letters, limit: int) -> RecordColumns:
-        """The dead letters. A record that takes more than ``limit`` bytes goes without its value, then also without its
-        key and its own headers; headers tell their sizes and SHA-256.
-        """
-        sections = []
-        own = None if letters.columns.headers is None else letters.columns.headers.to_pylist()
-        rows = zip(letters.topics, letters.partitions.tolist(), letters.faults, strict=True)
-        for row, (topic, partition, fault) in enumerate(rows):
-            count, added = self.added(topic, partition, fault)
-            sections.append(_joined(None if own is None else own[row], count, added))
-        columns = RecordColumns(
-            letters.columns.key, letters.columns.value, bytes_column(sections), np.array(letters.timestamps, np.int64)
-        )
-        too_large = np.flatnonzero(java_size_estimate(FieldLengths.of(columns)) > limit).tolist()
-        return self._shortened(columns, letters, too_large, limit) if too_large else columns
-
-    def _shortened(self, columns: RecordColumns, letters: Letters, rows: Sequence[int], limit: int) -> RecordColumns:
+    def _shortened(
+        self, columns: RecordColumns, all_letters: Sequence[Letters], rows: Sequence[int], limit: int
+    ) -> RecordColumns:
         keys, values, sections = (
             _values(columns.key, columns),
             _values(columns.value, columns),
             _values(columns.headers, columns),
         )
-        own = _values(letters.columns.headers, columns)
+        owns = [own for letters in all_letters for own in _values(letters.columns.headers, letters)]
+        all_added = [added for letters in all_letters for added in self._added(letters)]
         for row in rows:
-            count, added = self.added(letters.topics[row], int(letters.partitions[row]), letters.faults[row])
-            fields: dict[str, bytes | None] = {"value": values[row], "key": keys[row], "headers": own[row]}
+            count, added = all_added[row]
+            fields: dict[str, bytes | None] = {"value": values[row], "key": keys[row], "headers": owns[row]}
             for name, data in list(fields.items()):
                 if data is None:
                     continue
                 fields[name] = None
                 count, added = count + 2, added + _omitted(name, data)
-                sections[row] = _joined(fields["headers"], count, added)
+                sections[row] = _with_headers(fields["headers"], count, added)
                 if _size(fields["key"], fields["value"], sections[row]) <= limit:
                     break
             keys[row], values[row] = fields["key"], fields["value"]
@@ -141,71 +199,69 @@ class LetterHeaders:
 
 def json_lines(letters: Letters, **of_task: object) -> bytes:
     """A line per row. key, value and the headers' values are in Base64. ``of_task``: fields of every line."""
-    columns = letters.columns
-    keys, values = _values(columns.key, columns), _values(columns.value, columns)
-    headers = _values(columns.headers, columns)
+    columns, kind = letters.columns, letters.kind
+    rows = zip(
+        letters.messages,
+        letters.places(),
+        letters.timestamps.tolist(),
+        _values(columns.key, letters),
+        _values(columns.value, letters),
+        _values(columns.headers, letters),
+        strict=True,
+    )
     lines = []
-    for row, fault in enumerate(letters.faults):
+    for message, (topic, partition), timestamp, key, value, headers in rows:
         line = {
             **of_task,
-            "reason": fault.reason.value,
-            "message": fault.message,
-            "exception": fault.exception,
-            "topic": letters.topics[row],
-            "partition": None if letters.partitions[row] == _NO_PARTITION else int(letters.partitions[row]),
-            "timestamp": letters.timestamps[row],
-            "key": _base64(keys[row]),
-            "value": _base64(values[row]),
-            "headers": _header_pairs(headers[row]),
+            "reason": kind.reason.value,
+            "message": message,
+            "exception": kind.exception,
+            "topic": topic or None,
+            "partition": None if partition == _NO_PARTITION else partition,
+            "timestamp": timestamp,
+            "key": _base64(key),
+            "value": _base64(value),
+            "headers": _header_pairs(headers),
         }
-        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
+        lines.append(_JSON.encode(line) + "\n")
     return "".join(lines).encode()
 
 
-def lenient_header_column(array: pa.Array) -> pa.BinaryArray:
-    """``header_column`` without the headers whose key is null."""
-    try:
-        return header_column(array)
-    except InvalidRecordError:
-        counts, keys, values = header_entries(one_array(array))
-    entries = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
-    ends = np.cumsum(counts).tolist()
-    kept = (
-        [each for each in entries[start:end] if each[0] is not None]
-        for start, end in zip((0, *ends), ends, strict=False)
-    )
-    return bytes_column([header_section(each) for each in kept])
+def headers_with_keys(array: pa.Array) -> tuple[pa.ListArray, npt.NDArray[np.bool_]]:
+    """``array`` without the headers whose key is null, and which rows had one."""
+    counts, keys, values = header_entries(one_array(array))
+    missing = null_mask(keys)
+    lost = np.bincount(np.repeat(np.arange(len(counts)), counts)[missing], minlength=len(counts))
+    kept = int32_array(np.flatnonzero(~missing).astype(np.int32))
+    entries = pa.StructArray.from_arrays([keys.take(kept), values.take(kept)], ["key", "value"])
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts - lost, out=offsets[1:])
+    return pa.ListArray.from_arrays(int32_array(offsets), entries), lost > 0
 
 
-def null_header_rows(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """The rows with a header whose key is null."""
-    counts, keys, _ = header_entries(one_array(array))
-    bad = np.zeros(len(counts), np.bool_)
-    if keys.null_count:
-        bad[np.repeat(np.arange(len(counts)), counts)[null_mask(keys)]] = True
-    return bad
-
-
-def null_topic_faults(column: pa.Array) -> dict[int, LetterFault]:
-    """By row."""
-    fault = LetterFault(Reason.NULL_TOPIC, _NULL_TOPIC, ILLEGAL_ARGUMENT)
-    return dict.fromkeys(np.flatnonzero(null_mask(column)).tolist(), fault)
+def null_topics(missing: npt.NDArray[np.bool_]) -> RowFaults:
+    """The rows whose topic is missing."""
+    rows = np.flatnonzero(missing)
+    return RowFaults(FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT), rows, [_NULL_TOPIC] * len(rows))
 
 
 def json_column(array: pa.Array) -> pa.BinaryArray:
     """Each value as JSON, bytes in it as Base64; null where it is null. A value that Python cannot represent, such as a
     date after the year 9999, is a row of Arrow's IPC format in Base64.
     """
-    return bytes_column([_json(array.slice(row, 1)) for row in range(len(array))])
-
-
-def _json(slot: pa.Array) -> bytes | None:
     try:
-        value = slot.to_pylist()[0]
+        values = array.to_pylist()
+    except (OverflowError, ValueError):
+        values = [_python_value(array.slice(row, 1)) for row in range(len(array))]
+    return bytes_column([None if value is None else _JSON.encode(value).encode() for value in values])
+
+
+def _python_value(slot: pa.Array) -> object:
+    try:
+        return slot.to_pylist()[0]
     except (OverflowError, ValueError):
         row = pa.RecordBatch.from_arrays([slot], ["value"]).serialize()
-        value = {"arrow": _base64(row.to_pybytes())}
-    return None if value is None else json.dumps(value, default=_jsonable, separators=(",", ":")).encode()
+        return {"arrow": _base64(row.to_pybytes())}
 
 
 def _jsonable(value: object) -> str:
@@ -213,6 +269,9 @@ def _jsonable(value: object) -> str:
         return b64encode(value).decode()
     isoformat: Callable[[], str] | None = getattr(value, "isoformat", None)
     return str(value) if isoformat is None else isoformat()
+
+
+_JSON: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
 
 
 @lru_cache(256)
@@ -227,6 +286,8 @@ def _entry(name: str, value: bytes) -> bytes:
 
 _MESSAGE: Final = encode_varint(len(CONNECT + "exception.message")) + (CONNECT + "exception.message").encode()
 
+_varint: Final = lru_cache(10_000)(encode_varint)
+
 
 def omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """Tell what a dead letter without a field lacks."""
@@ -238,12 +299,12 @@ def _omitted(field: str, data: bytes) -> bytes:
     return b"".join(_entry(name.decode(), value) for name, value in omitted_headers(field, data))
 
 
-def _joined(section: bytes | None, count: int, added: bytes) -> bytes:
+def _with_headers(section: bytes | None, count: int, added: bytes) -> bytes:
     """A header section with more headers behind its own."""
     if section is None:
-        return encode_varint(count) + added
+        return _varint(count) + added
     own, begin = _counted(section)
-    return encode_varint(own + count) + section[begin:] + added
+    return _varint(own + count) + section[begin:] + added
 
 
 def _counted(section: bytes) -> tuple[int, int]:
@@ -282,7 +343,14 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def _values(column: pa.BinaryArray | None, of: RecordColumns) -> list[Any]:
+def _joined(parts: Sequence[tuple[pa.BinaryArray | None, int]]) -> pa.BinaryArray | None:
+    """Columns with their numbers of rows, one after the other; an absent one is null."""
+    if all(column is None for column, _ in parts):
+        return None
+    return pa.concat_arrays([pa.nulls(rows, pa.binary()) if column is None else column for column, rows in parts])
+
+
+def _values(column: pa.BinaryArray | None, of: Sized) -> list[Any]:
     return [None] * len(of) if column is None else column.to_pylist()
 
 

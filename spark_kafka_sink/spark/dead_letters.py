@@ -5,60 +5,60 @@ Rows are judged as columns. Only a row that is at fault becomes Python objects.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.append.refused_records import RefusedRecord
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import DeadLetterLimitError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import (
     Int32Array,
     RecordColumns,
     TopicColumn,
     binary_column,
-    int32_array,
     null_mask,
     raw_numbers,
-    slot_lengths,
     timestamp_column,
 )
-from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
+from spark_kafka_sink.records.encode import header_column, header_entries
 from spark_kafka_sink.spark.dead_letter_file import DeadLetterFile
 from spark_kafka_sink.spark.dead_letter_options import DeadLetters, Reason
 from spark_kafka_sink.spark.dead_letter_record import (
     ILLEGAL_ARGUMENT,
-    TOO_LARGE,
-    UNKNOWN,
-    LetterFault,
+    FaultKind,
     LetterHeaders,
     Letters,
-    lenient_header_column,
-    null_header_rows,
-    null_topic_faults,
+    RowFaults,
+    headers_with_keys,
+    null_topics,
 )
 from spark_kafka_sink.spark.refused_letters import refused_letter, shorter_letter
-from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows
+from spark_kafka_sink.spark.row_judge import RowJudge
+from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limit_cache import LIMITS
 
-_LOOK_AGAIN_MS: Final = 5_000.0
-_FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
-"""Of a record's batch beside its key, value and headers, at most."""
+_PIECE_BYTES: Final = 1 << 20
+"""Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
 
-_NULL_HEADER = "Invalid null header key found in headers"
+_LETTER_OVERHEAD: Final = 512
+"""Connect's headers, about."""
+
+_HEADER: Final = FaultKind(Reason.INVALID_HEADER, ILLEGAL_ARGUMENT, "HEADER_CONVERTER")
+_NULL_HEADER: Final = "Invalid null header key found in headers"
+_NEGATIVE: Final = FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT)
 
 
 class LetterSink(Protocol):
@@ -92,7 +92,9 @@ class RefusedTransaction(Protocol):
 class DeadLetterSink:
     """A task's sink: appends the rows that can be written. One thread. ``close`` ends it, whole only after ``finish``.
 
-    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
+    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then. A row that
+    cannot be written stays in its columns, ``LEFT_OUT``: the others are not copied. Dead letters are held and written
+    in pieces, the last by ``write_held``.
     """
 
     def __init__(self, sink: LetterSink, dead: DeadLetters, clock: Clock, name: TaskName) -> None:
@@ -102,9 +104,10 @@ class DeadLetterSink:
         self._name = name
         self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
         self._file = None if dead.path is None else DeadLetterFile(dead.path, name)
+        self._judge = RowJudge(dead, clock)
+        self._held: list[Letters] = []
+        self._held_size = 0
         self._letters = 0
-        self._looked_at: dict[str, float] = {}
-        self._unknown: set[str] = set()
         self._refusing: RefusingSink | None = None
         self.writes = sink.writes
         self.meter = sink.meter
@@ -112,22 +115,38 @@ class DeadLetterSink:
     def rows(
         self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
     ) -> Iterator[TaskRows]:
-        """As ``task_rows``, without the rows that are no records."""
+        """As ``task_rows``. Rows that are no records are ``LEFT_OUT``; no part has only such rows."""
+        faults: list[RowFaults] = []
+        whole = self._without_null_topics(batch, layout, topic, faults)
+        whole = self._without_negative_partitions(whole, layout, faults)
         try:
-            taken = list(task_rows(batch, layout, topic, first_row, now_ms))
+            parts = list(task_rows(whole, layout, topic, first_row, now_ms))
         except InvalidRecordError:
-            faults = self._faults_of_batch(batch, layout, topic)
-            if not faults:
+            if not self._has_null_headers(whole, layout):
                 raise
-            rows = np.array(sorted(faults), np.int32)
-            self.add(batch.take(int32_array(rows)), layout, topic, [faults[row] for row in rows.tolist()])
-            good = np.delete(np.arange(batch.num_rows, dtype=np.int32), rows)
-            rest = batch.take(int32_array(good))
-            taken = list(task_rows(rest, layout, topic, first_row, now_ms)) if len(good) else []
-        yield from taken
+            whole = self._without_null_headers(whole, layout, faults)
+            parts = list(task_rows(whole, layout, topic, first_row, now_ms))
+        gone = None if layout.left_out is None else raw_numbers(batch.column(layout.left_out), np.int8) != 0
+        if not faults and (gone is None or not gone.any()):
+            yield from parts
+            return
+        named = None if layout.partition is None else raw_numbers(batch.column(layout.partition), np.int32)
+        if named is not None:
+            named[null_mask(batch.column(layout.partition))] = NOT_GIVEN
+        for part in parts:
+            start = part.first_row - first_row
+            end = start + len(part.columns)
+            out = np.zeros(end - start, np.bool_) if gone is None else gone[start:end]
+            for fault in faults:
+                of_part = fault.within(start, out)
+                out[of_part.rows] = True
+                topics = TopicColumn(("",)) if fault.kind.reason is Reason.NULL_TOPIC else part.topics
+                self._take_out(of_part, topics, part.columns, None if named is None else named[start:end])
+            if not out.all():
+                yield _without(part, out)
 
-    def add(self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, faults: Sequence[LetterFault]) -> None:
-        """Rows of Spark's columns that are no records, one fault each."""
+    def add(self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, faults: RowFaults) -> None:
+        """Rows of Spark's columns that are no records: all of ``batch``, whatever the rows of ``faults``."""
         columns = {
             name: batch.column(index) for name in RowLayout.__slots__ if (index := getattr(layout, name)) is not None
         }
@@ -135,7 +154,7 @@ class DeadLetterSink:
         rows = RecordColumns(
             key=None if "key" not in columns else binary_column(columns["key"]),
             value=binary_column(columns["value"]),
-            headers=None if headers is None else lenient_header_column(headers),
+            headers=None if headers is None else header_column(headers_with_keys(headers)[0]),
             timestamps=None
             if "timestamp" not in columns
             else timestamp_column(columns["timestamp"], self._clock.epoch_ms()),
@@ -144,29 +163,40 @@ class DeadLetterSink:
         if "partition" in columns:
             partitions = raw_numbers(columns["partition"], np.int32)
             partitions[null_mask(columns["partition"])] = NOT_GIVEN
-        topics = [topic] * len(rows) if topic is not None else columns["topic"].to_pylist()
-        self._send(topics, rows, partitions, faults)
+        topics = TopicColumn((topic,)) if topic is not None else topic_column(pc.fill_null(columns["topic"], ""), 0)
+        self._count_and_hold(faults, topics, rows, partitions)
 
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        if not self.writes:
-            self._sink.append(topic, columns, partitions)
+        if self.writes:
+            self._write_refused()
+            out = None
+            for faults in self._judge.faults(self._sink.begun(), topic, columns, partitions):
+                if out is None:
+                    out = np.zeros(len(columns), np.bool_) if partitions is None else partitions == LEFT_OUT
+                fresh = faults.within(0, out)
+                out[fresh.rows] = True
+                self._take_out(fresh, topic, columns, partitions)
+            if out is not None:
+                if out.all():
+                    return
+                topic = topic.naming(np.flatnonzero(~out))
+                partitions = _marked(partitions, out)
+        self._sink.append(topic, columns, partitions)
+
+    def write_held(self) -> None:
+        """Appends the dead letters so far, and adds them to the file."""
+        held, self._held, self._held_size = self._held, [], 0
+        if not held:
             return
-        self._write_refused()
-        faults = self._faults(topic, columns, partitions)
-        if not faults:
-            self._sink.append(topic, columns, partitions)
-            return
-        rows = np.array(sorted(faults))
-        names = topic.names if topic.codes is None else [topic.names[code] for code in topic.codes[rows].tolist()]
-        topics = [*names] * (len(rows) if topic.codes is None else 1)
-        of_rows = None if partitions is None else partitions[rows]
-        self._send(topics, columns.take(rows), of_rows, [faults[row] for row in rows.tolist()])
-        good = np.delete(np.arange(len(columns)), rows)
-        if len(good):
-            self._append_some(topic, columns, partitions, good)
+        if self._file is not None:
+            for letters in held:
+                self._file.write(letters)
+        if self._dead.topic is not None:
+            producer = self._sink.begun()
+            self._sink.append_own(self._dead.topic, self._headers.records(held, self._limit(producer)))
 
     def partition_count(self, topic: str) -> int:
-        if not self.writes or topic in self._unknown:
+        if not self.writes or topic in self._judge.unknown:
             return 0
         return self._sink.begun().partition_count(topic)
 
@@ -184,6 +214,7 @@ class DeadLetterSink:
             return
         self._refusing.flush()
         while self._write_refused():
+            self.write_held()
             self._refusing.flush()
 
     @contextmanager
@@ -218,30 +249,24 @@ class DeadLetterSink:
     def asks_for(self, reason: Reason) -> bool:
         return reason in self._dead.reasons
 
-    def _append_some(
-        self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None, rows: npt.NDArray[np.intp]
+    def _take_out(
+        self, faults: RowFaults, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> None:
-        try:
-            kept = None if partitions is None else partitions[rows]
-            self._sink.append(topic[rows].with_rows(), columns.take(rows), kept)
-        except InvalidRecordError as error:
-            if error.row is None:
-                raise
-            raise type(error)(str(error), int(rows[error.row])) from None
+        """Rows of these columns become dead letters."""
+        if not len(faults.rows):
+            return
+        named = None if partitions is None else partitions[faults.rows]
+        self._count_and_hold(faults, topics[faults.rows], columns.take(faults.rows), named)
 
-    def _send(
-        self,
-        topics: Sequence[str | None],
-        columns: RecordColumns,
-        partitions: Int32Array | None,
-        faults: Sequence[LetterFault],
+    def _count_and_hold(
+        self, faults: RowFaults, topics: TopicColumn, rows: RecordColumns, partitions: Int32Array | None
     ) -> None:
-        self._sink.count(_column_of(topics), columns, partitions)
+        self._sink.count(topics, rows, partitions)
         if self.writes:
-            now = self._clock.epoch_ms()
-            times = [now] * len(faults) if columns.timestamps is None else columns.timestamps.tolist()
-            where = np.full(len(faults), NOT_GIVEN, np.int32) if partitions is None else partitions
-            self._write(Letters(topics, columns, where, times, faults))
+            times = rows.timestamps
+            if times is None:
+                times = np.full(len(rows), self._clock.epoch_ms(), np.int64)
+            self._hold(Letters(faults.kind, faults.messages, topics, rows, partitions, times))
 
     def _write_refused(self) -> bool:
         """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
@@ -254,7 +279,7 @@ class DeadLetterSink:
         while (row := refusing.take_refused_row()) is not None:
             any_refused = True
             LIMITS.ask_again(producer, row.partition.topic, self._clock)
-            self._write(refused_letter(row))
+            self._hold(refused_letter(row))
         while (letter := refusing.take_refused_own()) is not None:
             any_refused = True
             LIMITS.ask_again(producer, letter.partition.topic, self._clock)
@@ -264,18 +289,15 @@ class DeadLetterSink:
             self._sink.append_own(letter.partition.topic, shorter)
         return any_refused
 
-    def _write(self, letters: Letters) -> None:
-        faults = letters.faults
-        for reason, rows in Counter(fault.reason for fault in faults).items():
-            self.meter.add_dead_letters(reason.value, rows)
-        self._letters += len(faults)
+    def _hold(self, letters: Letters) -> None:
+        self.meter.add_dead_letters(letters.kind.reason.value, len(letters))
+        self._letters += len(letters)
         if (text := self._dead.over_limit(self._letters)) is not None:
-            raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {faults[-1].message}")
-        producer = self._sink.begun()
-        if self._file is not None:
-            self._file.write(letters)
-        if self._dead.topic is not None:
-            self._sink.append_own(self._dead.topic, self._headers.records(letters, self._limit(producer)))
+            raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {letters.messages[-1]}")
+        self._held.append(letters)
+        self._held_size += letters.size + _LETTER_OVERHEAD * len(letters)
+        if self._held_size >= _PIECE_BYTES:
+            self.write_held()
 
     def _limit(self, producer: KafkaProducer) -> int:
         """Of a record of the dead-letter topic."""
@@ -286,131 +308,72 @@ class DeadLetterSink:
         size = min(producer.config.max_request_size, producer.config.buffer_memory)
         return size if limit is None else min(size, limit)
 
-    def _faults_of_batch(self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None) -> dict[int, LetterFault]:
-        """By row; a row's first fault counts."""
-        faults: dict[int, LetterFault] = {}
-        if layout.headers is not None and self.asks_for(Reason.INVALID_HEADER):
-            fault = LetterFault(Reason.INVALID_HEADER, _NULL_HEADER, ILLEGAL_ARGUMENT, "HEADER_CONVERTER")
-            faults |= dict.fromkeys(np.flatnonzero(null_header_rows(batch.column(layout.headers))).tolist(), fault)
-        if layout.partition is not None and self.asks_for(Reason.INVALID_PARTITION):
-            numbers = raw_numbers(batch.column(layout.partition), np.int32)
-            negative = (numbers < 0) & ~null_mask(batch.column(layout.partition))
-            for row in np.flatnonzero(negative).tolist():
-                faults[row] = LetterFault(
-                    Reason.INVALID_PARTITION, invalid_partition(int(numbers[row])), ILLEGAL_ARGUMENT
-                )
-        if topic is None and layout.topic is not None and self.asks_for(Reason.NULL_TOPIC):
-            faults |= null_topic_faults(batch.column(layout.topic))
-        return faults
+    def _without_null_topics(
+        self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, faults: list[RowFaults]
+    ) -> pa.RecordBatch:
+        """The batch with another row's topic where it is null."""
+        if topic is not None or layout.topic is None:
+            return batch
+        column = batch.column(layout.topic)
+        if not column.null_count or not self.asks_for(Reason.NULL_TOPIC):
+            return batch
+        missing = null_mask(column)
+        faults.append(null_topics(missing))
+        other = "" if missing.all() else column[int(np.argmin(missing))]
+        return _replaced(batch, layout.topic, pc.fill_null(column, other))
 
-    def _faults(
-        self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
-    ) -> dict[int, LetterFault]:
-        """Of rows that are records. By row."""
-        producer = self._sink.begun()
-        faults: dict[int, LetterFault] = {}
-        if self.asks_for(Reason.RECORD_TOO_LARGE):
-            faults |= self._too_large(producer, topics, columns)
-        if partitions is not None and self.asks_for(Reason.INVALID_PARTITION):
-            faults |= self._beyond_count(producer, topics, partitions)
-        if self.asks_for(Reason.UNKNOWN_TOPIC):
-            faults |= self._of_unknown_topics(producer, topics, len(columns))
-        return faults
+    def _without_negative_partitions(
+        self, batch: pa.RecordBatch, layout: RowLayout, faults: list[RowFaults]
+    ) -> pa.RecordBatch:
+        """The batch with 0 in their place."""
+        if layout.partition is None or not self.asks_for(Reason.INVALID_PARTITION):
+            return batch
+        column = batch.column(layout.partition)
+        if column.null_count == len(column):
+            return batch
+        numbers = raw_numbers(column, np.int32)
+        negative = numbers < 0
+        if column.null_count:
+            negative &= ~null_mask(column)
+        rows = np.flatnonzero(negative)
+        if not len(rows):
+            return batch
+        faults.append(RowFaults(_NEGATIVE, rows, [invalid_partition(each) for each in numbers[rows].tolist()]))
+        numbers[rows] = 0
+        validity = pa.py_buffer(np.packbits(~null_mask(column), bitorder="little"))
+        whole = pa.Int32Array.from_buffers(pa.int32(), len(numbers), [validity, pa.py_buffer(numbers)])
+        return _replaced(batch, layout.partition, whole)
 
-    def _too_large(
-        self, producer: KafkaProducer, topics: TopicColumn, columns: RecordColumns
-    ) -> dict[int, LetterFault]:
-        names = [name for name in topics.names if self._exists(producer, name)]
-        of_topics = LIMITS.limits(producer, names, self._clock)
-        limits = {
-            "the max.request.size configuration": producer.config.max_request_size,
-            "the buffer.memory configuration": producer.config.buffer_memory,
-        }
-        smallest = min([*limits.values(), *(limit for limit in of_topics.values() if limit is not None)])
-        fields = (columns.key, columns.value, columns.headers)
-        longest = sum(int(slot_lengths(each).max(initial=0)) for each in fields if each is not None)
-        if longest + _FIELD_OVERHEAD <= smallest:
-            return {}
-        sizes = java_size_estimate(FieldLengths.of(columns))
-        faults = {}
-        for row in np.flatnonzero(sizes > smallest).tolist():
-            name = topics.names[0 if topics.codes is None else int(topics.codes[row])]
-            size, limit = int(sizes[row]), of_topics.get(name)
-            over = next((option for option, most in limits.items() if size > most), None)
-            if over is not None:
-                most = limits[over]
-            elif limit is not None and size > limit and _sealed_size(producer, columns, row) > limit:
-                over, most = f"max.message.bytes of topic {name}", limit
-            else:
-                continue
-            text = f"The message is {size} bytes when serialized which is larger than {most}, the value of {over}."
-            faults[row] = LetterFault(Reason.RECORD_TOO_LARGE, text, TOO_LARGE)
-        return faults
+    def _has_null_headers(self, batch: pa.RecordBatch, layout: RowLayout) -> bool:
+        if layout.headers is None or not self.asks_for(Reason.INVALID_HEADER):
+            return False
+        return bool(header_entries(batch.column(layout.headers))[1].null_count)
 
-    def _beyond_count(
-        self, producer: KafkaProducer, topics: TopicColumn, partitions: Int32Array
-    ) -> dict[int, LetterFault]:
-        highest = int(partitions.max(initial=NOT_GIVEN))
-        names = [name for name in topics.names if self._exists(producer, name)]
-        counts = {name: producer.partition_count(name) for name in names}
-        if highest == NOT_GIVEN or not counts or highest < min(counts.values()):
-            return {}
-        faults: dict[int, LetterFault] = {}
-        for name, rows in topics.groups(np.arange(len(partitions))):
-            if name not in counts or int(partitions[rows].max()) < counts[name]:
-                continue
-            count = self._looked_again(producer, name)
-            for row in rows[partitions[rows] >= count].tolist():
-                named = f"Partition {partitions[row]} of topic {name} with partition count {count}"
-                faults[row] = LetterFault(Reason.INVALID_PARTITION, f"{named} is not present in metadata.", UNKNOWN)
-        return faults
-
-    def _of_unknown_topics(self, producer: KafkaProducer, topics: TopicColumn, count: int) -> dict[int, LetterFault]:
-        if all(self._exists(producer, name) for name in topics.names):
-            return {}
-        faults: dict[int, LetterFault] = {}
-        for name, rows in topics.groups(np.arange(count)):
-            if name in self._unknown:
-                fault = LetterFault(Reason.UNKNOWN_TOPIC, f"Topic {name} does not exist.", UNKNOWN)
-                faults |= dict.fromkeys(rows.tolist(), fault)
-        return faults
-
-    def _exists(self, producer: KafkaProducer, topic: str) -> bool:
-        """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
-        if producer.knows(topic):
-            self._unknown.discard(topic)
-        elif not self.asks_for(Reason.UNKNOWN_TOPIC):
-            producer.partition_count(topic)
-        else:
-            self._looked_again(producer, topic)
-        return topic not in self._unknown
-
-    def _looked_again(self, producer: KafkaProducer, topic: str) -> int:
-        """The partition count after a metadata refresh, at most one in five seconds. 0 for an unknown topic, which is
-        looked for twice: brokers may be creating it.
-        """
-        now = self._clock.now()
-        if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
-            return 0 if topic in self._unknown else producer.partition_count(topic)
-        count = producer.look_again(topic) or producer.look_again(topic) or 0
-        self._looked_at[topic] = self._clock.now()
-        if count:
-            self._unknown.discard(topic)
-        else:
-            self._unknown.add(topic)
-        return count
+    def _without_null_headers(
+        self, batch: pa.RecordBatch, layout: RowLayout, faults: list[RowFaults]
+    ) -> pa.RecordBatch:
+        """The batch without the headers that have no key."""
+        assert layout.headers is not None
+        column, bad = headers_with_keys(batch.column(layout.headers))
+        rows = np.flatnonzero(bad)
+        faults.append(RowFaults(_HEADER, rows, [_NULL_HEADER] * len(rows)))
+        return _replaced(batch, layout.headers, column)
 
 
-def _sealed_size(producer: KafkaProducer, columns: RecordColumns, row: int) -> int:
-    """Bytes of a batch with this row alone, compressed as the producer does it."""
-    config = producer.config
-    one, time = columns.slice(row, 1), np.zeros(1, np.int64)
-    of = TopicPartition("", 0)
-    return ProducerBatch.of_columns(of, 0.0, one, time, config.compression_type, config.compression_level).size
+def _replaced(batch: pa.RecordBatch, index: int, column: pa.Array) -> pa.RecordBatch:
+    """The batch with another column in this place."""
+    columns = list(batch.columns)
+    columns[index] = column
+    return pa.RecordBatch.from_arrays(columns, [str(place) for place in range(len(columns))])
 
 
-def _column_of(topics: Sequence[str | None]) -> TopicColumn:
-    """A null topic is "" here: no topic has this name."""
-    names: dict[str, int] = {}
-    codes = np.array([names.setdefault(name or "", len(names)) for name in topics], np.int32)
-    return TopicColumn(list(names), None if len(names) == 1 else codes)
+def _without(part: TaskRows, out: npt.NDArray[np.bool_]) -> TaskRows:
+    """The same columns, in which some rows are ``LEFT_OUT``."""
+    topics = part.topics.naming(np.flatnonzero(~out))
+    return replace(part, topics=topics, partitions=_marked(part.partitions, out))
+
+
+def _marked(partitions: Int32Array | None, out: npt.NDArray[np.bool_]) -> Int32Array:
+    marked = np.full(len(out), NOT_GIVEN, np.int32) if partitions is None else partitions.copy()
+    marked[out] = LEFT_OUT
+    return marked

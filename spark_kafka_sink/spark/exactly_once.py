@@ -102,9 +102,10 @@ def write_exactly_once(
         letters = dead_letters(task, options, clock, of_task, stack)
         if letters is not None:
             stack.enter_context(letters.refusals_explained(task))
-        encoded = None if formats is None else encoded_rows(layout, options, formats, _earlier(formats, plan, write_id))
-        if encoded is not None:
-            batches, layout = encoded.batches(batches, task.meter, letters), encoded.layout
+        encoded = None
+        if formats is not None:
+            encoded = encoded_rows(layout, options, formats, letters, _earlier(formats, plan, write_id))
+            batches, layout = encoded.batches(batches, task.meter), encoded.layout
         append_rows(batches, layout, options, clock, task, letters)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:

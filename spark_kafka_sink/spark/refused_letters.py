@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from spark_kafka_sink.append.refused_records import RefusedRecord
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.dead_letter_record import CONNECT, OMITTED, TOO_LARGE, LetterFault, Letters, omitted_headers
+from spark_kafka_sink.spark.dead_letter_record import CONNECT, OMITTED, TOO_LARGE, FaultKind, Letters, omitted_headers
 
 _ADDED = (CONNECT.encode(), OMITTED.encode())
 
@@ -19,10 +19,11 @@ _Headers = tuple[tuple[bytes, bytes | None], ...]
 def refused_letter(record: RefusedRecord) -> Letters:
     """Of a row. Its partition is the one that the broker refused it for."""
     sent = _record(record)
-    fault = LetterFault(Reason.RECORD_TOO_LARGE, str(record.error), TOO_LARGE)
+    kind = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
     columns = _columns(sent, sent.key, sent.value, sent.headers)
     where = np.array([record.partition.partition], np.int32)
-    return Letters([record.partition.topic], columns, where, [sent.timestamp], [fault])
+    times = np.array([sent.timestamp], np.int64)
+    return Letters(kind, [str(record.error)], TopicColumn((record.partition.topic,)), columns, where, times)
 
 
 def shorter_letter(record: RefusedRecord) -> RecordColumns | None:

@@ -193,9 +193,9 @@ def write_rows(
         letters = dead_letters(leased, options, clock, _letters_name(), stack)
         if letters is not None:
             letters.keep_refused(leased)
-        encoded = None if formats is None else encoded_rows(layout, options, formats)
+        encoded = None if formats is None else encoded_rows(layout, options, formats, letters)
         if encoded is not None:
-            batches, layout = encoded.batches(batches, leased.meter, letters), encoded.layout
+            batches, layout = encoded.batches(batches, leased.meter), encoded.layout
         append_rows(batches, layout, options, clock, leased, letters)
         if letters is not None:
             letters.flush()
@@ -219,13 +219,17 @@ def dead_letters(
 
 
 def encoded_rows(
-    layout: RowLayout, options: SinkOptions, formats: FormatPlan, earlier: EarlierSchemas | None = None
+    layout: RowLayout,
+    options: SinkOptions,
+    formats: FormatPlan,
+    letters: DeadLetterSink | None,
+    earlier: EarlierSchemas | None = None,
 ) -> EncodedRows:
     """Imports what tasks with raw keys and values do not need."""
     from spark_kafka_sink.formats.task_formats import TaskFormats
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
-    return EncodedRows(layout, options.topic, TaskFormats(formats, earlier))
+    return EncodedRows(layout, options.topic, TaskFormats(formats, earlier), letters)
 
 
 def append_rows(
@@ -261,6 +265,9 @@ def append_rows(
                     raise in_task(error, rows.first_row + error.row) from None
                 target.add(rows.topics.names, sink)
         first_row += batch.num_rows
+    if letters is not None:
+        with letters.meter.appending():
+            letters.write_held()
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:

@@ -89,7 +89,8 @@ def test_keys_go_where_they_go_without_the_rows_left_out():
 
 def test_a_call_of_rows_left_out_is_no_work():
     engine = Engine()
-    append(engine, columns(keyed=True), [LEFT_OUT] * ROWS)
+    nothing = np.full(ROWS, LEFT_OUT, np.int32)
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns(keyed=True), nothing, SendReceipt())
     assert engine.transport.addresses == {}
 
 

@@ -14,6 +14,7 @@ from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
@@ -76,8 +77,8 @@ class Write:
             letters = module.dead_letters(task, options, SystemClock(), TaskName("q1", self.number, 0), stack)
             batches = iter([batch])
             if formats is not None:
-                encoded = module.encoded_rows(layout, options, formats)
-                batches, layout = encoded.batches(batches, task.meter, letters), encoded.layout
+                encoded = module.encoded_rows(layout, options, formats, letters)
+                batches, layout = encoded.batches(batches, task.meter), encoded.layout
             module.append_rows(batches, layout, options, SystemClock(), task, letters)
             report = task.prepare()
             if letters is not None:
@@ -166,6 +167,53 @@ def test_a_row_that_cannot_be_encoded_is_json(write, broker):
     assert figures.dead_letters == (("encode", 1),)
 
 
+def test_the_rows_beside_a_dead_letter_keep_their_numbers(broker):
+    """An error names the row as it came, whatever was taken out before it."""
+    write = Write(broker, exactly_once=False)
+    formats = formats_of(write, topic="out")
+    rows = {
+        "value": pa.array([{"a": "x"}, {"a": None}, {"a": "y"}, {"a": "z"}], STRUCT),
+        "partition": pa.array([0, 0, 1, -3], pa.int32()),
+    }
+    with pytest.raises(InvalidRecordError, match=r"Invalid partition: -3.*\(row 3 of the task"):
+        write(rows, formats, topic="out", deadletteron="encode", valueformat="avro", valueschema=SCHEMA)
+
+
+def test_a_row_with_several_faults_is_one_dead_letter(write, broker):
+    formats = formats_of(write)
+    rows = {
+        "value": pa.array([{"a": None}, {"a": None}, {"a": "y"}, {"a": "z"}], STRUCT),
+        "topic": pa.array([None, "out", "out", "out"]),
+        "partition": pa.array([-1, 9, 0, -7], pa.int32()),
+    }
+    figures = write(rows, formats, valueformat="avro", valueschema=SCHEMA)
+    assert figures.dead_letters == (("encode", 1), ("invalid-partition", 1), ("null-topic", 1))
+    assert [bytes(value) for value in broker.topic("out").values()] == [b"\2y"]
+    assert [headers(letter)["partition"] for letter in letters(broker)] == ["-1", "9", "-7"]
+
+
+def test_a_topic_of_dead_letters_only_is_not_looked_up(write, broker):
+    formats = formats_of(write)
+    rows = {"value": pa.array([{"a": None}, {"a": "y"}], STRUCT), "topic": pa.array(["nowhere", "out"])}
+    write(rows, formats, valueformat="avro", valueschema=SCHEMA, **{"kafka.max.block.ms": "2000"})
+    (letter,) = letters(broker)
+    assert headers(letter)["topic"] == "nowhere"
+    assert [bytes(value) for value in broker.topic("out").values()] == [b"\2y"]
+
+
+def test_a_batch_of_dead_letters_only(write, broker):
+    formats = formats_of(write)
+    rows = {"value": pa.array([{"a": None}, {"a": "y"}], STRUCT), "topic": pa.array([None, None], pa.string())}
+    figures = write(rows, formats, valueformat="avro", valueschema=SCHEMA)
+    assert figures.dead_letters == (("null-topic", 2),)
+    assert [json.loads(letter.value) for letter in letters(broker)] == [{"a": None}, {"a": "y"}]
+
+
+def formats_of(write, topic=None):
+    options = write.options(valueformat="avro", valueschema=SCHEMA, **({} if topic is None else {"topic": topic}))
+    return plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, topic, None)
+
+
 def test_a_row_larger_than_max_request_size(write, broker):
     large = "x" * 5_000
     write({"value": ["a", large, "c"], "key": ["1", "2", "3"]}, topic="out", **{"kafka.max.request.size": "4000"})
@@ -232,6 +280,25 @@ def test_a_task_over_the_limit_fails_at_once(write, broker):
         write(rows, deadletterlimit="1")
     assert letters(broker) == []
     assert write(rows, deadletterlimit="none").dead_letters == (("null-topic", 2),)
+
+
+@pytest.mark.parametrize("piece", [1, 2_000, 1 << 20])
+def test_dead_letters_of_many_batches_keep_their_order(broker, monkeypatch, tmp_path, piece):
+    monkeypatch.setattr(letters_module, "_PIECE_BYTES", piece)
+    options = Write(broker, exactly_once=False).options(deadletterpath=str(tmp_path))
+    batches = [
+        pa.record_batch({"value": [f"{number}-{row}" for row in range(4)], "topic": pa.array([None, "out"] * 2)})
+        for number in range(5)
+    ]
+    figures = module.write_rows(iter(batches), RowLayout(value=0, topic=1), options).figures
+    expected = [f"{number}-{row}" for number in range(5) for row in (0, 2)]
+    assert [letter.value.decode() for letter in letters(broker)] == expected
+    lines = next(tmp_path.iterdir()).read_text().splitlines()
+    assert [base64.b64decode(json.loads(line)["value"]).decode() for line in lines] == expected
+    assert figures.dead_letters == (("null-topic", 10),)
+    assert sorted(map(bytes, broker.topic("out").values())) == sorted(
+        f"{number}-{row}".encode() for number in range(5) for row in (1, 3)
+    )
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

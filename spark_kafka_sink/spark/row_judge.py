@@ -1,0 +1,144 @@
+"""``RowJudge``: finds the rows that are records and yet cannot be written. It looks at columns, not at rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
+from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
+from spark_kafka_sink.spark.dead_letter_options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letter_record import TOO_LARGE, UNKNOWN, FaultKind, RowFaults
+from spark_kafka_sink.spark.topic_limit_cache import LIMITS
+
+_LOOK_AGAIN_MS: Final = 5_000.0
+_FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
+"""Of a record's batch beside its key, value and headers, at most."""
+
+_RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
+_INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
+_UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
+
+
+class RowJudge:
+    """Of one task, with its producer. Waits for metadata, and asks for ``max.message.bytes``. ``unknown``: the topics
+    that do not exist, if unknown-topic is asked for.
+    """
+
+    def __init__(self, dead: DeadLetters, clock: Clock) -> None:
+        self._dead = dead
+        self._clock = clock
+        self._looked_at: dict[str, float] = {}
+        self.unknown: set[str] = set()
+
+    def faults(
+        self, producer: KafkaProducer, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
+    ) -> Iterator[RowFaults]:
+        """Of rows that are ``LEFT_OUT``, too. A row may have several."""
+        reasons = self._dead.reasons
+        if Reason.RECORD_TOO_LARGE in reasons:
+            yield from self._too_large(producer, topics, columns)
+        if partitions is not None and Reason.INVALID_PARTITION in reasons:
+            yield from self._beyond_count(producer, topics, partitions)
+        if Reason.UNKNOWN_TOPIC in reasons:
+            yield from self._of_unknown_topics(producer, topics, len(columns))
+
+    def _too_large(self, producer: KafkaProducer, topics: TopicColumn, columns: RecordColumns) -> Iterator[RowFaults]:
+        names = [name for name in topics.names if self._exists(producer, name)]
+        of_topics = LIMITS.limits(producer, names, self._clock)
+        limits = {
+            "the max.request.size configuration": producer.config.max_request_size,
+            "the buffer.memory configuration": producer.config.buffer_memory,
+        }
+        smallest = min([*limits.values(), *(limit for limit in of_topics.values() if limit is not None)])
+        fields = (columns.key, columns.value, columns.headers)
+        longest = sum(int(slot_lengths(each).max(initial=0)) for each in fields if each is not None)
+        if longest + _FIELD_OVERHEAD <= smallest:
+            return
+        sizes = java_size_estimate(FieldLengths.of(columns))
+        rows: list[int] = []
+        messages: list[str] = []
+        for row in np.flatnonzero(sizes > smallest).tolist():
+            name = topics.names[0 if topics.codes is None else int(topics.codes[row])]
+            size, limit = int(sizes[row]), of_topics.get(name)
+            over = next((option for option, most in limits.items() if size > most), None)
+            if over is not None:
+                most = limits[over]
+            elif limit is not None and size > limit and _exceeds(limit, producer, columns, row, size):
+                over, most = f"max.message.bytes of topic {name}", limit
+            else:
+                continue
+            rows.append(row)
+            messages.append(
+                f"The message is {size} bytes when serialized which is larger than {most}, the value of {over}."
+            )
+        if rows:
+            yield RowFaults(_RECORD_TOO_LARGE, np.array(rows, np.intp), messages)
+
+    def _beyond_count(
+        self, producer: KafkaProducer, topics: TopicColumn, partitions: Int32Array
+    ) -> Iterator[RowFaults]:
+        highest = int(partitions.max(initial=NOT_GIVEN))
+        names = [name for name in topics.names if self._exists(producer, name)]
+        counts = {name: producer.partition_count(name) for name in names}
+        if highest <= NOT_GIVEN or not counts or highest < min(counts.values()):
+            return
+        for name, rows in topics.groups(np.arange(len(partitions))):
+            if name not in counts or int(partitions[rows].max()) < counts[name]:
+                continue
+            count = self._looked_again(producer, name)
+            bad = rows[partitions[rows] >= count]
+            if len(bad):
+                after = f" of topic {name} with partition count {count} is not present in metadata."
+                yield RowFaults(_INVALID_PARTITION, bad, [f"Partition {each}{after}" for each in partitions[bad]])
+
+    def _of_unknown_topics(self, producer: KafkaProducer, topics: TopicColumn, count: int) -> Iterator[RowFaults]:
+        if all(self._exists(producer, name) for name in topics.names):
+            return
+        for name, rows in topics.groups(np.arange(count)):
+            if name in self.unknown:
+                yield RowFaults(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
+
+    def _exists(self, producer: KafkaProducer, topic: str) -> bool:
+        """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
+        if producer.knows(topic):
+            self.unknown.discard(topic)
+        elif Reason.UNKNOWN_TOPIC not in self._dead.reasons:
+            producer.partition_count(topic)
+        else:
+            self._looked_again(producer, topic)
+        return topic not in self.unknown
+
+    def _looked_again(self, producer: KafkaProducer, topic: str) -> int:
+        """The partition count after a metadata refresh, at most one in five seconds. 0 for an unknown topic, which is
+        looked for twice: brokers may be creating it.
+        """
+        now = self._clock.now()
+        if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
+            return 0 if topic in self.unknown else producer.partition_count(topic)
+        count = producer.look_again(topic) or producer.look_again(topic) or 0
+        self._looked_at[topic] = self._clock.now()
+        if count:
+            self.unknown.discard(topic)
+        else:
+            self.unknown.add(topic)
+        return count
+
+
+def _exceeds(limit: int, producer: KafkaProducer, columns: RecordColumns, row: int, size: int) -> bool:
+    """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
+    config = producer.config
+    if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
+        return True
+    one, time = columns.slice(row, 1), np.zeros(1, np.int64)
+    of = TopicPartition("", 0)
+    batch = ProducerBatch.of_columns(of, 0.0, one, time, config.compression_type, config.compression_level)
+    return batch.size > limit
