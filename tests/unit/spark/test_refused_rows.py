@@ -73,7 +73,7 @@ def test_a_row_that_only_a_broker_refuses_is_a_dead_letter_as_it_was_sent(write,
 def test_one_warning_names_the_missing_right(write, caplog):
     for _ in range(2):
         write({"value": [b"a", LARGE]}, topic="small")
-    (line,) = [line for line in caplog.messages if "is unknown" in line]
+    (line,) = [each.message for each in caplog.records if each.levelname == "WARNING" and "is unknown" in each.message]
     assert line.startswith("max.message.bytes of topic small is unknown (TOPIC_AUTHORIZATION_FAILED): ")
     assert line.endswith("Give the principal DESCRIBE_CONFIGS on topic small")
 
