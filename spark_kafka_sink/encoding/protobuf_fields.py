@@ -24,8 +24,8 @@ from spark_kafka_sink.encoding.columns import (
     repeated_keys,
     spans,
 )
-from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, Words, both, mask_of
-from spark_kafka_sink.encoding.varints import write_varints
+from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter, Words, bits_of, both, mask_of
+from spark_kafka_sink.encoding.varints import write_varints, write_words
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, bytes_column
 from spark_kafka_sink.records.sizes import zigzag
 
@@ -91,7 +91,8 @@ class Floating:
 @dataclass(frozen=True, slots=True)
 class Boolean:
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        _write_varints(writer, tag, integers(array.cast(pa.uint8())).view(np.uint64), keep, presence)
+        numbers = bits_of(array, 1) if pt.is_boolean(array.type) else np.zeros(len(array), np.uint8)
+        _write_varints(writer, tag, numbers.astype(np.uint64), keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,20 +285,16 @@ class Map:
 
 
 def _write_varints(writer: RowWriter, tag: bytes, numbers: Words, keep: Mask | None, presence: bool) -> None:
-    if not presence:
-        keep = both(keep, _not_zero(numbers))
-    writer.fixed(tag, keep)
-    write_varints(writer, numbers, keep)
+    write_varints(writer, numbers, keep if presence else _not_zero(numbers, keep), tag)
 
 
 def _write_fixed(writer: RowWriter, tag: bytes, words: Words, bits: int, keep: Mask | None, presence: bool) -> None:
     if not presence:
-        keep = both(keep, _not_zero(words))
-    writer.fixed(tag, keep)
-    if keep is None:
-        writer.words(words, bits, bits)
-    else:
-        writer.words(words & keep, keep & bits, bits)
+        keep = _not_zero(words, keep)
+    if 8 * len(tag) + bits > WORD_BITS:
+        writer.fixed(tag, keep)
+        tag = b""
+    write_words(writer, words, bits, bits // 8, keep, tag)
 
 
 def _write_message(writer: RowWriter, tag: bytes, message: RowWriter, keep: Mask | None) -> None:
@@ -321,9 +318,11 @@ def _lists_of(elements: RowWriter, counts: Int64Array) -> tuple[pa.BinaryArray, 
     return binary_array(bounds, data), np.diff(bounds).astype(np.int64)
 
 
-def _not_zero(numbers: Words) -> Mask:
-    mask: Mask = np.negative((numbers != 0).astype(np.uint64))
-    return mask
+def _not_zero(numbers: Words, keep: Mask | None) -> Mask | None:
+    """The rows of ``keep`` whose number is not 0."""
+    if numbers.min(initial=1):
+        return keep
+    return both(keep, np.negative((numbers != 0).astype(np.uint64)))
 
 
 def _refuse(

@@ -1,13 +1,13 @@
 """Rows laid out field by field: short fields of a row share a piece of ``RowJoin``; faulty rows are collected.
 
-A field of up to 8 bytes is a uint64 word, its first byte the least significant. Neighbouring words are merged by shifts
-while they fit 8 bytes in every row. So a piece (4 ns a row) is paid per 8 bytes, not per field.
+A field of up to 8 bytes is a uint64 word, its first byte the least significant. Neighbouring words are merged by
+shifts; what is beyond 8 bytes begins the next word. So a piece (4 ns a row) is paid per 8 bytes, not per field.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,28 @@ Mask: TypeAlias = npt.NDArray[np.integer]
 """uint64: per row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
 
 WORD_BITS = 64
+_ALL = (1 << WORD_BITS) - 1
 _KEPT = 1 << 16
 _MOST_ROWS = (1 << 31) // (WORD_BITS // 8) - 1
 """The offsets of their words are int32."""
 _OFFSET_BYTES = 4
 _SHOWN = 100
+
+
+class _WordPiece(NamedTuple):
+    """As ``RowWriter.words`` takes them."""
+
+    words: Words | int
+    bits: Words | int
+    largest: int
+
+
+class _ColumnPiece(NamedTuple):
+    """A slot per row, no bytes where ``missing``."""
+
+    array: pa.BinaryArray
+    slots: npt.NDArray[np.int32] | int
+    missing: npt.NDArray[np.bool_] | None = None
 
 
 class RowWriter:
@@ -37,7 +54,7 @@ class RowWriter:
     ``parents`` and ``counts``: the rows are the items of another writer's rows, so many each (None: one each).
     """
 
-    __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_size", "_words", "faults", "rows")
+    __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "rows")
 
     def __init__(self, rows: int, parents: RowWriter | None = None, counts: Int64Array | None = None) -> None:
         if rows > _MOST_ROWS:
@@ -46,8 +63,7 @@ class RowWriter:
         self.faults: dict[int, Fault] = {} if parents is None else parents.faults
         self._parents = parents
         self._counts = counts
-        self._pieces: list[tuple[pa.BinaryArray, npt.NDArray[np.int32] | int, npt.NDArray[np.bool_] | None]] = []
-        self._size = 0
+        self._pieces: list[_WordPiece | _ColumnPiece] = []
         self._words: Words | int = 0
         self._bits: Words | int = 0
         self._largest = 0
@@ -59,19 +75,23 @@ class RowWriter:
         """
         if not largest:
             return
-        if self._largest + largest > WORD_BITS:
+        if self._largest == WORD_BITS:
             self._end_words()
-        if self._largest:
-            shifted = words << self._bits
-            if isinstance(shifted, int):
-                self._words |= shifted
-            else:
-                shifted |= self._words
-                self._words = shifted
-            self._bits = self._bits + bits
-            self._largest += largest
-        else:
+        if not self._largest:
             self._words, self._bits, self._largest = words, bits, largest
+            return
+        before, total = self._bits, self._bits + bits
+        joined = words << before
+        if isinstance(joined, int):
+            joined &= _ALL
+        joined |= self._words
+        self._words, self._bits, self._largest = joined, total, self._largest + largest
+        if self._largest > WORD_BITS:
+            rest = self._largest - WORD_BITS
+            self._bits = min(total, WORD_BITS) if isinstance(total, int) else np.minimum(total, WORD_BITS)
+            rest_bits = total - self._bits
+            self._end_words()
+            self._words, self._bits, self._largest = words >> (WORD_BITS - before), rest_bits, rest
 
     def fixed(self, data: bytes, keep: Mask | None) -> None:
         """The same bytes in every row of ``keep``."""
@@ -83,38 +103,45 @@ class RowWriter:
                 self.words(keep & word, keep & bits, bits)
             return
         self._end_words()
-        self._piece(bytes_column([data]), 0, None if keep is None else keep == 0)
+        self._pieces.append(_ColumnPiece(bytes_column([data]), 0, None if keep is None else keep == 0))
 
     def column(self, array: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None = None) -> None:
         """A slot per row, none of them null; no bytes where ``missing``."""
         self._end_words()
-        self._piece(array, _slots(1, self.rows), missing)
+        self._pieces.append(_ColumnPiece(array, _slots(1, self.rows), missing))
 
     def append(self, other: RowWriter) -> None:
         """The fields of another writer of as many rows, which is not used any more."""
-        if other._pieces:
-            self._end_words()
-            self._pieces += other._pieces
-            self._size += other._size
-        self.words(other._words, other._bits, other._largest)
+        other._end_words()
+        for piece in other._pieces:
+            if isinstance(piece, _WordPiece):
+                self.words(*piece)
+            else:
+                self._end_words()
+                self._pieces.append(piece)
 
     def lengths(self) -> Int64Array:
         """Bytes of each row so far."""
+        self._end_words()
         lengths = np.zeros(self.rows, np.int64)
-        lengths += self._bits >> 3 if isinstance(self._bits, int) else (self._bits >> 3).view(np.int64)
-        for array, slots, missing in self._pieces:
-            each = slot_lengths(array)[slots]
-            lengths += each if missing is None else np.where(missing, 0, each)
+        bits = np.zeros(self.rows, np.uint64)
+        for piece in self._pieces:
+            if isinstance(piece, _WordPiece):
+                bits += piece.bits
+            else:
+                each = slot_lengths(piece.array)[piece.slots]
+                lengths += each if piece.missing is None else np.where(piece.missing, 0, each)
+        lengths += (bits >> 3).view(np.int64)
         return lengths
 
     def finish(self) -> tuple[npt.NDArray[np.int32], memoryview]:
         """Offsets of the rows (one more than rows) and their bytes."""
         self._end_words()
-        join = RowJoin(self.rows, self._size)
-        for piece in self._pieces:
-            join.slots(*piece)
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
+        join = RowJoin(self.rows, sum(map(self._size, self._pieces)))
+        for piece in self._pieces:
+            join.slots(*(self._column(*piece) if isinstance(piece, _WordPiece) else piece))
         data, starts = join.finish()
         return np.ascontiguousarray(starts), data
 
@@ -133,15 +160,14 @@ class RowWriter:
         return self._parents._rows(indexes)
 
     def _end_words(self) -> None:
-        words, bits, self._largest = self._words, self._bits, 0
-        if isinstance(bits, int) and not bits:
-            return
-        self._words = self._bits = 0
+        if self._largest:
+            self._pieces.append(_WordPiece(self._words, self._bits, self._largest))
+            self._largest = 0
+
+    def _column(self, words: Words | int, bits: Words | int, largest: int) -> _ColumnPiece:
         if isinstance(words, int):
             if isinstance(bits, int):
-                data = words.to_bytes(WORD_BITS // 8, "little")[: bits // 8]
-                self._piece(bytes_column([data]), 0)
-                return
+                return _ColumnPiece(bytes_column([words.to_bytes(WORD_BITS // 8, "little")[: bits // 8]]), 0)
             words = np.full(self.rows, words, np.uint64)
         # Slot 2i is what row i writes of its word, slot 2i + 1 the rest of the word.
         starts = _slots(WORD_BITS // 8, self.rows + 1)
@@ -149,17 +175,14 @@ class RowWriter:
         offsets[::2] = starts
         sizes = bits >> 3 if isinstance(bits, int) else (bits >> 3).astype(np.int32)
         np.add(starts[:-1], sizes, out=offsets[1::2])
-        self._piece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
+        return _ColumnPiece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
 
-    def _piece(
-        self,
-        array: pa.BinaryArray,
-        slots: npt.NDArray[np.int32] | int,
-        missing: npt.NDArray[np.bool_] | None = None,
-    ) -> None:
-        self._pieces.append((array, slots, missing))
-        data = array.nbytes - _OFFSET_BYTES * len(array)
-        self._size += data * self.rows if isinstance(slots, int) else data
+    def _size(self, piece: _WordPiece | _ColumnPiece) -> int:
+        """About the bytes of all rows."""
+        if isinstance(piece, _WordPiece):
+            return piece.largest // 8 * self.rows
+        data = int(piece.array.nbytes) - _OFFSET_BYTES * len(piece.array)
+        return data * self.rows if isinstance(piece.slots, int) else data
 
 
 def _slots(step: int, count: int) -> npt.NDArray[np.int32]:

@@ -310,9 +310,10 @@ class RowJoin:
         picks = np.empty(self._rows * width + 1, np.int32)
         rows = picks[:-1].reshape(self._rows, width)
         for index, piece in enumerate(self._pieces):
-            np.add(piece.slots, np.int32(next_slot), out=rows[:, index])
-            if piece.nulls is not None:
-                rows[piece.nulls, index] = 0
+            if piece.nulls is None:
+                np.add(piece.slots, np.int32(next_slot), out=rows[:, index])
+            else:  # slot 0 is empty
+                np.multiply(piece.slots + np.int32(next_slot), ~piece.nulls, out=rows[:, index])
             source = piece.array()
             sources.append(source)
             next_slot += len(source)
