@@ -97,6 +97,7 @@ LEDGER_TOPIC = "__pykafka_commits"
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
+_REGISTRY_NAMES = {option.name for option in REGISTRY_OPTIONS}
 _SUGGESTIONS = (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)),
     *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
@@ -222,7 +223,7 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 def _misnamed(name: str) -> str | None:
     """The fault of a registry's option after ``kafka.``."""
     plain = name.removeprefix(KAFKA_PREFIX)
-    is_registrys = plain != name and is_registry_option(plain) and unknown_registry_option(plain) is None
+    is_registrys = plain != name and plain in _REGISTRY_NAMES
     return f"{name}: write {plain}, without {KAFKA_PREFIX}" if is_registrys else None
 
 
