@@ -90,6 +90,11 @@ def proto_texts(descriptor_set: bytes, message: str) -> ProtoTexts:
     return ProtoTexts(texts, tuple(_indexes(descriptor)))
 
 
+def text_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
+    """The way to the message in .proto text, which declares no entries of maps and no groups."""
+    return tuple(_indexes(message_descriptor(descriptor_set, message)))
+
+
 def _indexes(descriptor: Descriptor) -> Iterator[int]:
     parent, file = descriptor.containing_type, descriptor.file
     if parent is not None:

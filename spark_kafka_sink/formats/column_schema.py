@@ -6,13 +6,13 @@ For the driver; in a worker only where a topic has a schema of its own.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.encoder import Encoder
-from spark_kafka_sink.encoding.proto_text import proto_texts
+from spark_kafka_sink.encoding.proto_text import proto_texts, text_indexes
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.formats.avro_imports import with_imports
 from spark_kafka_sink.formats.errors import FormatError
@@ -116,13 +116,15 @@ class JsonColumnSchema:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufColumnSchema:
-    """``descriptor_set``: a serialized FileDescriptorSet. ``serialized``: by a registry. Else messages are numbered as
-    in .proto text, where entries of maps are none.
+    """``descriptor_set``: a serialized FileDescriptorSet.
+
+    ``counts_entries``: whether entries of maps count in the numbers of messages. As in Java, those in a registry's text
+    do where they are written out (``option map_entry = true``), as Java's own serializers register them.
     """
 
     descriptor_set: bytes
     message: str
-    serialized: bool = False
+    counts_entries: bool = False
 
     @property
     def record(self) -> str:
@@ -133,8 +135,8 @@ class ProtobufColumnSchema:
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
-        if not self.serialized:
-            return proto_texts(self.descriptor_set, self.message).message_indexes
+        if not self.counts_entries:
+            return text_indexes(self.descriptor_set, self.message)
         from spark_kafka_sink.encoding.descriptors import message_indexes
 
         return message_indexes(self.descriptor_set, self.message)
@@ -182,13 +184,23 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
     if column.message is None and not main.message_type:
         raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
     message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
+    what = f"schema {found.id} of subject {found.subject}"
     try:
-        message_descriptor(files, message)
+        descriptor = message_descriptor(files, message)
     except ConfigError as error:
+        raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
+    if descriptor.file.name != main.name:
         raise FormatError(
-            f"{column.option('Message')} is looked for in schema {found.id} of subject {found.subject}: {error}."
-        ) from error
-    return ProtobufColumnSchema(files, message, serialized)
+            f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own messages, "
+            f"{', '.join(each.name for each in main.message_type)}."
+        )
+    text = ProtobufColumnSchema(files, message)
+    with_entries = replace(text, counts_entries=True)
+    if with_entries.message_indexes == text.message_indexes:
+        return text
+    if serialized:
+        found = registry.by_id(found.id, found.subject)
+    return with_entries if "map_entry" in found.schema.text else text
 
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:

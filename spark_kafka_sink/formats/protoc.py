@@ -17,11 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from spark_kafka_sink.encoding.descriptors import installed_files
+from spark_kafka_sink.encoding.descriptors import installed_files, library
 from spark_kafka_sink.formats.errors import FormatError
 
 _TIMEOUT_S: Final = 30
 _LONGEST_SHOWN: Final = 2000
+_MAP_ENTRY: Final = re.compile(r"option\s+map_entry\s*=\s*true\s*;")
+_MARK: Final = "_pykafka_map_entry_"
+_EDITION: Final = re.compile(r"^\s*edition\s*=", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"""["'](google/type/\w+\.proto)["']""")
 
 
@@ -48,11 +51,33 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
         folder, known, output = Path(private, "files"), Path(private, "known"), Path(private, "output")
         folder.mkdir()
         for name, each in {**imports, main: text}.items():
-            _write(folder, name, each, what)
+            _write(folder, name, _marked(each), what)
         known.write_bytes(library)
         arguments = [*([f"--descriptor_set_in={known}"] if library else []), "--include_imports"]
         _run(folder, [*arguments, f"--descriptor_set_out={output}", main], what)
-        return output.read_bytes()
+        return _with_map_entries(output.read_bytes())
+
+
+def _marked(text: str) -> str:
+    """Java's serializers register text whose entries of maps are written out, which protoc refuses."""
+    mark = _MARK if _EDITION.search(text) else f'"{_MARK}"'
+    return _MAP_ENTRY.sub(f"reserved {mark};", text)
+
+
+def _with_map_entries(descriptor_set: bytes) -> bytes:
+    """With the option ``map_entry`` of each message that has the mark."""
+    if _MARK.encode() not in descriptor_set:
+        return descriptor_set
+    files = library().FileDescriptorSet.FromString(descriptor_set)
+    messages = [message for file in files.file for message in file.message_type]
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        if _MARK in message.reserved_name:
+            message.reserved_name.remove(_MARK)
+            message.options.map_entry = True
+    serialized: bytes = files.SerializeToString()
+    return serialized
 
 
 def _write(folder: Path, name: str, text: str, what: str) -> None:

@@ -1,5 +1,6 @@
 """Protobuf schemas that a registry gives as .proto text."""
 
+import base64
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from spark_kafka_sink.formats import protoc
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.protoc import compile_proto
 from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from tests.unit.encoding.protos import files_of
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import plan, written
 
@@ -50,6 +52,77 @@ def test_without_a_name_the_first_message_is_written(registry):
     registry.register("t-value", Schema(SchemaType.PROTOBUF, MONEY + " "))
     formats = plan(registry, kind=pa.struct([("code", pa.string())]), valueFormat="protobuf", use_latest_version="true")
     assert written(formats, [{"code": "EUR"}]) == [b"\0\0\0\0\3\0\x0a\3EUR"]
+
+
+OF_JAVA = """syntax = "proto3";
+package shop;
+message Order {
+  repeated .shop.Order.TagsEntry tags = 1;
+  message TagsEntry {
+    option map_entry = true;
+    string key = 1;
+    int64 value = 2;
+  }
+  message Line { int64 amount = 1; }
+}
+"""
+"""As Confluent's Java serializer registers ``map<string, int64> tags = 1;``."""
+
+
+def test_text_of_javas_serializer_has_maps_and_they_count_in_the_numbers_of_messages(registry):
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, OF_JAVA))
+    latest = {"valueFormat": "protobuf", "use_latest_version": "true"}
+    tags = pa.struct([("tags", pa.map_(pa.string(), pa.int64()))])
+    formats = plan(registry, kind=tags, valueMessage="Order", **latest)
+    assert written(formats, [{"tags": {"a": 1}}]) == [b"\0\0\0\0\3\0\x0a\5\x0a\1a\x10\1"]
+    line = pa.struct([("amount", pa.int64())])
+    formats = plan(registry, kind=line, valueMessage="shop.Order.Line", **latest)
+    assert written(formats, [{"amount": 1}]) == [b"\0\0\0\0\3\4\0\2\x08\1"], "[0, 1]"
+
+
+@pytest.mark.parametrize("edition", ["", 'edition = "2023";'])
+def test_text_with_maps_written_out_is_compiled_as_text_with_maps(edition):
+    head = edition or 'syntax = "proto3";'
+    written_out = OF_JAVA.replace('syntax = "proto3";', head)
+    as_map = (
+        f"{head} package shop; message Order {{ map<string, int64> tags = 1; message Line {{ int64 amount = 1; }} }}"
+    )
+    assert compile_proto(written_out, {}, WHAT) == compile_proto(as_map, {}, WHAT)
+
+
+class SerializingRegistry(FakeRegistry):
+    """Has a schema's text, and gives its descriptor where it is asked for."""
+
+    def latest(self, subject, *, serialized=False):
+        return _serialized(super().latest(subject)) if serialized else super().latest(subject)
+
+
+def _serialized(found):
+    (file,) = files_of(compile_proto(found.schema.text, {}, WHAT))
+    text = base64.b64encode(file.SerializeToString()).decode()
+    return found._replace(schema=Schema(SchemaType.PROTOBUF, text))
+
+
+@pytest.mark.parametrize(("is_javas", "number"), [(True, b"\2"), (False, b"\0")])
+def test_a_descriptor_of_a_registry_has_the_numbers_of_its_text(is_javas, number):
+    """Which Java's deserializers read; the descriptor alone does not tell."""
+    registry = SerializingRegistry()
+    order = "message Order { map<string, int64> tags = 1; message Line { int64 amount = 1; } }"
+    as_map = f'syntax = "proto3"; package shop; {order}'
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, OF_JAVA if is_javas else as_map))
+    line = pa.struct([("amount", pa.int64())])
+    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
+    assert written(plan(registry, kind=line, **given), [{"amount": 1}]) == [b"\0\0\0\0\1\4\0" + number + b"\x08\1"]
+
+
+def test_a_message_of_an_import_is_refused(registry):
+    """Its numbers would be those of another message of the schema."""
+    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "common.Money"}
+    said = (
+        "^valueMessage: schema 2 of subject t-value only imports common.Money; give one of its own messages, Header, "
+    )
+    with pytest.raises(FormatError, match=said):
+        plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
 
 
 def test_a_map_is_no_message_in_the_numbers_of_text(registry):
