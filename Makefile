@@ -5,6 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # The Sparks of `make test-spark`, next to the one in the locked environment.
 SPARK := 4.1 4.2 4.3
+# The brokers of `make test-brokers`; docs/versions.md lists them.
+KAFKA := 3.3.2 3.9.2 4.0.2 4.1.2 4.2.1 4.3.1
 # Python compiles each file once, not in every process, also where it is told to leave no bytecode next to the sources.
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # What there is of the folders that hold Python next to the package.
@@ -16,10 +18,10 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-shipping test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## uv, the locked environment in .venv, a Java 17 or newer
 
@@ -45,6 +47,12 @@ test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the newest 4.1, 4.2 an
 
 test-spark-%: .cache/spark-%/.ready
 	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
+
+test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
+	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)
+
+test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; a Spark Connect server
+	@$(BIN)/python -m pytest tests/spark/test_shipping.py $(ARGS)
 
 .PRECIOUS: .cache/spark-%/.ready
 .cache/spark-%/.ready: requirements/spark-%.txt pyproject.toml

@@ -56,7 +56,9 @@ def add_to(commands: Subparsers) -> None:
     broker.add_argument(
         "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
     )
-    broker.add_argument("--version", default=DEFAULT_VERSION, help="3.9.x or 4.x.y (default: %(default)s)")
+    broker.add_argument(
+        "--version", default=DEFAULT_VERSION, help="a release of Kafka from 3.3 on (default: %(default)s)"
+    )
     add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
     broker.add_argument(
         "--in-process", action="store_true",

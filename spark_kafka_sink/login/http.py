@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import urllib3
@@ -67,9 +67,7 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
         total=limits.total_ms / 1000.0, connect=limits.connect_ms / 1000.0, read=limits.read_ms / 1000.0
     )
     try:
-        with urllib3.PoolManager(
-            ssl_context=context, assert_hostname=_host_check(context), retries=False, timeout=timeout
-        ) as pool:
+        with urllib3.PoolManager(retries=False, timeout=timeout, **_tls(request.url, context)) as pool:
             method, url, headers, body = request
             response = pool.request(
                 method, url, body=body, headers=dict(headers), preload_content=False, redirect=False
@@ -96,9 +94,14 @@ def without_secrets(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _host_check(context: ssl.SSLContext | None) -> Literal[False] | None:
-    """False for a context that accepts any name: urllib3 would check it after the handshake."""
-    return None if context is None or context.check_hostname else False
+def _tls(url: str, context: ssl.SSLContext | None) -> dict[str, Any]:
+    """urllib3's options of TLS; none for http, where urllib3 2.2 refuses ``assert_hostname``.
+
+    urllib3 checks the host name after the handshake, too: not with a context that accepts any name.
+    """
+    if urlsplit(url).scheme != "https":
+        return {}
+    return {"ssl_context": context, "assert_hostname": None if context is None or context.check_hostname else False}
 
 
 def _content(response: urllib3.BaseHTTPResponse, deadline: float, limits: HttpLimits, clock: Clock) -> bytes:

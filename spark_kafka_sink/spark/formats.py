@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
@@ -29,6 +31,9 @@ from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 from spark_kafka_sink.spark.schema_responses import kept_registry
 
 _BARE = "no schema.registry.url: key and value are written as bare Avro or Protobuf, and readers must know their schema"
+
+# PySpark 4.1 makes timestamps of UTC without being told.
+_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
 # Of this process: Spark pickles each writer twice, and a query has a writer per micro-batch.
 _plans: dict[object, FormatPlan] = {}
@@ -88,7 +93,7 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
     try:
         # The session's time zone and large types, not known here, make no difference to encoders.
-        kind = to_arrow_type(field.dataType, timezone="UTC")
+        kind = to_arrow_type(field.dataType, **_UTC)
         derived = derived_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
     except SchemaError as error:
         raise FormatError(str(error)) from error

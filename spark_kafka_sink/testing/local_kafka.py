@@ -49,11 +49,11 @@ class LocalKafka:
 
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
     numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache
-    Kafka from 3.5 on, fetched once. ``properties`` go into every ``server.properties`` and override the defaults; a key
-    store in them is that of the TLS listeners, whose clients then need its CA. ``listeners`` adds listeners, each with
-    a port of its own: name → ``Listener``, or its security protocol (``{"SECURE": "SASL_SSL"}``).
-    ``spark_options("SECURE")`` are the options of a job that writes through it. ``jvm_flags``: further flags of the
-    brokers' JVM (``-Xmx2g``).
+    Kafka from 3.3 on (with SCRAM from 3.5 on), fetched once. ``properties`` go into every ``server.properties`` and
+    override the defaults; a key store in them is that of the TLS listeners, whose clients then need its CA.
+    ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
+    (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
+    ``jvm_flags``: further flags of the brokers' JVM (``-Xmx2g``).
 
     Methods raise ``LocalKafkaError``, or ``BrokerError`` when a broker refuses. For one thread at a time.
     """

@@ -19,6 +19,8 @@ from tests.unit.scripted_engine import RANGES, Engine
 
 REQUEST_TIMEOUT_MS = 1000
 DELIVERY_TIMEOUT_MS = 5000
+MAX_BLOCK_MS = 20
+"""Of real time, which an append waits for a topic that a bent response has taken away: nothing else runs here."""
 
 Bend = Callable[[bytes], list[bytes]]
 """A frame → what comes instead, piece by piece."""
@@ -72,7 +74,8 @@ class HostileEngine(Engine):
     """Answers honestly but for the first ``bends``, each of which bends one answer."""
 
     def __init__(self, bends: list[Bend]) -> None:
-        super().__init__(linger_ms=0, request_timeout_ms=REQUEST_TIMEOUT_MS, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
+        timeouts = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "delivery_timeout_ms": DELIVERY_TIMEOUT_MS}
+        super().__init__(linger_ms=0, max_block_ms=MAX_BLOCK_MS, **timeouts)
         self.connect()
         self.bends = deque(bends)
         self.transport.respond = self.respond  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from tests.unit.exactly_once.test_failing_tasks import identity_of, send_late
 
 pytestmark = pytest.mark.jvm
 
-OLDEST = "3.5.2"
+OLDEST = "3.3.2"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,41 @@
+"""docs/versions.md names the versions that its commands run."""
+
+import re
+
+import pytest
+
+from tests.house.repository import ROOT
+
+PAGE = (ROOT / "docs/versions.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def row_of(command: str) -> str:
+    (row,) = (line for line in PAGE.splitlines() if line.endswith(f"| `{command}` |"))
+    return row
+
+
+def variable(name: str) -> list[str]:
+    return re.search(rf"^{name} := (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+
+
+@pytest.mark.parametrize("spark", variable("SPARK"))
+def test_the_page_has_each_spark_that_make_test_spark_runs(spark):
+    locked = re.search(r"^pyspark==(\S+)", (ROOT / f"requirements/spark-{spark}.txt").read_text(), re.MULTILINE)[1]
+    assert row_of(f"make test-spark SPARK={spark}").startswith(f"| {locked} |")
+
+
+def test_the_page_has_the_brokers_that_make_test_brokers_runs():
+    assert row_of("make test-brokers").startswith(f"| {', '.join(variable('KAFKA'))} |")
+
+
+def test_the_oldest_supported_broker_is_the_oldest_that_runs():
+    oldest = ".".join(variable("KAFKA")[0].split(".")[:2])
+    assert f"| before {oldest} | not supported |" in PAGE
+    assert f"brokers before Kafka {oldest} are not supported" in (ROOT / "README.md").read_text()
+
+
+def test_make_has_every_command_of_the_page():
+    commands = set(re.findall(r"`make ([\w-]+)", PAGE))
+    assert {"test", "test-spark", "test-brokers", "test-shipping", "test-lowest"} <= commands
+    assert commands - set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE)) == set()

@@ -1,0 +1,55 @@
+"""What every release of the broker must do: batch and stream, both guarantees, counted by librdkafka.
+
+``make test-brokers`` runs them on the releases in docs/versions.md.
+"""
+
+import pytest
+
+from tests.faults.exactly_once.reader import read_committed
+from tests.spark.writes import save, stream, streaming
+
+pytestmark = pytest.mark.slow
+each_guarantee = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+
+
+def numbers(spark, first, end):
+    return spark.range(first, end, 1, 2).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
+
+
+def committed(topic) -> list[int]:
+    """The committed numbers of all partitions, sorted."""
+    return sorted(int(value) for values in read_committed(topic.servers, topic.name).values() for value in values)
+
+
+@pytest.fixture
+def to_topic(topic, guarantee):
+    return {
+        "kafka.bootstrap.servers": topic.servers,
+        "kafka.compression.type": "zstd",
+        "topic": topic.name,
+        "deliveryGuarantee": guarantee,
+    }
+
+
+@each_guarantee
+def test_a_batch_job_writes_each_row_once(spark, topic, to_topic):
+    save(numbers(spark, 0, 1000), to_topic)
+    assert committed(topic) == list(range(1000))
+
+
+@each_guarantee
+def test_a_query_writes_each_row_once_over_a_restart(spark, topic, to_topic, tmp_path):
+    for batch in range(2):
+        frame = streaming(numbers(spark, batch * 500, batch * 500 + 500), tmp_path / "in")
+        assert stream(frame, to_topic, tmp_path / "checkpoint") == [batch]
+        assert committed(topic) == list(range(batch * 500 + 500))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once"])
+def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_topic):
+    rows = numbers(spark, 0, 1000).selectExpr("value", "if(value = '999', -1, 0) partition")
+    with pytest.raises(Exception, match="Invalid partition: -1"):
+        save(rows, to_topic)
+    assert committed(topic) == []
+    save(numbers(spark, 0, 10), to_topic)
+    assert committed(topic) == list(range(10))

@@ -1,0 +1,135 @@
+"""Ways to bring the package to a cluster whose machines lack it, as docs/deploy.md shows them; Spark Connect."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.faults.exactly_once.reader import read_committed
+from tests.spark.cluster import ConnectServer, StandaloneCluster
+from tests.spark.deployed_job import GUARANTEES, ROWS
+
+ROOT = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+JOB = ROOT / "tests/spark/deployed_job.py"
+EVERY_ROW = sorted(f"{way} {how} {row}" for way in ("batch", "stream") for how in GUARANTEES for row in range(ROWS))
+# By these a Python would find the package of this checkout, or packages on a network.
+HIDDEN = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(*command, cwd=None, **environment):
+    """The output of a command that ends well."""
+    kept = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    done = subprocess.run(
+        [str(each) for each in command], env={**kept, **environment}, cwd=cwd, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def offline(*command, cwd=None):
+    return run(*command, cwd=cwd, PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL="http://127.0.0.1:1/")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """The package's wheel and those of its dependencies, at the locked versions."""
+    folder = tmp_path_factory.mktemp("wheels")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    with_pip = tmp_path_factory.mktemp("pip") / "venv"
+    run(sys.executable, "-m", "venv", with_pip)
+    locked = ROOT / "requirements/base.txt"
+    run(with_pip / "bin/pip", "download", "--only-binary", ":all:", "--require-hashes", "-r", locked, "-d", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image(wheels, tmp_path_factory):
+    """The environment that the RUN step of conf/Dockerfile makes, without an index."""
+    folder = tmp_path_factory.mktemp("image")
+    folder.joinpath("wheels").symlink_to(wheels)
+    recipe = (ROOT / "conf/Dockerfile").read_text().replace("\\\n", "")
+    (step,) = re.findall(r"^RUN --mount=type=bind,source=wheels,target=/opt/wheels (.*)$", recipe, re.MULTILINE)
+    offline("sh", "-ec", step.replace("/opt/", f"{folder}/").replace("python3", sys.executable))
+    return folder / "pykafka"
+
+
+@pytest.fixture(scope="module")
+def without_the_package(wheels, tmp_path_factory):
+    """An environment that has the dependencies, but not the package."""
+    folder = tmp_path_factory.mktemp("bare") / "venv"
+    offline(sys.executable, "-m", "venv", folder)
+    locked = ROOT / "requirements/base.txt"
+    offline(folder / "bin/pip", "install", "--no-index", "-f", wheels, "-r", locked)
+    code = "import importlib.util, kio, pyarrow; print(importlib.util.find_spec('spark_kafka_sink'))"
+    assert run(folder / "bin/python", "-c", code, cwd=folder) == "None\n"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in HIDDEN:
+            patch.delenv(name, raising=False)
+        with StandaloneCluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def submit(cluster, topic, tmp_path):
+    """Runs deployed_job.py with spark-submit on the cluster, in a folder without the package."""
+
+    def submit(python, *options, register=False):
+        job = [JOB, topic.servers, topic.name, tmp_path / "job", *(["--register"] if register else [])]
+        settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"]
+        line = [SPARK_HOME / "bin/spark-submit", "--master", cluster.url, *settings, *options, *job]
+        return run(*line, cwd=tmp_path, SPARK_HOME=str(SPARK_HOME), PYSPARK_PYTHON=str(python))
+
+    return submit
+
+
+def written(topic):
+    rows = read_committed(topic.servers, topic.name)
+    return sorted(value.decode() for values in rows.values() for value in values)
+
+
+def test_py_files_of_a_program_that_registers_the_format(submit, without_the_package, wheels, topic, tmp_path):
+    (wheel,) = wheels.glob("spark_kafka_sink-*.whl")
+    shutil.copy(wheel, tmp_path / "spark_kafka_sink.zip")
+    python = without_the_package / "bin/python"
+    submit(python, "--py-files", tmp_path / "spark_kafka_sink.zip", register=True)
+    assert written(topic) == EVERY_ROW
+
+
+def test_an_environment_packed_by_venv_pack(submit, image, topic, tmp_path):
+    run(sys.executable, "-m", "venv_pack", "-p", image, "-o", tmp_path / "environment.tar.gz", "--compress-level", "0")
+    with tarfile.open(tmp_path / "environment.tar.gz") as archive:
+        archive.extractall(tmp_path / "environment", filter="fully_trusted")
+    submit("./environment/bin/python", "--archives", f"{tmp_path}/environment.tar.gz#environment")
+    assert written(topic) == EVERY_ROW
+
+
+def test_an_image_built_without_a_network(submit, image, topic):
+    submit(image / "bin/python")
+    assert written(topic) == EVERY_ROW
+
+
+def test_a_spark_connect_server_for_a_client_without_the_package(image, topic, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text('import sys; sys.modules["spark_kafka_sink"] = None')
+    with pytest.MonkeyPatch.context() as patch:
+        for name in HIDDEN:
+            patch.delenv(name, raising=False)
+        patch.setenv("PYSPARK_PYTHON", str(image / "bin/python"))
+        with ConnectServer(tmp_path) as server:
+            job = [sys.executable, JOB, topic.servers, topic.name, tmp_path / "job"]
+            run(*job, cwd=tmp_path, PYTHONPATH=str(tmp_path), SPARK_REMOTE=server.url)
+    assert written(topic) == EVERY_ROW
