@@ -35,11 +35,12 @@ class SchemaUse(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """The schema that options give or the column derives; beside the registry's, found to be the same."""
+    """The schema that options give, or that is derived from the column; beside the registry's, found to be the same."""
 
     schema: Schema
     encoder: Encoder
     message_indexes: tuple[int, ...] = ()
+    is_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.formats.column_schema import (
     AvroColumnSchema,
     ColumnSchema,
@@ -27,8 +27,6 @@ from spark_kafka_sink.formats.subject_schemas import SubjectSchemas, mismatch_ex
 from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.subjects import Side
-
-_CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,8 @@ def _column(
         with mismatch_explained(column, origin):
             encoder = schema.encoder(frame.kind)
         to_register = schema.to_register(registry, registers=side.auto_register)
-        plan = replace(plan, given=GivenSchema(to_register, encoder, schema.message_indexes))
+        given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
+        plan = replace(plan, given=given)
     of = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
     plan = replace(plan, identity=sha256(repr(of).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
@@ -99,8 +98,7 @@ def _column(
         return plan
     schemas = SubjectSchemas(plan, side, registry)
     subject = schemas.subject(topic or "")
-    with _incompatible_explained(column, frame):
-        return replace(plan, known={subject: schemas.current(subject).without_text()})
+    return replace(plan, known={subject: schemas.current(subject).without_text()})
 
 
 def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
@@ -177,17 +175,3 @@ def _as_format_error() -> Iterator[None]:
         raise
     except (KafkaError, ImportError) as error:
         raise FormatError(str(error)) from error
-
-
-@contextmanager
-def _incompatible_explained(column: ColumnFormat, frame: FrameColumn) -> Iterator[None]:
-    """A derived schema has no defaults, so a registry under BACKWARD refuses one with a further field."""
-    try:
-        yield
-    except RegistryError as error:
-        if error.status != _CONFLICT or frame.derived is None:
-            raise
-        raise FormatError(
-            f"{error} The schema is derived from the column {column.side.value}, so no field has a default: give "
-            f"{column.option('Schema')} with a default for each new field."
-        ) from error

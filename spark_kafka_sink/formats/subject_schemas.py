@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.formats.column_schema import AvroColumnSchema, Registry, registered_column_schema
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.format_options import ColumnFormat, Format, takes_registered
-from spark_kafka_sink.formats.plan import ColumnPlan, SchemaUse
+from spark_kafka_sink.formats.plan import ColumnPlan, GivenSchema, SchemaUse
 from spark_kafka_sink.formats.wire_format import guid_header, id_prefix
 from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace
 from spark_kafka_sink.schema_registry.registry_options import SideOptions
@@ -19,6 +19,7 @@ from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
 from spark_kafka_sink.schema_registry.subjects import Side
 
 _NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
 
 
 class SubjectSchemas:
@@ -41,8 +42,9 @@ class SubjectSchemas:
         given, options = self._plan.given, self._options
         if not takes_registered(options):
             assert given is not None
-            ask = self._registry.register if options.auto_register else self._registry.lookup
-            return ask(subject, given.schema)
+            if options.auto_register:
+                return self._registered(subject, given)
+            return self._registry.lookup(subject, given.schema)
         if options.schema_id is not None:
             found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
         else:
@@ -73,6 +75,19 @@ class SubjectSchemas:
     @property
     def _serialized(self) -> bool:
         return self._plan.column.format is Format.PROTOBUF
+
+    def _registered(self, subject: str, given: GivenSchema) -> RegisteredSchema:
+        """A derived schema has no defaults, so a registry under BACKWARD refuses one with a further field."""
+        try:
+            return self._registry.register(subject, given.schema)
+        except RegistryError as error:
+            if error.status != _CONFLICT or not given.is_derived:
+                raise
+            column = self._plan.column
+            raise FormatError(
+                f"{error} The schema is derived from the column {column.side.value}, so no field has a default: give "
+                f"{column.option('Schema')} with a default for each new field."
+            ) from error
 
     def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
         plan = self._plan

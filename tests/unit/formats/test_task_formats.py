@@ -8,6 +8,7 @@ import pytest
 from spark_kafka_sink.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.formats import task_formats as module
+from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
 from spark_kafka_sink.records.columns import TopicColumn
@@ -104,6 +105,17 @@ def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(re
             encode(of_task, [1], "b")
     registry.down = False
     assert encode(of_task, [1], "b") == [prefix(1) + b"\2\2"]
+
+
+def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_one(registry):
+    registry.refuses = True
+    url = {"schema.registry.url": "http://registry:8081"}
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url}).formats
+    formats = plan_formats(options, {Side.VALUE: FrameColumn(STRUCT, LONG)}, None, registry)
+    with pytest.raises(FormatError, match="no field has a default: give valueSchema with a default for each new field"):
+        encode(TaskFormats(formats), [1], "a")
+    with pytest.raises(RegistryError, match=r"incompatible with an earlier schema\.$"):
+        encode(TaskFormats(plan(registry, valueSchema=LONG)), [1], "a")
 
 
 def test_a_header_names_the_schema_of_each_topic(monkeypatch):
