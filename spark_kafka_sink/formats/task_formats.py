@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -49,13 +49,24 @@ def worker_registry(options: RegistryOptions) -> Registry:
     return SchemaRegistry(options, SystemClock())
 
 
-class TaskFormats:
-    """The encoded columns of one task. ``earlier``: of a replay, written with the schemas of its first run."""
+class Topics(Protocol):
+    """The topics of the brokers."""
 
-    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None) -> None:
+    def require(self, topic: str) -> None:
+        """Raises ``KafkaError`` for one that does not exist."""
+
+
+class TaskFormats:
+    """The encoded columns of one task.
+
+    ``earlier``: of a replay, written with the schemas of its first run. ``topics``: a topic that planning does not know
+    must exist before the registry gets a schema for it, as in Java; None: not looked up.
+    """
+
+    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
-            side: _TaskColumn(column, plan.registry, {} if earlier is None else earlier.uses.get(side, {}))
+            side: _TaskColumn(column, plan.registry, {} if earlier is None else earlier.uses.get(side, {}), topics)
             for side, column in plan.columns.items()
         }
 
@@ -94,8 +105,15 @@ class TaskFormats:
 class _TaskColumn:
     """The column key or value. ``uses``: by subject."""
 
-    def __init__(self, plan: ColumnPlan, registry: RegistryOptions | None, earlier: Mapping[str, SchemaUse]) -> None:
+    def __init__(
+        self,
+        plan: ColumnPlan,
+        registry: RegistryOptions | None,
+        earlier: Mapping[str, SchemaUse],
+        topics: Topics | None,
+    ) -> None:
         self._plan = plan
+        self._topics = topics
         self._registry = registry
         self._known = {**plan.known, **earlier}
         self._subjects: dict[str, str] = {}
@@ -106,6 +124,8 @@ class _TaskColumn:
         subject = self._subjects.get(topic)
         if subject is None:
             subject = self._subject(topic)
+            if subject not in self._known and self._topics is not None:
+                self._topics.require(topic)
             self.uses[subject] = self._known.get(subject) or self._ask(subject)
             self._subjects[topic] = subject
         return self.uses[subject]

@@ -45,6 +45,7 @@ from spark_kafka_sink.spark.write import (
     PRODUCERS,
     QUERY_ID,
     append_rows,
+    brokers_topics,
     dead_letters,
     encoded_rows,
     partition_writes,
@@ -104,7 +105,8 @@ def write_exactly_once(
             stack.enter_context(letters.refusals_explained(task))
         encoded = None
         if formats is not None:
-            encoded = encoded_rows(layout, options, formats, letters, _earlier(formats, plan, write_id))
+            topics = brokers_topics(options, task, letters)
+            encoded = encoded_rows(layout, options, formats, letters, _earlier(formats, plan, write_id), topics)
             batches, layout = encoded.batches(batches, task.meter), encoded.layout
         append_rows(batches, layout, options, clock, task, letters)
         receipts: tuple[WriteReceipt, ...] = ()

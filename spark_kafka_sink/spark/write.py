@@ -193,7 +193,8 @@ def write_rows(
         letters = dead_letters(leased, options, clock, _letters_name(), stack)
         if letters is not None:
             letters.keep_refused(leased)
-        encoded = None if formats is None else encoded_rows(layout, options, formats, letters)
+        topics = None if formats is None else brokers_topics(options, leased, letters)
+        encoded = None if formats is None else encoded_rows(layout, options, formats, letters, topics=topics)
         if encoded is not None:
             batches, layout = encoded.batches(batches, leased.meter), encoded.layout
         append_rows(batches, layout, options, clock, leased, letters)
@@ -218,18 +219,37 @@ def dead_letters(
     return letters
 
 
+class BrokersTopics:
+    """Looks topics up as appending a row of theirs does."""
+
+    def __init__(self, options: SinkOptions, sink: LetterSink) -> None:
+        self._options = options
+        self._sink = sink
+
+    def require(self, topic: str) -> None:
+        ensure_topics(self._options, [topic])
+        self._sink.begun().partition_count(topic)
+
+
+def brokers_topics(options: SinkOptions, sink: LetterSink, letters: DeadLetterSink | None) -> BrokersTopics | None:
+    """None where a missing topic is no error: of rows that are not written, or become dead letters."""
+    judges = letters is not None and letters.judges_topics
+    return BrokersTopics(options, sink) if sink.writes and not judges else None
+
+
 def encoded_rows(
     layout: RowLayout,
     options: SinkOptions,
     formats: FormatPlan,
     letters: DeadLetterSink | None,
     earlier: EarlierSchemas | None = None,
+    topics: BrokersTopics | None = None,
 ) -> EncodedRows:
     """Imports what tasks with raw keys and values do not need."""
     from spark_kafka_sink.formats.task_formats import TaskFormats
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
-    return EncodedRows(layout, options.topic, TaskFormats(formats, earlier), letters)
+    return EncodedRows(layout, options.topic, TaskFormats(formats, earlier, topics), letters)
 
 
 def append_rows(

@@ -1,0 +1,62 @@
+"""A task whose rows are encoded: what it asks the registry, and when."""
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.formats import task_formats
+from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import write as module
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.testing import TestBroker
+from tests.unit.exactly_once.runs import new_process
+from tests.unit.formats.fake_registry import FakeRegistry
+
+STRUCT = pa.struct([("a", pa.int32())])
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    registry = FakeRegistry()
+    monkeypatch.setattr(task_formats, "worker_registry", lambda options: registry)
+    monkeypatch.setattr(task_formats, "_asked", {})
+    return registry
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    cache = ProducerCache(module.KafkaProducer)
+    monkeypatch.setattr(module, "PRODUCERS", cache)
+    with TestBroker(config={"auto.create.topics.enable": False}) as broker:
+        for topic in ("out", "dead"):
+            broker.create_topic(topic)
+        yield broker
+        cache.close()
+    new_process()
+
+
+def write(broker, registry, topics, **given):
+    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "1000", "valueFormat": "avro"}
+    url = {"schema.registry.url": "http://registry:8081"}
+    options = SinkOptions.parse({**base, **url, "valueSchema": SCHEMA, **given})
+    formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, None, registry)
+    values = pa.array([{"a": number} for number in range(len(topics))], STRUCT)
+    batch = pa.record_batch({"value": values, "topic": pa.array(topics)})
+    module.write_rows(iter([batch]), RowLayout(value=0, topic=1), options, formats)
+
+
+@pytest.mark.parametrize("given", [{}, {"topicCreation": "never"}])
+def test_a_topic_that_does_not_exist_gets_no_subject(broker, registry, given):
+    write(broker, registry, ["out"])
+    with pytest.raises(KafkaError, match="typo"):
+        write(broker, registry, ["out", "typo"], **given)
+    assert registry.requests == [("register", "out-value")]
+
+
+def test_rows_of_unknown_topics_may_still_become_dead_letters(broker, registry):
+    write(broker, registry, ["out", "typo"], deadLetterTopic="dead", deadLetterOn="unknown-topic")
+    assert len(broker.topic("out").values()) == len(broker.topic("dead").values()) == 1
