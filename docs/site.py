@@ -18,14 +18,6 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?!https?:|#)(?P<path>[^)\s#]
 _SECTIONS = {"troubleshooting.md": ("Errors", "operations.md"), "glossary.md": ("Glossary", "ARCHITECTURE.md")}
 
 
-def on_config(config: Any) -> Any:
-    """The page on encoding, in checkouts that have it."""
-    (running,) = (entry["Running it"] for entry in config.nav if "Running it" in entry)
-    if (ROOT / "docs/encoding.md").exists():
-        running.insert(2, {"Encoding": "encoding.md"})
-    return config
-
-
 def on_files(files: Files, config: Any) -> Files:
     readme = (ROOT / "README.md").read_text().replace("](docs/", "](")
     files.append(File.generated(config, "index.md", content=readme))
