@@ -265,6 +265,39 @@ def _memory(f: _Figures) -> str:
     )
 
 
+_WORKLOADS = {
+    "only reads the rows, 100-byte values": ("memory", FLOOR),
+    "100-byte values, 4 partitions": ("memory", "pykafka, 4 partitions"),
+    "exactly-once": ("exactly-once-batch", ONCE),
+    "zstd": ("zstd", OURS),
+    "TLS": ("tls", f"{OURS}, TLS"),
+    "20 million rows in one task": ("one-task", "20 M rows"),
+    "two headers, 20 topics": ("headers-and-topics", OURS),
+    "1,000 partitions": ("memory", "pykafka, 1,000 partitions"),
+    "10,000 partitions, `kafka.buffer.memory` 256 MiB": (
+        "growth-partitions",
+        "10,000 partitions, buffer.memory=256 MiB",
+    ),
+    "1 KB values": ("growth-values", "1 KB, pykafka"),
+    "10 KB values": ("growth-values", "10 KB, pykafka"),
+    "100 KB values": ("growth-values", "100 KB, pykafka"),
+    "1 MB values": ("growth-values", "1 MB, pykafka"),
+}
+"""What a worker does → part and side with its peak."""
+
+
+def _memory_per_core(results: Results) -> str:
+    """The largest Python worker by workload, and what that makes for an executor."""
+    f = _Figures(results)
+    rows = [[what, f.median(*where, "peak_rss_mib")] for what, where in _WORKLOADS.items()]
+    one = int(f.median(*_WORKLOADS["10 KB values"], "peak_rss_mib"))
+    example = (
+        f"An executor with 4 cores that writes 10 KB values needs 4 × {one} = {4 * one} MiB for its Python workers: add"
+        " that to the overhead that its JVM needs."
+    )
+    return "" if f.missing else f"{table(('workload', 'peak MiB of a worker'), rows)}\n\n{example}"
+
+
 def _start(results: Results) -> str:
     f = _Figures(results)
     said = (
@@ -283,6 +316,7 @@ _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "expect": _expectations,
     "growth": _growth,
     "start": _start,
+    "memory-per-core": _memory_per_core,
     "tables": _tables,
     "profiles": _profiles,
     "made": _made,
