@@ -20,6 +20,7 @@ COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts,
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"
 
 
@@ -51,9 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     141 if the reader of stdout has gone, as in ``spark-kafka-sink receipts --json | head``.
     """
     arguments = parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO, format="%(message)s", stream=sys.stderr
-    )
+    level, shown = (logging.DEBUG, DETAILED) if arguments.verbose else (logging.INFO, "%(message)s")
+    logging.basicConfig(level=level, format=shown, stream=sys.stderr)
     try:
         with plain_config_warnings():
             code: int = arguments.run(arguments)

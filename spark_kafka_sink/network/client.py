@@ -362,6 +362,7 @@ class NetworkClient:
         state.connection = connection
         state.last_attempt_at = self._now
         self._by_connection[connection.id] = state
+        _log.debug("Connecting to %s", node)
         self._transport.connect(connection.id, node.host, node.port)
 
     def _connected(self, state: NodeState, connection: Connection) -> None:
@@ -401,6 +402,7 @@ class NetworkClient:
                 self._logging_in.append(connection)
                 connection.login_step.wake_when_done(self._transport)
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
+            _log.debug("Connected to %s", state.node)
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 

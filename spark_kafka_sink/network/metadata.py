@@ -445,6 +445,7 @@ class MetadataUpdater:
         snapshot = parse_metadata(body)
         if not snapshot.nodes:
             raise NetworkError("The broker's metadata names no brokers")
+        _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), ", ".join(snapshot.topics) or "none")
         self._metadata.updated(snapshot, now)
 
 

@@ -193,6 +193,24 @@ def test_verbose_stands_before_or_after_the_command(line, verbose):
     assert parser().parse_args(line).verbose is verbose
 
 
+def test_verbose_logs_what_the_client_does(kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    line = [
+        "-v",
+        "perf",
+        "--bootstrap-server",
+        kafka_test_broker.bootstrap_servers,
+        "--topic",
+        "t",
+        "--num-records",
+        "1",
+    ]
+    command = [sys.executable, "-m", "spark_kafka_sink", *line]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    for said in (f"DEBUG spark_kafka_sink.network: Connected to {kafka_test_broker.bootstrap_servers}", "topics: t\n"):
+        assert said in done.stderr
+
+
 @pytest.mark.parametrize("name", ["KafkaError", "ConfigError", "KafkaTimeoutError", "ProducerFencedError"])
 def test_errors_are_importable_from_the_top(name):
     assert issubclass(getattr(spark_kafka_sink, name), KafkaError)

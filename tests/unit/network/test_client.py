@@ -226,6 +226,12 @@ def test_an_answered_request_ends_the_series_of_failures(turns, node, answer_end
     assert turns.client.ready_delay(node, turns.now) <= 60
 
 
+def test_a_connection_is_logged_at_debug(turns, node, caplog):
+    caplog.set_level(logging.DEBUG, "spark_kafka_sink.network")
+    turns.make_ready(node)
+    assert caplog.messages == ["Connecting to b:9092 (id: 1)", "Connected to b:9092 (id: 1)"]
+
+
 def test_one_warning_for_each_series_of_failures(turns, node, answer_end_txn, caplog):
     caplog.set_level(logging.WARNING, "spark_kafka_sink.network")
 
