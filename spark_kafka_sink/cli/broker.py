@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _LAST_PORT = 65535
 
 DESCRIPTION = """\
-Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. Needs only Java 17: no containers, no
+Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17, but no containers and no
 ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
 ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
-It listens on 127.0.0.1 only, and stores its data in a temporary folder that is removed at the end.
+It listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the end.
 
 --in-process needs no Java and starts in about a second: a test broker written in Python that
 responds like Kafka to any client (producers, transactions, consumer groups), in memory only. It is
@@ -59,10 +59,10 @@ def add_to(commands: Subparsers) -> None:
     broker.add_argument(
         "--version", default=DEFAULT_VERSION, help="a release of Kafka from 3.3 on (default: %(default)s)"
     )
-    add_pairs(broker, "--set", dest="properties", text="a line for server.properties; may be repeated")
+    add_pairs(broker, "--set", dest="properties", text="a property for server.properties; may be repeated")
     broker.add_argument(
         "--in-process", action="store_true",
-        help="without Java: a test broker in this process, in memory, which imitates the release of --version",
+        help="run a test broker in memory, without Java, which imitates the release of --version",
     )  # fmt: skip
 
 
@@ -89,4 +89,4 @@ def run(arguments: argparse.Namespace) -> int:
             print("\nKafka has stopped.", file=sys.stderr)
             return 0
         ended = next(node for node in kafka.node_ids if not kafka.alive(node))
-        raise LocalKafkaError(f"Node {ended} ended by itself:\n{kafka.log_tail(ended)}")
+        raise LocalKafkaError(f"Node {ended} has stopped unexpectedly:\n{kafka.log_tail(ended)}")

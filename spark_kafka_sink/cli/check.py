@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Tries each step from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows how long each
-took, the broker's certificate, and for a step that fails what to look at. Then asks the brokers what
-the principal may do.
+took, the broker's certificate, and, if a step fails, what to look at. Then checks the rights of the
+principal.
 
-Connects once to each bootstrap server, then to each other broker. After a refused login it stops.
-It writes nothing to the cluster, creates no topic and fences no transactional id. Shows no secret.
+Connects once to each bootstrap server, then once to each other broker. Stops after a refused login.
+Writes nothing to the cluster, creates no topic, fences no transactional id, and shows no secret.
 
-With --from-workers it then does the same in a Spark job, once on each executor, and shows what differs
-there: a name that is not resolved, a file or a variable that is missing, another version of a library.
+With --from-workers it also runs in a Spark job, once on each executor, and shows what differs there:
+a host name that cannot be resolved, a file or variable that is missing, another version of a library.
 
 The exit code is 0 if no step failed, else 1. Steps that cannot be tested without writing are shown as
 untested."""
@@ -47,7 +47,7 @@ examples:
   spark-kafka-sink check --bootstrap-server kafka1:9092
   spark-kafka-sink check --bootstrap-server kafka1:9093,kafka2:9093 --command-config client.properties --topic events
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --topic events \\
-      --transactional-id-prefix orders          what deliveryGuarantee=exactly-once needs, too
+      --transactional-id-prefix orders          also what deliveryGuarantee=exactly-once needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
       --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
 
@@ -71,11 +71,13 @@ def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "check", summary, DESCRIPTION, EXAMPLES)
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
     add_client_options(command)
-    command.add_argument("--topic", help="topic to write to: does it exist, may the principal write to it")
+    command.add_argument(
+        "--topic", help="topic to write to: check that it exists, and that the principal may write to it"
+    )
     command.add_argument(
         "--transactional-id-prefix", metavar="PREFIX",
-        help="the option transactionalIdPrefix: what exactly-once needs, rights on these transactional ids and on the "
-        "commitLogTopic",
+        help="the option transactionalIdPrefix: check what exactly-once needs, rights on these "
+        "transactional ids and on the commitLogTopic",
     )  # fmt: skip
     command.add_argument(
         "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
@@ -91,8 +93,8 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
         help="check from each executor of a Spark cluster, too, and show what differs from this machine",
     )  # fmt: skip
     workers.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
-    workers.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
-    add_pairs(workers, "--conf", text="an option of Spark, as for spark-submit; may be repeated")
+    workers.add_argument("--remote", metavar="URL", help="Spark Connect server (sc://host), instead of a master")
+    add_pairs(workers, "--conf", text="a Spark property, as for spark-submit; may be repeated")
     workers.add_argument(
         "--tasks", type=at_least_one, metavar="N",
         help="tasks of the Spark job (default: one per executor, with Spark Connect 8)",

@@ -65,8 +65,8 @@ def check_on_workers(
         raise job.error
     if job.found is None:
         raise WorkerCheckError(
-            f"The Spark job was {job.state} after {timeout_s:.0f} s (--timeout): does the master run, has it free "
-            "executors?"
+            f"The Spark job was {job.state} after {timeout_s:.0f} s (--timeout): is the master running, and does it "
+            "have free executors?"
         )
     return job.found
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 DESCRIPTION = """\
-Sends each line of standard input as a record, like Kafka's kafka-console-producer. Reads to the end,
-or until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. The exit code is 143 after
+Sends each line of standard input as a record, like Kafka's kafka-console-producer. Reads to the end, or
+until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. The exit code is 143 after
 SIGTERM and 129 after SIGHUP. It is 1 if a line is not a record, which ends the reading, or if a record
 could not be delivered."""
 
@@ -51,8 +51,8 @@ def add_to(commands: Subparsers) -> None:
     add_producer_options(console)
     console.add_argument(
         "--sync", action="store_true",
-        help="send one line at a time and wait for its acknowledgement (at least once, and slow); as the option "
-        "producer.type=sync",
+        help="send one line at a time and wait for its acknowledgement (slow); the same as the "
+        "option producer.type=sync",
     )  # fmt: skip
     add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines, see below")
 

@@ -21,7 +21,7 @@ as a streaming query. Then another client, librdkafka, reads both topics, and ev
 with the file. The exit code is 0 only if every row is there exactly once, and every keyed row is on
 the partition that librdkafka chooses for its key.
 
-Without --broker it starts its own Kafka, and removes it with all its data at the end."""
+Without --broker it starts a Kafka of its own, and removes it and its data at the end."""
 
 EXAMPLES = """\
 examples:
@@ -41,7 +41,9 @@ def add_to(commands: Subparsers) -> None:
     demo = add_command(commands, run, "demo", summary, DESCRIPTION, EXAMPLES)
     demo.add_argument("--broker", metavar="HOST:PORT", help="use this Kafka instead of starting one")
     demo.add_argument(
-        "--topics", metavar="PREFIX", help="prefix of the topics (default: flights, with --broker a time)"
+        "--topics",
+        metavar="PREFIX",
+        help="prefix of the topics (default: flights; with --broker, a name with the time)",
     )
     add_client_options(demo)
     demo.add_argument("--keep", action="store_true", help="keep the topics on your own Kafka")

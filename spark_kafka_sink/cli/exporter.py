@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 NEEDS: Final = ("opentelemetry", "prometheus_client")
 
 DESCRIPTION = """\
-Serves what the receipts of queries tell as metrics: rows, bytes, latency, retries, where the time of
-tasks goes. It first reads all receipts that there are, then serves, and reads on. docs/operations.md
-lists the metrics; conf/ has a Grafana dashboard and alert rules.
+Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
+It reads all existing receipts, then starts to serve, and reads new receipts as they are written.
+docs/operations.md lists the metrics; conf/ has a Grafana dashboard and alert rules.
 
 Needs the extra: pip install 'spark-kafka-sink[exporter]'"""
 
@@ -38,21 +38,24 @@ def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "exporter", "serve receipts as Prometheus metrics", DESCRIPTION, EXAMPLES)
     add_source(command)
     command.add_argument(
-        "--listen", default="0.0.0.0:9464", metavar="HOST:PORT", help="of /metrics (default: %(default)s)"
+        "--listen",
+        default="0.0.0.0:9464",
+        metavar="HOST:PORT",
+        help="address to serve /metrics at (default: %(default)s)",
     )
     command.add_argument(
-        "--otlp", type=_http_url, metavar="URL", help="also send to this OTLP endpoint (HTTP, protobuf)"
+        "--otlp", type=_http_url, metavar="URL", help="also send metrics to this OTLP endpoint (HTTP, protobuf)"
     )
     command.add_argument(
-        "--otlp-interval", type=above_zero, default=10.0, metavar="SECONDS", help="between two sends (default: 10)"
+        "--otlp-interval", type=above_zero, default=10.0, metavar="SECONDS", help="time between two sends (default: 10)"
     )
     command.add_argument(
         "--interval", type=above_zero, default=1.0, metavar="SECONDS",
-        help="between two looks for receipts (default: 1)",
+        help="time between two reads of receipts (default: 1)",
     )  # fmt: skip
     command.add_argument(
         "--max-series", type=at_least_one, default=MOST_SERIES, metavar="N",
-        help="most combinations of query, topic and partition (default: %(default)s)",
+        help="limit on combinations of query, topic and partition (default: %(default)s)",
     )  # fmt: skip
 
 

@@ -33,12 +33,12 @@ examples:
 def parser() -> CommandParser:
     top = CommandParser(
         prog="spark-kafka-sink",
-        description='Commands around the PySpark Kafka sink format("pykafka").',
+        description='Tools for the PySpark Kafka sink format("pykafka").',
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
-    top.add_argument(*VERBOSE, action="store_true", help="log what the client does, also as COMMAND --verbose")
+    top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
     top.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:

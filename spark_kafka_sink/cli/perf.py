@@ -135,7 +135,7 @@ def _print_metrics(metrics: dict[str, dict[str, float]]) -> None:
 
 def _record_size(text: str) -> int:
     if (size := at_least_one(text)) > _LARGEST_RECORD:
-        raise argparse.ArgumentTypeError(f"{text} is more than a record of Kafka can have: {_LARGEST_RECORD}")
+        raise argparse.ArgumentTypeError(f"{text} is more than a Kafka record can have: {_LARGEST_RECORD}")
     return size
 
 

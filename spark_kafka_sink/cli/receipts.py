@@ -24,15 +24,15 @@ _HOUR_MS: Final = 3_600_000
 _CLEAR: Final = "\033[H\033[2J"
 
 DESCRIPTION = """\
-Draws the last hours of each query: rows/s, latency, rows sent again, and how its rows are spread over
-partitions. A latency is from a Produce request to its response."""
+Draws charts of the last hours of each query: rows/s, latency, rows sent again, and how its rows are spread
+over partitions. Latency is the time from a Produce request to its response."""
 
 EXAMPLES = """\
 examples:
   the last 24 hours, from a receiptsPath or a receiptsTopic:
     spark-kafka-sink receipts --path s3://bucket/receipts
     spark-kafka-sink receipts --topic receipts --bootstrap-server broker:9092 --command-config client.properties
-  the last two hours of one query, drawn anew every 5 s:
+  the last two hours of one query, redrawn every 5 s:
     spark-kafka-sink receipts --path /data/receipts --query 4f1c… --hours 2 --follow
   each task and partition, as a table or as JSON lines; every new receipt as it is written:
     spark-kafka-sink receipts --path /data/receipts --list
@@ -44,13 +44,19 @@ def add_to(commands: Subparsers) -> None:
     add_source(command)
     command.add_argument("--query", help="only this query id, txnAppId or batch job")
     command.add_argument(
-        "--hours", type=above_zero, help="only writes of the last hours (default: 24 if drawn, else all)"
+        "--hours", type=above_zero, help="only writes of the last HOURS hours (default: 24 for charts, else all)"
     )
     shown = command.add_mutually_exclusive_group()
-    shown.add_argument("--list", action="store_true", help="a table: one row per task and partition")
-    shown.add_argument("--json", action="store_true", help="the receipts as JSON lines")
-    command.add_argument("--follow", action="store_true", help="go on with receipts that are written later")
-    command.add_argument("--interval", type=above_zero, default=5.0, metavar="SECONDS", help="of --follow (default: 5)")
+    shown.add_argument("--list", action="store_true", help="print a table with a row per task and partition")
+    shown.add_argument("--json", action="store_true", help="print the receipts as JSON lines")
+    command.add_argument("--follow", action="store_true", help="keep running, and show receipts as they are written")
+    command.add_argument(
+        "--interval",
+        type=above_zero,
+        default=5.0,
+        metavar="SECONDS",
+        help="time between updates of --follow (default: 5)",
+    )
 
 
 def add_source(command: argparse.ArgumentParser) -> None:

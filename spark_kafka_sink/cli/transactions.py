@@ -31,19 +31,21 @@ if TYPE_CHECKING:
 DECLINED: Final = 1
 
 DESCRIPTION = """\
-The tasks of an exactly-once write prepare transactions, then the driver decides the batch and commits
-them. If the driver dies in between, the transactions stay open, and readers wait for their end.
+Shows and ends transactions that exactly-once writes left open. The tasks of such a write prepare
+transactions, and the driver decides the batch and commits them. If the driver dies before that, the
+transactions stay open and block readers with isolation.level=read_committed.
 
-  list     lists open transactions, with age and decision; changes nothing. Without --prefix: of all writes
+  list     lists open transactions, with their age and whether they will be committed; changes nothing.
+           Without --prefix it lists those of all writes
   commit   commits the transactions of decided batches
   abort    aborts the transactions of undecided batches; refused while a decided batch is not committed.
-           With --force, commits what remains of a decided batch and gives up its missing rows
+           With --force, commits the rest of a decided batch and gives up its missing rows
 
-commit and abort fence a running query of the same name: it fails and must be restarted. They ask first;
-without a terminal they need --yes. --dry-run shows what they would do.
+commit and abort fence a running query with that name: it fails and must be restarted. They ask for
+confirmation; without a terminal they need --yes. --dry-run shows what they would do.
 
-Restarting the query commits and aborts by itself: prefer it while the checkpoint exists. For a batch job
-without txnAppId use this command: no later run has its name."""
+As long as the checkpoint exists, prefer to restart the query: it commits and aborts by itself. Use this
+command for a batch job without txnAppId, since no later run has its name."""
 
 
 EXAMPLES = """\
@@ -58,9 +60,18 @@ def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "transactions", summary, DESCRIPTION, EXAMPLES)
     command.add_argument("action", choices=("list", "commit", "abort"))
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
-    command.add_argument("--prefix", help="transactionalIdPrefix or name of the write; optional for list")
-    command.add_argument("--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC", help="default: %(default)s")
-    command.add_argument("--force", action="store_true", help="for abort: also if a batch is decided")
+    command.add_argument(
+        "--prefix", help="transactionalIdPrefix of the write, or its name as list shows it; optional for list"
+    )
+    command.add_argument(
+        "--commit-log-topic",
+        default=LEDGER_TOPIC,
+        metavar="TOPIC",
+        help="the write's commitLogTopic (default: %(default)s)",
+    )
+    command.add_argument(
+        "--force", action="store_true", help="for abort: also if a batch is decided; gives up its missing rows"
+    )
     command.add_argument("--dry-run", action="store_true", help="show what commit or abort would do")
     command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")
     add_client_options(command)
@@ -132,7 +143,7 @@ def _agreed(todo: Sequence[FoundWrite]) -> bool:
     if not sys.stdin.isatty():
         raise ConfigError([f"{warning} There is no terminal to ask: confirm with --yes."])
     try:
-        return input(f"{warning} Go on? [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"{warning} Continue? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # Ctrl-D
         print()
         return False
@@ -192,7 +203,7 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
 
 def _no_entry(ledger: str) -> str:
     """A batch decided in another ledger must not be aborted, and a transaction does not name its ledger."""
-    return f"no entry in {ledger}: be sure that this is the write's commitLogTopic"
+    return f"no entry in {ledger}: make sure that this is the write's commitLogTopic"
 
 
 def _since(ms: int, now_ms: int) -> str:

@@ -213,7 +213,7 @@ def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider 
         return None
     value = settings.pop(parameter, None)
     for name in settings:
-        draft.fault(f"{prefix}.param.{name}", f"is no parameter of {simple}, which has {parameter}.")
+        draft.fault(f"{prefix}.param.{name}", f"is not a parameter of {simple}, which has {parameter}.")
     if parameter == _ALLOWLIST_PATTERN:
         return _variables(draft, f"{prefix}.param.{parameter}", value)
     allowed = _allowed_paths(draft, f"{prefix}.param.{parameter}", value)
@@ -226,7 +226,7 @@ def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProv
     try:
         re.compile(pattern)
     except re.error as error:
-        draft.fault(name, f"is no regular expression: {error}.")
+        draft.fault(name, f"is not a regular expression: {error}.")
         return None
     return EnvVarConfigProvider(pattern)
 

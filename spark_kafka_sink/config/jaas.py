@@ -59,14 +59,15 @@ def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
             raise JaasError(f"must end with ';'{where}")
         if tokens.next().kind is not Kind.EQUALS:
             raise JaasError(
-                f"has no '=' after the key of {place}; a value with spaces or signs must stand in double quotes, "
+                f"has no '=' after the key of {place}; a value with spaces or special characters must be in double "
+                "quotes, "
                 'with \\" for a quote and \\\\ for a backslash in it'
             )
         value = tokens.next().text
         if value is None:
             raise JaasError(
-                f"has no value that can be read for {place}; a value that begins with a digit, a sign or nothing "
-                "must stand in double quotes"
+                f"has no value that can be read for {place}; a value that is empty, or begins with a digit or a "
+                "special character, must be in double quotes"
             )
         options["" if key.text is None else key.text] = value
     return LoginModule(first.text.removeprefix(SHADED), options)

@@ -44,7 +44,8 @@ def krb5_fault(jaas: Mapping[str, str]) -> str | None:
         return "has isInitiator=false, which is for brokers; leave it out"
     if not keytab and not is_on(jaas, "useTicketCache"):
         return (
-            f"names no keytab and no ticket cache; write {KRB5_EXAMPLE} or, to use the tickets of kinit, {KRB5_MODULE} "
+            f"has neither a keytab nor a ticket cache; write {KRB5_EXAMPLE} or, to use the tickets of kinit, "
+            f"{KRB5_MODULE} "
             "required useTicketCache=true;"
         )
     if keytab and (missing := [key for key in ("keyTab", "principal") if not jaas.get(key)]):

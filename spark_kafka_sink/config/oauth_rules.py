@@ -84,7 +84,8 @@ def _extensions(draft: Draft, options: dict[str, str]) -> None:
         if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
             draft.fault("sasl.jaas.config", f"has extension_{name}; an extension has a name of letters, but not auth.")
         elif not _EXTENSION_VALUE.fullmatch(value):
-            draft.fault("sasl.jaas.config", f"has extension_{name}, whose value is empty or has signs outside ASCII.")
+            fault = f"has extension_{name}, whose value is empty or has characters outside ASCII."
+            draft.fault("sasl.jaas.config", fault)
 
 
 def _scheme(url: str) -> str:

@@ -110,7 +110,7 @@ def _check_credentials(draft: Draft, mechanism: str, module: LoginModule | None)
             draft.fault(name, fault)
             return
     elif draft.values[name] is None and mechanism != OAUTHBEARER:
-        tokens = " Delegation tokens that Spark fetches cannot be used: they do not reach Python workers."
+        tokens = " Delegation tokens that Spark fetches cannot be used: they are not available in Python workers."
         draft.fault(name, f"is required with {mechanism}: {_example(mechanism)}{tokens if draft.prefix else ''}")
     if mechanism == OAUTHBEARER:
         oauthbearer(draft, module)
@@ -132,7 +132,7 @@ def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> 
         return None
     example = _example(mechanism)
     if module.name not in needed:
-        shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is no known login module"
+        shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is not a known login module"
         suited = _suited(module)
         can_set = suited and (suited in _BUILT or suited == AWS_MECHANISM)
         other = f", or set {prefix}sasl.mechanism={suited}" if can_set else ""

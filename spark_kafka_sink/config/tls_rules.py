@@ -28,7 +28,7 @@ def tls_stores(draft: Draft) -> None:
     for store, inline in (("truststore", "ssl.truststore.certificates"), ("keystore", "ssl.keystore.key")):
         location, password = f"ssl.{store}.location", f"ssl.{store}.password"
         if _PEM in (values[location] or ""):  # not shown: it may be a private key
-            draft.fault(location, f"must be the path of a file, but is PEM; give that as {draft.prefix}{inline}.")
+            draft.fault(location, f"must be the path of a file, but is PEM; set that as {draft.prefix}{inline}.")
         elif values[location] is not None and values[inline] is not None:
             draft.fault(inline, f"and {draft.prefix}{location} are both given; leave one of them out.")
         elif values[location] is None and values[password] is not None:

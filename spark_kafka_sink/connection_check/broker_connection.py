@@ -142,7 +142,7 @@ class BrokerConnection:
             reason = self._try_address(address)
             if reason is None:
                 connected = f"{address} port {self._node.port}"
-                return "; ".join([connected, *(f"{each}: it is passed over" for each in reasons)])
+                return "; ".join([connected, *(f"{each}: it is skipped" for each in reasons)])
             reasons.append(f"{address}: {reason}" if len(addresses) > 1 else reason)
         raise self._connection.closed_error(", ".join(reasons))
 

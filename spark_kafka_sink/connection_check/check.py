@@ -170,7 +170,7 @@ class _Check:
         if allowed is not None and Operation.CREATE in allowed:
             yield Finding(subject, _RIGHTS, Outcome.OK, "CREATE, on the cluster", took)
         else:
-            text = "CREATE on this topic: brokers do not tell the rights on a missing topic"
+            text = "CREATE on this topic: brokers do not return the rights on a missing topic"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text, took)
 
     def _described(self, connection: BrokerConnection, name: str) -> Any:
@@ -229,7 +229,7 @@ class _Check:
 def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took: float) -> Iterator[Finding]:
     code: ErrorCode = topic.error_code
     if code is ErrorCode.topic_authorization_failed:
-        text = f"the principal may not even DESCRIBE it: it needs {names(needed)}"
+        text = f"the principal lacks even DESCRIBE on it: it needs {names(needed)}"
         yield Finding(subject, _RIGHTS, Outcome.FAILED, text, took)
         return
     if code is not ErrorCode.none:
@@ -244,7 +244,7 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
         yield Finding(subject, "metadata", Outcome.OK, f"{len(topic.partitions)} partitions, each has a leader", took)
     allowed = operations(int(topic.topic_authorized_operations))
     if allowed is None:
-        yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "the broker does not tell them")
+        yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "the broker does not return them")
     elif missing := [each for each in needed if each not in allowed]:
         text = f"{names(missing)} missing: add an ACL for the principal, which may {names(allowed)}"
         yield Finding(subject, _RIGHTS, Outcome.FAILED, text)

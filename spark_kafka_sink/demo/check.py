@@ -68,8 +68,8 @@ class TopicCheck:
         """A sentence per kind of fault."""
         seen = (
             (self.missing, "row is missing", "rows are missing"),
-            (self.twice, "record is there once too often", "records are there once too often"),
-            (self.foreign, "record comes of no row", "records come of no row"),
+            (self.twice, "record is a duplicate", "records are duplicates"),
+            (self.foreign, "record matches no row", "records match no row"),
             (self.misplaced, f"keyed record is {_MISPLACED}", f"keyed records are {_MISPLACED}"),
         )
         return [f"{self.topic}: {count:,} {one if count == 1 else many}." for count, one, many in seen if count]
@@ -168,7 +168,7 @@ class Topics:
                 if messages:
                     deadline = time.monotonic() + DEADLINE_S
                 elif time.monotonic() > deadline:
-                    raise CheckError(f"{topic} could not be read: nothing came for {DEADLINE_S:.0f} s.")
+                    raise CheckError(f"{topic} could not be read: no record arrived for {DEADLINE_S:.0f} s.")
                 yield [message for message in messages if not message.error()]
         finally:
             consumer.close()

@@ -35,7 +35,7 @@ class Enum:
             unknown = null_mask(numbers)
             if keep is not None:
                 unknown &= keep != 0
-            writer.refuse(unknown, self.path, array, f"is no symbol of {self.schema}: {', '.join(self.symbols)}")
+            writer.refuse(unknown, self.path, array, f"is not a symbol of {self.schema}: {', '.join(self.symbols)}")
         write_zigzag(writer, raw_numbers(numbers, np.int32).astype(np.int64), keep)
 
 

@@ -164,7 +164,7 @@ def _unwrapped(node: Json) -> Json:
     if isinstance(node, str) or (isinstance(node, dict) and "type" not in node):
         return node
     if not isinstance(node, dict):
-        raise ValueError(f"{_short(json.dumps(node))} is no type")
+        raise ValueError(f"{_short(json.dumps(node))} is not a type")
     kind = node["type"]
     if not isinstance(kind, str) or kind not in _PRIMITIVES | _COMPLEX:
         return _unwrapped(kind)

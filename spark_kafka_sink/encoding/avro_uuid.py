@@ -37,7 +37,7 @@ class Uuid:
         column, _, _ = spans(array, keep)
         bad = _not_uuids(column, keep)
         if bad.any():
-            writer.refuse(bad, self.path, array, "is no UUID")
+            writer.refuse(bad, self.path, array, "is not a UUID")
         Text(self.path).write(writer, array, keep)
 
 
@@ -64,7 +64,7 @@ class UuidBytes:
         column, _, _ = spans(array, keep)
         bad = _not_uuids(column, keep)
         if bad.any():
-            writer.refuse(bad, self.path, array, "is no UUID")
+            writer.refuse(bad, self.path, array, "is not a UUID")
             return
         _, offsets, data = column.buffers()
         starts = np.frombuffer(offsets, np.int32, len(column)).astype(np.int64)

@@ -103,12 +103,12 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{write} is not committed: no broker says whether its topics are still those that its tasks wrote to: "
-            f"{error}. Start the query again: it writes the batch anew."
+            f"{error}. Start the query again: it writes the batch again."
         ) from error
     if gone:
         raise ExactlyOnceError(
-            f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps made again) after its tasks "
-            "wrote to it, and their rows are gone. Start the query again: it writes the batch anew."
+            f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps created again) after its "
+            "tasks wrote to it, and their rows are gone. Start the query again: it writes the batch again."
         )
 
 
@@ -125,15 +125,17 @@ def _decide(
         raise ExactlyOnceError(
             f"{write} is not committed: {error}, by delivery.timeout.ms or by what "
             f"kafka.transaction.timeout.ms={timeout_ms} leaves the oldest transaction. Start the query again: it "
-            "writes the batch anew."
+            "writes the batch again."
         ) from error
     except ExactlyOnceError:
         raise
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{write} may be decided or not, no broker says which: {error}. Start the query again with the same "
+            f"{write} may or may not be decided, because no broker confirms it: {error}. Start the query again with "
+            "the same "
             "checkpoint (or rerun the job with its txnAppId and txnVersion): it reads whether the batch is decided, "
-            "and commits it or writes it anew. No decision is sent when the batch's oldest transaction is about to end "
+            "and commits it or writes it again. No decision is sent when the batch's oldest transaction is about to "
+            "end "
             f"by kafka.transaction.timeout.ms={timeout_ms}."
         ) from error
 

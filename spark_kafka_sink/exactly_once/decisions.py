@@ -49,8 +49,8 @@ class Verdict(Enum):
     SKIP = "consume and write nothing"
     REPAIR = "write the lost tasks again, verify the others"
     OLD_CHECKPOINT = (
-        "is behind what the ledger says is in Kafka: {entry} was committed. The checkpoint is an older copy, or "
-        "another query used it. Going on would write rows twice. Restore the latest checkpoint, or start a new one "
+        "is older than the last batch in the ledger: {entry} was committed. The checkpoint is an older copy, or "
+        "another query used it. To continue would write rows twice. Restore the latest checkpoint, or start a new one "
         "under a new transactionalIdPrefix."
     )
     NO_LEDGER = (
@@ -167,7 +167,7 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
         return
     raise ReplayMismatchError(
         f"{_write(plan, write_id)} lost the rows of task {listed(plan.lost.get(write_id.query, ()))} in Kafka and "
-        f"cannot be repaired from its replay, which does not cut its rows as before: {mismatch}. The source is not "
+        f"cannot be repaired from its replay, which distributes its rows differently: {mismatch}. The source is not "
         "repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
         "`spark-kafka-sink transactions abort --force`."
     )
@@ -241,8 +241,8 @@ def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
         if one[:2] == other[:2]:
             raise ExactlyOnceError(
                 f"{reports[0].write} is not committed: its tasks asked the registry for subject {one.subject} before "
-                f"and after it changed, and have schemas {one.id} and {other.id}. Start the query again: it writes the "
-                "batch anew."
+                f"and after it changed, and have schemas {one.id} and {other.id}. Start the query again: it writes "
+                "the batch again."
             )
     return tuple(schemas)
 
@@ -256,7 +256,7 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
             f"{first.write} is committed with {first.decided}, but is now to be written with {rows}; nothing is "
             "written. Either the checkpoint is an older copy, and its next batch is another one under the same number: "
             "restore the latest. Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
-            f"ledgerStart=trust-ledger:{first.write_id.number} takes this batch, and no other, as committed."
+            f"ledgerStart=trust-ledger:{first.write_id.number} accepts this batch, and no other, as committed."
         )
 
 

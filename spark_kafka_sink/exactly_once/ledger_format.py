@@ -208,7 +208,7 @@ def _read(key: RecordKey, value: bytes, parse: Callable[[RecordKey, dict[str, An
         raise ExactlyOnceError(
             f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has "
             f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The "
-            "ledger no longer says whether the last batch is in Kafka: look there, then go on under a new name "
+            "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
             "(transactionalIdPrefix, or txnAppId)."
         ) from error
     raise ExactlyOnceError(

@@ -73,14 +73,14 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
     ]
     if faults:
         raise ExactlyOnceError(
-            f"commitLogTopic {topic} would lose what was decided: {'; '.join(faults)}. Change its settings "
+            f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings "
             "(kafka-configs --alter), or name another topic."
         )
     if topic not in _warned and (commands := _repair_commands(cluster, topic, wanted, configs, deadline)):
         _warned.add(topic)
         _log.warning(
-            "commitLogTopic %s is not as this sink would create it: it may lose what was decided when brokers do, or "
-            "make queries slow to start. Mend it with: %s",
+            "commitLogTopic %s has other settings than this sink creates it with: it may lose decisions when brokers "
+            "fail, or slow down the start of queries. To change it, run: %s",
             topic,
             " ; ".join(commands),
         )

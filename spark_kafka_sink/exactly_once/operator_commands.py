@@ -156,7 +156,7 @@ def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
     """Raises ``ExactlyOnceError`` if there are intents."""
     if intents:
         raise ExactlyOnceError(
-            f"Under the name {name} {' and '.join(map(str, intents))} is decided and not carried out: commit it. "
+            f"Under the name {name} {' and '.join(map(str, intents))} is decided and not committed yet: commit it. "
             "--force commits its remaining transactions and gives up the lost rows."
         )
 

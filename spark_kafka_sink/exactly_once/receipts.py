@@ -79,9 +79,9 @@ class WriteReceipt:
             figures = fields.get("figures")
             return cls(**values, figures=None if figures is None else TaskFigures.from_json(figures))
         except KeyError as error:
-            raise ValueError(f"{_start(line)} is no receipt: it has no field {error}") from None
+            raise ValueError(f"{_start(line)} is not a receipt: it has no field {error}") from None
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{_start(line)} is no receipt: {error}") from None
+            raise ValueError(f"{_start(line)} is not a receipt: {error}") from None
 
 
 def _of(kind: type, value: Any) -> Any:

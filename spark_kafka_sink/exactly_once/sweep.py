@@ -100,8 +100,8 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
         body = cluster.call(Call("list_transactions", (0, 1), node, make, codes), deadline)
     except UnsupportedVersionError as error:
         raise ExactlyOnceError(
-            "These brokers cannot list transactions (Kafka before 3.0), so that what a dead run has left open cannot "
-            "be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
+            "These brokers cannot list transactions (Kafka before 3.0), so transactions that a dead run left open "
+            "cannot be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
         ) from error
     return [each.transactional_id for each in body.transaction_states]
 

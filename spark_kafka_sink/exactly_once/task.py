@@ -223,8 +223,8 @@ class TaskTransaction:
         if recreated:
             raise ExactlyOnceError(
                 f"Task {self._task} of {self._write_id} (name {self._plan.name}): topic {', '.join(recreated)} was "
-                "deleted (and perhaps made again) while it wrote, and its earlier rows are gone. Nothing is committed: "
-                "run the task again, or start the query again."
+                "deleted (and perhaps created again) while it wrote, and its earlier rows are gone. Nothing is "
+                "committed: run the task again, or start the query again."
             )
         return tuple((name, topic_id) for name, topic_id in known if topic_id is not None)
 

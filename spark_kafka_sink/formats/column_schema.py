@@ -215,7 +215,7 @@ def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Reg
     what = f"Schema {found.id} of subject {found.subject}"
     if not has_protoc():
         raise FormatError(
-            f"{what} comes as .proto text, as this registry gives no descriptors, and protoc is missing: pip install "
+            f"{what} is .proto text, because this registry returns no descriptors, and protoc is missing: pip install "
             "grpcio-tools on the driver, and with a column topic on the workers. Or give "
             f"{column.option('DescriptorFile')} and {column.option('Message')} too."
         )

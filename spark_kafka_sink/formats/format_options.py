@@ -125,7 +125,7 @@ def _misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
     if schema and column.format not in (Format.AVRO, Format.JSON):
         faults.append(f"{', '.join(schema)}: only with {column.option('Format')}=avro or json.")
     elif len(schema) > 1:
-        faults.append(f"{' and '.join(schema)} give the same: give one of them.")
+        faults.append(f"{' and '.join(schema)} set the same thing: leave one of them out.")
     if message and column.format is not Format.PROTOBUF:
         faults.append(f"{', '.join(message)}: only with {column.option('Format')}=protobuf.")
     elif column.descriptor_file is not None and column.message is None:

@@ -122,7 +122,7 @@ def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
         raise FormatError(f"{_origin(column)} is not JSON: {error}") from error
     if text is not None and column.format is Format.JSON:
         if not isinstance(parsed, (dict, bool)):
-            raise FormatError(f"{_origin(column)} is no JSON Schema, which is an object.")
+            raise FormatError(f"{_origin(column)} is not a JSON Schema, which must be an object.")
         return JsonColumnSchema(text)
     text = frame.derived if text is None else text
     return None if text is None else AvroColumnSchema(text)

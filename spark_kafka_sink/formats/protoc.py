@@ -83,7 +83,7 @@ def _with_map_entries(descriptor_set: bytes) -> bytes:
 def _write(folder: Path, name: str, text: str, what: str) -> None:
     parts = name.split("/")
     if not name.isprintable() or "\\" in name or not {"", ".", ".."}.isdisjoint(parts):
-        raise FormatError(f"{what} imports {name!a:.200}, which is no path of a .proto file.")
+        raise FormatError(f"{what} imports {name!a:.200}, which is not a path of a .proto file.")
     path = folder.joinpath(*parts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

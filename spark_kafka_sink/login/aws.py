@@ -45,7 +45,7 @@ class AwsTokens:
         try:
             credentials, expires_at = self._credentials(region)
         except (BotoCoreError, ClientError) as error:
-            raise LoginError(f"AWS gave no credentials: {_shown(error)}") from None
+            raise LoginError(f"AWS returned no credentials: {_shown(error)}") from None
         return presigned(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
@@ -54,7 +54,9 @@ class AwsTokens:
         session = botocore.session.Session(profile=options.get("awsProfileName"))
         found = session.get_credentials()
         if found is None:
-            raise LoginError("AWS gave no credentials: neither the environment nor a profile nor the machine has any")
+            raise LoginError(
+                "AWS returned no credentials: neither the environment nor a profile nor the machine has any"
+            )
         if "awsRoleArn" not in options:
             return found.get_frozen_credentials(), float("inf")
         role = self._assumed(session, region, options)

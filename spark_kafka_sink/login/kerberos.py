@@ -109,7 +109,7 @@ class ContextSteps:
             except LoginError as error:
                 step.fail(error)
             except Exception as error:
-                step.fail(LoginError(f"{step.what} could not be had: {type(error).__name__}"))
+                step.fail(LoginError(f"{step.what} could not be obtained: {type(error).__name__}"))
             else:
                 step.succeed(message)
         return NEVER

@@ -110,11 +110,11 @@ def jwt(name: str, text: str) -> Token:
         with suppress(ValueError):
             claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     if not isinstance(claims, dict):
-        raise LoginError(f"{name} gave a token that is no JWT (three parts with dots between them)")
+        raise LoginError(f"{name} returned a token that is not a JWT (three parts with dots between them)")
     expires: Any = claims.get("exp")
     issued: Any = claims.get("iat")
     if not _is_number(expires):
-        raise LoginError(f"{name} gave a token without the claim exp, its end")
+        raise LoginError(f"{name} returned a token without the claim exp (its expiry)")
     return Token(text, expires * 1000.0, issued * 1000.0 if _is_number(issued) else None)
 
 

@@ -334,7 +334,7 @@ class Connection:
         if self.login_step is not None:
             return NetworkError(f"{subject} ended while this client was waiting for {self.login_step.what}: {reason}")
         if self.state is ConnectionState.REAUTHENTICATING:
-            return NetworkError(f"{subject} was lost while this client authenticated again: {reason}")
+            return NetworkError(f"{subject} was lost while this client re-authenticated: {reason}")
         if self.state is not ConnectionState.READY:
             return NetworkError(f"{subject} ended in its handshake: {reason}. {self._handshake_advice()}")
         if not self.responded and self.load:

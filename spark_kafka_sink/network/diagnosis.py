@@ -41,14 +41,14 @@ def check_command(config: ProducerConfig, topic: str | None = None) -> str:
         command += f" --topic {topic}"
     if config.security_protocol == "PLAINTEXT":
         return command
-    return f"{command} --command-config client.properties (in it the kafka.* options, without kafka. before the names)"
+    return f"{command} --command-config client.properties (a file with the kafka.* options, without the prefix kafka.)"
 
 
 def _look_at(failed: FailedStep) -> str:
     """The option; empty for the steps whose errors name it."""
     if failed.step not in (ConnectionStep.DNS, ConnectionStep.TCP):
         return ""
-    name = "bootstrap.servers" if failed.bootstrap else "the broker's own advertised.listeners, which it tells clients"
+    name = "bootstrap.servers" if failed.bootstrap else "the broker's advertised.listeners"
     if failed.step is ConnectionStep.DNS:
-        return f"see {name}: does this machine's name server know the name?"
-    return f"see {name}: does the broker run, are host and port right, does a firewall stand between?"
+        return f"see {name}: can this machine resolve the host name?"
+    return f"see {name}: is the broker running, are host and port right, is there a firewall in between?"

@@ -147,7 +147,8 @@ class CustomPartitioner(Partitioner):
         chosen = np.asarray(self._partitioner.partition(topic, columns, given, sizes, count, load))
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
-                f"partitioner.class {self._name} must give one whole number per row: for {len(columns)} rows of topic "
+                f"partitioner.class {self._name} must return one whole number per row: for {len(columns)} rows of "
+                "topic "
                 f"{topic} it gave {chosen.dtype} values of shape {chosen.shape}."
             )
         if explicit is not None:

@@ -74,7 +74,7 @@ class InterceptorChain:
                 record = changed
             except Exception:
                 _log.warning(
-                    "%s failed in on_send for topic %s; the record goes on without it",
+                    "%s failed in on_send for topic %s; the record is sent without it",
                     type(each).__name__, record.topic, exc_info=True,
                 )  # fmt: skip
         return record

@@ -265,7 +265,7 @@ class KafkaProducer(TransactionalProducer):
         """
         was_closed = self._closed
         if timeout_ms > 0 and self._parts.sender_thread.is_current:
-            _log.warning("close() in a callback does not wait: as close(0) it fails what is not delivered yet")
+            _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
             timeout_ms = 0
         deadline = self._parts.clock.now() + timeout_ms
         if not was_closed and timeout_ms > 0 and self._parts.sender_thread.is_alive():

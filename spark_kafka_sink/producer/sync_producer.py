@@ -57,9 +57,9 @@ _log = logging.getLogger("spark_kafka_sink.producer")
 
 SYNC_OPTIONS = (
     Option("message.send.max.retries", Kind.INT, 3, "high",
-           "Times a record is sent again after an error that may pass.", AT_LEAST_0),
+           "Retries of a record after a retriable error.", AT_LEAST_0),
     Option("topic.metadata.refresh.interval.ms", Kind.LONG, 600_000, "low",
-           "Metadata older than this is fetched anew before a send. -1: only after an error; 0: each time, slow.",
+           "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
            MINUS_1_OR_MORE),
 )  # fmt: skip
 """As in Kafka 0.8's ``ProducerConfig``."""

@@ -54,7 +54,7 @@ class TransactionalRequestResult:
     def wait(self, timeout_ms: float, granted_ms: float | None = None) -> object:
         """``granted_ms``: the time of the whole call, of which ``timeout_ms`` are left."""
         if not self._done.wait(min(timeout_ms, threading.TIMEOUT_MAX) / 1000.0):
-            again = "; call it again to go on waiting" if self.step in _RESUMED else ""
+            again = "; call it again to continue waiting" if self.step in _RESUMED else ""
             granted_ms = timeout_ms if granted_ms is None else granted_ms
             raise KafkaTimeoutError(f"{self.step.value} has no response after {granted_ms:.0f} ms{again}")
         if self._error is not None:

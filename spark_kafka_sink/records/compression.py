@@ -80,7 +80,7 @@ def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECO
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, struct.error, cramjam.DecompressionError) as error:
         raise CorruptRecordError(f"broken {codec} payload: {error}") from error
     if len(records) > max_size:
-        raise CorruptRecordError(f"{codec} payload is over {max_size} bytes when decompressed")
+        raise CorruptRecordError(f"{codec} payload is larger than {max_size} bytes when decompressed")
     return records
 
 

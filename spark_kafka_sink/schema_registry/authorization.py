@@ -80,7 +80,7 @@ class Authorization:
     def _bearer(self, token: str) -> dict[str, str]:
         login = self._options.login
         if not _IN_A_HEADER.fullmatch(token):  # the error of http.client shows it
-            raise LoginError(f"the token of {_OPTION_OF[login.source]} has signs that no HTTP header can have")
+            raise LoginError(f"the token of {_OPTION_OF[login.source]} has characters that an HTTP header cannot have")
         headers = {"Authorization": f"Bearer {token}"}
         if login.logical_cluster:
             headers["target-sr-cluster"] = login.logical_cluster

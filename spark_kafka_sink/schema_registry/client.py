@@ -95,7 +95,7 @@ class SchemaRegistry:
         call = self._of_subject(
             f"register a schema under subject {subject}", "POST", subject, "/versions", self._normalize()
         )
-        call = call._replace(body=request_body(schema), missing=f"is this {URL} whole, with its path?")
+        call = call._replace(body=request_body(schema), missing=f"is this {URL} complete, with its path?")
         url, parsed = self._request(call)
         registered = self._read(url, call, parsed, subject, schema)
         if registered.version is None:  # older registries respond with nothing but the id
@@ -259,7 +259,7 @@ class SchemaRegistry:
             return read_object(response.content)
         except UnreadableResponseError as error:
             raise RegistryError(
-                f"{_name(url)} cannot {call.what}: its response {error}; is this {URL} whole, with its path?"
+                f"{_name(url)} cannot {call.what}: its response {error}; is this {URL} complete, with its path?"
             ) from None
 
     def _tls_context(self, url: RegistryUrl) -> ssl.SSLContext | None:
@@ -292,7 +292,7 @@ class SchemaRegistry:
             case 403:
                 return f"not allowed with {credentials}" if credentials else "not allowed without credentials"
             case 404:
-                return call.missing if has_code else f"is this {URL} whole, with its path?"
+                return call.missing if has_code else f"is this {URL} complete, with its path?"
             case 409:
                 return "change the schema, or the compatibility of the subject"
             case status if status in _REDIRECTS:

@@ -22,11 +22,11 @@ def certificates(name: str, content: bytes, password: Password | None) -> list[b
     ``name`` begins the errors: option and file. The digest is checked if there is a password.
     """
     if password is not None and not _digest_holds(content, password.value):
-        raise ConfigError([f"{name}: ssl.truststore.password is wrong, or the file damaged."])
+        raise ConfigError([f"{name}: ssl.truststore.password is wrong, or the file is damaged."])
     try:
         return _parse(memoryview(content)[:-_DIGEST])
     except ValueError:
-        raise ConfigError([f"{name} is cut off or damaged."]) from None
+        raise ConfigError([f"{name} is truncated or damaged."]) from None
 
 
 def _digest_holds(content: bytes, password: str) -> bool:

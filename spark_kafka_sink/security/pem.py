@@ -33,7 +33,7 @@ def certificates(name: str, content: bytes) -> list[bytes]:
                 # A certificate that openssl marked as trusted has more behind its DER.
                 found.append(x509.Certificate.load(base64.b64decode(b"".join(body.split()), validate=True)).dump())
             except (binascii.Error, ValueError):
-                raise ConfigError([f"{name}: certificate {len(found) + 1} is cut off or damaged."]) from None
+                raise ConfigError([f"{name}: certificate {len(found) + 1} is truncated or damaged."]) from None
     if not found:
         raise ConfigError([f"{name} has no certificate (a block -----BEGIN CERTIFICATE-----)."])
     return found
@@ -53,7 +53,8 @@ def private_key(name: str, content: bytes, password: Password | None) -> Private
     try:
         return load_pem_private_key(_laid_out(label, body), secret)
     except Exception:  # cryptography raises several; their texts may quote the key
-        fault = "ssl.key.password is wrong, or the key damaged" if encrypted else "it is cut off, damaged or unknown"
+        wrong_password = "ssl.key.password is wrong, or the key is damaged"
+        fault = wrong_password if encrypted else "it is truncated, damaged or of an unknown kind"
         raise ConfigError([f"{name}: the private key cannot be read: {fault}."]) from None
 
 
@@ -65,7 +66,7 @@ def _blocks(name: str, content: bytes) -> Iterator[tuple[bytes, bytes]]:
         end = match.end()
         yield match[1], match[2]
     if end and is_pem(content[end:]):
-        raise ConfigError([f"{name} is cut off: its last -----BEGIN has no -----END."])
+        raise ConfigError([f"{name} is truncated: its last -----BEGIN has no -----END."])
 
 
 def _laid_out(label: bytes, body: bytes) -> bytes:

@@ -57,7 +57,7 @@ def _load(name: str, content: bytes, password: Password | None, option: str) -> 
     try:
         return load_pkcs12(content, None if password is None else password.value.encode())
     except Exception:  # cryptography raises several; none says which of the two it is
-        fault = f"give its password as {option}" if password is None else f"{option} is wrong, or the file damaged"
+        fault = f"give its password as {option}" if password is None else f"{option} is wrong, or the file is damaged"
         raise ConfigError([f"{name}: {fault}."]) from None
 
 
@@ -68,7 +68,7 @@ def _key_aliases(name: str, content: bytes) -> list[str]:
         bags = [bag for part in parts for bag in pkcs12.SafeContents.load(part["content"].native)]
         return [_alias(bag) for bag in bags if bag["bag_id"].native in _KEYS]
     except (ValueError, TypeError, KeyError):
-        raise ConfigError([f"{name} is cut off or damaged."]) from None
+        raise ConfigError([f"{name} is truncated or damaged."]) from None
 
 
 def _alias(bag: pkcs12.SafeBag) -> str:

@@ -16,10 +16,12 @@ _TRUSTSTORE: Final = (
     "give the certificate that issued it, or a CA above it, in ssl.truststore.location or ssl.truststore.certificates"
 )
 _NAME: Final = (
-    "use a name of the certificate in bootstrap.servers and in the broker's advertised.listeners; an empty "
+    "use a host name that the certificate has in bootstrap.servers and in the broker's advertised.listeners; an empty "
     "ssl.endpoint.identification.algorithm switches this check off"
 )
-_VERSIONS: Final = "client and broker share no TLS version or cipher: see ssl.enabled.protocols and ssl.cipher.suites"
+_VERSIONS: Final = (
+    "client and broker have no TLS version or cipher suite in common: see ssl.enabled.protocols and ssl.cipher.suites"
+)
 
 # X509_V_ERR_…, from OpenSSL's x509_vfy.h.
 _CERTIFICATE_ADVICE: Final = {

@@ -61,6 +61,6 @@ class DeadLetterFile:
 
     def _error(self, error: Exception) -> DeadLetterPathError:
         return DeadLetterPathError(
-            f"deadLetterPath {self._folder} cannot be written: {error}. Set it to a folder that the executors may "
+            f"deadLetterPath {self._folder} cannot be written: {error}. Set it to a directory that the executors can "
             "write to."
         )

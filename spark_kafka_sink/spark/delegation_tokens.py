@@ -14,8 +14,8 @@ _log = logging.getLogger("spark_kafka_sink.spark")
 
 _SETTINGS = "spark.kafka.clusters."
 _ADVICE = (
-    "are set, but the delegation tokens that Spark fetches for them do not reach Python workers, so this sink does not "
-    "use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
+    "are set, but the delegation tokens that Spark fetches for them are not available in Python workers, so this sink "
+    "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
 )
 _warned = False
 

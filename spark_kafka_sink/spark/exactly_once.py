@@ -70,7 +70,8 @@ def plan_batch(options: SinkOptions) -> WritePlan:
     if exactly_once.version is None:
         write_id = WriteId(settings.name, 0, WriteKind.ONCE)
         announce(
-            f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends what is open: "
+            f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends its open "
+            "transactions: "
             f"`{settings.command('list')}` shows it"
         )
     else:
@@ -129,7 +130,7 @@ def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> Earlier
         raise ExactlyOnceError(
             f"{write_id} was committed before, and its replay cannot be encoded with the schemas that it was written "
             f"with: {earlier.fault}\nStart it again with the columns as they were, once the registry responds, or set "
-            f"ledgerStart=trust-ledger:{write_id.number}, which takes it as committed."
+            f"ledgerStart=trust-ledger:{write_id.number}, which accepts it as committed."
         )
     return earlier
 
@@ -160,7 +161,7 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
     if outcome.recreated:
         announce(
             f"{reports[0].write_id} is committed, but topic {', '.join(outcome.recreated)} was deleted (and perhaps "
-            "made again) meanwhile: the rows that were written to it are gone.",
+            "created again) meanwhile: the rows that were written to it are gone.",
             logging.WARNING,
         )
     if outcome.entry is None:
@@ -179,19 +180,20 @@ def abort_exactly_once(
         keep_receipts(messages, options)
     if outcome.skipped:
         return LogLine(
-            f"write given up, and nothing of it touched: {outcome.skipped}. {settings.next_run}"
-            f"`{settings.command('abort')}` aborts what its tasks may have left open, or kafka.transaction.timeout.ms.",
+            f"write given up, without changing its transactions: {outcome.skipped}. {settings.next_run}"
+            f"`{settings.command('abort')}` or kafka.transaction.timeout.ms aborts transactions that its tasks may "
+            "have left open.",
             logging.WARNING,
         )
     if outcome.decided:
         return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
         return LogLine(
-            f"write aborted, nothing more of it becomes visible: {outcome.aborted} prepared transactions aborted, "
-            f"{outcome.gone} were ended before, by a timeout or by another driver",
+            f"write aborted; no more of its rows become visible: {outcome.aborted} prepared transactions aborted, "
+            f"{outcome.gone} had been ended by a timeout or by another driver",
             logging.WARNING,
         )
-    return LogLine(f"write aborted, nothing of it is visible: {outcome.aborted} prepared transactions aborted")
+    return LogLine(f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted")
 
 
 def _micro_batch(context: TaskContext) -> WriteId:

@@ -30,7 +30,10 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 from spark_kafka_sink.spark.schema_responses import kept_registry
 
-_BARE = "no schema.registry.url: key and value are written as bare Avro or Protobuf, and readers must know their schema"
+_BARE = (
+    "no schema.registry.url: key and value are written as Avro or Protobuf without a schema id, so readers must know "
+    "the schema"
+)
 
 # PySpark 4.1 makes timestamps of UTC without being told.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}

@@ -25,8 +25,8 @@ def probe_receipts(options: SinkOptions) -> None:
         probe(path)
     except (OSError, ValueError) as error:
         raise ReceiptsPathError(
-            f"receiptsPath {path} cannot be written on the driver: {error}. Nothing is written. Set it to a folder "
-            "that the driver may write to."
+            f"receiptsPath {path} cannot be written on the driver: {error}. No row was written. Set it to a directory "
+            "that the driver can write to."
         ) from error
     _probed.add(path)
 

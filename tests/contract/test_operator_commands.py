@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 
 
 class Night:
-    """``decided``: two tasks' transactions whose intent is recorded and not carried out; ``open``: one more of task 5,
+    """``decided``: two tasks' transactions whose intent is recorded, not committed yet; ``open``: one more of task 5,
     undecided; ``foreign``: under ``<prefix>-more``. Each with a topic of its own, named after it."""
 
     def __init__(self, kafka, monkeypatch, stack):
@@ -161,7 +161,7 @@ def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
 def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, command):
     code, said = command("abort")
     assert code == 1
-    assert f"Under the name {night.prefix} batch 0 of q1 is decided and not carried out: commit it" in said
+    assert f"Under the name {night.prefix} batch 0 of q1 is decided and not committed yet: commit it" in said
     assert night.is_open("open")
     command("commit")
     assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transactions\n")

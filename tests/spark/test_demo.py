@@ -71,7 +71,7 @@ def test_a_record_that_comes_of_no_row_is_found_on_your_own_kafka(local_kafka, t
         code, shown = demo(tmp_path, "--broker", local_kafka.bootstrap_servers, "--topics", "mine")
     assert code == 1, shown
     assert "✓ mine-batch: each of 336,776 rows is there exactly once," in shown
-    assert "✗ mine-stream: 1 record comes of no row." in shown
+    assert "✗ mine-stream: 1 record matches no row." in shown
     left = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=30).topics
     assert not [name for name in left if name.startswith("mine-")]
 
@@ -109,8 +109,8 @@ ROWS = Counter({(b"a", b"1"): 1, (b"b", b"2"): 1, (None, b"3"): 2})
         ([(b"a", b"1"), (b"b", b"2"), (None, b"3"), (None, b"3")], []),
         ([(b"a", b"1"), (None, b"3"), (None, b"3")], ["1 row is missing."]),
         ([(b"a", b"1"), (b"b", b"2"), (None, b"3")], ["1 row is missing."]),
-        ([(b"a", b"1"), (b"b", b"2"), (b"b", b"2"), (None, b"3"), (None, b"3")], ["1 record is there once too often."]),
-        ([(None, b"1"), (b"b", b"2"), (None, b"3"), (None, b"3")], ["1 row is missing.", "1 record comes of no row."]),
+        ([(b"a", b"1"), (b"b", b"2"), (b"b", b"2"), (None, b"3"), (None, b"3")], ["1 record is a duplicate."]),
+        ([(None, b"1"), (b"b", b"2"), (None, b"3"), (None, b"3")], ["1 row is missing.", "1 record matches no row."]),
         ([], ["4 rows are missing."]),
     ],
 )

@@ -154,7 +154,7 @@ def test_an_older_checkpoint_is_refused(spark, topic, to_topic, tmp_path):
         for name in (str(batch), f".{batch}.crc"):
             (tmp_path / "checkpoint" / "offsets" / name).unlink(missing_ok=batch == 0)
     frame = spark.readStream.schema("key string, value string").parquet(str(tmp_path / "in"))
-    assert "is behind what the ledger says" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
+    assert "is older than the last batch in the ledger" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
     assert committed(topic) == expected(0, 200)
 
 

@@ -119,7 +119,7 @@ def test_missing_subjects_schemas_and_ids_say_what_to_do(client, subject):
 
 def test_the_address_without_the_apis_path_is_named(local_schema_registry, subject):
     bare = local_schema_registry.url.removesuffix("/apis/ccompat/v7")
-    with pytest.raises(RegistryError, match=r"is this schema\.registry\.url whole, with its path\?"):
+    with pytest.raises(RegistryError, match=r"is this schema\.registry\.url complete, with its path\?"):
         client_of(bare).latest(subject)
 
 

@@ -50,7 +50,7 @@ def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:
     assert found[f"topic {topic}"].startswith("WRITE missing: add an ACL for the principal, which may DESCRIBE")
     assert found[f"commitLogTopic {ledger}"].startswith("READ, DESCRIBE_CONFIGS missing")
     assert f"DESCRIBE is missing on {prefix}-driver, {prefix}-0" in found[ids]
-    assert "may not even DESCRIBE" in failed(checked(options, topic=hidden))[f"topic {hidden}"]
+    assert "lacks even DESCRIBE" in failed(checked(options, topic=hidden))[f"topic {hidden}"]
     assert topics(secure_kafka) == before, "the check has created a topic"
 
     secure_kafka.allow("client", "WRITE", "TOPIC", topic)

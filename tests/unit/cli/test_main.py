@@ -65,7 +65,7 @@ def test_the_version_is_the_package_s(capsys):
         (["exporter", "--path", "f", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
         (["exporter", "--path", "f", "--otlp", "collector:4318"], "'collector:4318' is not of the form http://HOST"),
         ([*PERF, "--num-records", "²"], "argument --num-records: '²' is not a whole number of at least 1"),
-        ([*PERF, "--num-records", "1", "--record-size", "9" * 10], "is more than a record of Kafka can have"),
+        ([*PERF, "--num-records", "1", "--record-size", "9" * 10], "is more than a Kafka record can have"),
         ([*PERF, "--num-records", "1", "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
@@ -151,7 +151,7 @@ def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
     assert main(["broker", "--set", "a.b=c=d"]) == 1
     shown = capsys.readouterr()
     assert '.option("kafka.bootstrap.servers", "127.0.0.1:9092")' in shown.out
-    assert shown.err == "error: Node 1 ended by itself:\nout of disk\n"
+    assert shown.err == "error: Node 1 has stopped unexpectedly:\nout of disk\n"
 
 
 def test_every_error_of_the_package_is_caught():

@@ -57,7 +57,7 @@ def test_a_folder_without_a_receipt_is_an_error_that_names_what_is_there(capsys,
     (tmp_path / "x.jsonl").write_text("{}\n")
     code, _, err = run(capsys, "--path", tmp_path)
     assert code == 1
-    assert re.search(r"not a receipt: .*x\.jsonl line 1: '\{\}' is no receipt: it has no field 'query'", err)
+    assert re.search(r"not a receipt: .*x\.jsonl line 1: '\{\}' is not a receipt: it has no field 'query'", err)
 
 
 def test_receipts_next_to_foreign_records_are_shown_with_a_warning(capsys, tmp_path):

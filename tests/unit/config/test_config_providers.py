@@ -102,13 +102,13 @@ def test_variables_outside_of_the_allowlist_are_not_read(monkeypatch):
          f"without a JVM; write {JAVA}FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider, or resolve "
          "the values in your own code."),
         ({**providers(f="FileConfigProvider"), "config.providers.f.param.allowed.path": "/x"},
-         "config.providers.f.param.allowed.path is no parameter of FileConfigProvider, which has allowed.paths."),
+         "config.providers.f.param.allowed.path is not a parameter of FileConfigProvider, which has allowed.paths."),
         ({**providers(f="FileConfigProvider"), "config.providers.f.param.allowed.paths": "secrets"},
          "config.providers.f.param.allowed.paths has 'secrets'; each path must be absolute."),
         ({**providers(e="EnvVarConfigProvider"), "config.providers.e.param.allowlist.pattern": "(",
           "client.id": "${e:HOME}"},
-         "config.providers.e.param.allowlist.pattern is no regular expression: missing ), unterminated subpattern at "
-         "position 0."),
+         "config.providers.e.param.allowlist.pattern is not a regular expression: missing ), unterminated subpattern "
+         "at position 0."),
         ({"config.providers.f.class": f"{JAVA}FileConfigProvider"},
          "config.providers.f.class belongs to none of the aliases in config.providers (none)."),
         ({"client.id": "${env:path:HOME}"}, "client.id has ${env:path:HOME}: takes no path: write ${alias:NAME}."),

@@ -50,14 +50,16 @@ def test_a_login_module_is_read_as_java_does(text, options):
          "number 2, after the first ';'"),
         ('"=" required;;', "does not begin with the class of a login module in its login module number 2, after the "
          "first ';'"),
-        (f"{PLAIN} required password=2hunter;", "has no value that can be read for option number 1; a value that "
-         "begins with a digit, a sign or nothing must stand in double quotes"),
-        (f"{PLAIN} required password=;", "has no value that can be read for option number 1; a value that begins "
-         "with a digit, a sign or nothing must stand in double quotes"),
+        (f"{PLAIN} required password=2hunter;", "has no value that can be read for option number 1; a value that is "
+         "empty, or begins with a digit or a special character, must be in double quotes"),
+        (f"{PLAIN} required password=;", "has no value that can be read for option number 1; a value that is empty, "
+         "or begins with a digit or a special character, must be in double quotes"),
         (f"{PLAIN} required username=a password=hunter2 is mine;", "has no '=' after the key of option number 3; a "
-         'value with spaces or signs must stand in double quotes, with \\" for a quote and \\\\ for a backslash in it'),
+         'value with spaces or special characters must be in double quotes, with \\" for a quote and \\\\ for a '
+         'backslash in it'),
         (f'{PLAIN} required password="hunter2 username="a";', "has no '=' after the key of option number 2; a value "
-         'with spaces or signs must stand in double quotes, with \\" for a quote and \\\\ for a backslash in it'),
+         'with spaces or special characters must be in double quotes, with \\" for a quote and \\\\ for a '
+         'backslash in it'),
     ],
 )  # fmt: skip
 def test_the_error_says_what_is_wrong_without_the_password(text, reason):

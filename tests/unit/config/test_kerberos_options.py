@@ -73,7 +73,8 @@ def test_options_of_kerberos_have_no_effect_on_other_mechanisms():
     ("jaas", "reason"),
     [
         (None, f"is required with GSSAPI: {KRB5_EXAMPLE}"),
-        (f"{KRB5} required;", f"names no keytab and no ticket cache; write {KRB5_EXAMPLE} or, to use the tickets of "
+        (f"{KRB5} "
+         "required;", f"has neither a keytab nor a ticket cache; write {KRB5_EXAMPLE} or, to use the tickets of "
          f"kinit, {KRB5} required useTicketCache=true;"),
         (f"{KRB5} required useKeyTab=true;", "has useKeyTab=true, but no keyTab and no principal; write "
          f"{KRB5_EXAMPLE}"),

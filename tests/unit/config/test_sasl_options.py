@@ -75,8 +75,8 @@ def test_the_password_is_in_no_text_of_the_configuration_and_in_its_pickle():
          "in its username or password: is a backslash not doubled?"),
         ("SCRAM-SHA-256", f"{PLAIN} {USER}", f"sasl.jaas.config has {PLAIN}, which does not log in with SCRAM-SHA-256; "
          f'write {SCRAM} required username="…" password="…";, or set sasl.mechanism=PLAIN'),
-        ("PLAIN", f"hunter2 {USER}", "sasl.jaas.config has a class that is no known login module, which does not log "
-         f'in with PLAIN; write {PLAIN} required username="…" password="…";'),
+        ("PLAIN", f"hunter2 {USER}", "sasl.jaas.config has a class that is not a known login module, which does not "
+         f'log in with PLAIN; write {PLAIN} required username="…" password="…";'),
         ("PLAIN", f"{OAUTH} required;", f"sasl.jaas.config has {OAUTH}, which does not log in with PLAIN; write "
          f'{PLAIN} required username="…" password="…";, or set sasl.mechanism=OAUTHBEARER'),
         ("OAUTHBEARER", f"{IAM} required;", f"sasl.jaas.config has {IAM}, which does not log in with OAUTHBEARER; "

@@ -108,7 +108,7 @@ def test_pem_instead_of_a_path_is_an_error_that_names_the_option_for_it(location
     options = {"bootstrap.servers": "b:9092", "security.protocol": "SSL", location: "-----BEGIN X-----\n-----END X---"}
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.parse(options, prefix="")
-    assert str(raised.value) == f"{location} must be the path of a file, but is PEM; give that as {inline}."
+    assert str(raised.value) == f"{location} must be the path of a file, but is PEM; set that as {inline}."
 
 
 def test_an_address_that_is_none_is_still_shown() -> None:

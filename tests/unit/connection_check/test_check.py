@@ -103,9 +103,9 @@ def test_a_name_that_is_unknown_and_a_closed_port_are_told_apart():
     by_server = {each.subject: each for each in findings if each.outcome is Outcome.FAILED}
     name, closed = by_server["name.invalid:9092"], by_server[f"127.0.0.1:{port}"]
     assert (name.step, closed.step) == ("DNS", "TCP")
-    assert "see bootstrap.servers: does this machine's name server know the name?" in name.text
+    assert "see bootstrap.servers: can this machine resolve the host name?" in name.text
     assert "Connection refused" in closed.text
-    assert "see bootstrap.servers: does the broker run" in closed.text
+    assert "see bootstrap.servers: is the broker running" in closed.text
 
 
 FOREIGN = CertificateAuthority().certificate
@@ -186,7 +186,7 @@ def test_missing_rights_are_told(broker):
     broker.faults.answer("DescribeTransactions", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", times=KEPT)
     findings = checked(broker.client_options("SASL"), topic="t", transactional_id_prefix="p")
     failed = {each.subject: each.text for each in findings if each.outcome is Outcome.FAILED}
-    assert failed["topic t"] == "the principal may not even DESCRIBE it: it needs WRITE, DESCRIBE"
+    assert failed["topic t"] == "the principal lacks even DESCRIBE on it: it needs WRITE, DESCRIBE"
     assert "DESCRIBE is missing on p-driver, p-0" in failed["transactional ids p-driver, p-0"]
     assert "option transactionalIdPrefix" in failed["transactional ids p-driver, p-0"]
     assert len(failed) == 2

@@ -33,5 +33,5 @@ def test_fastavro_reads_what_is_readable(reader, writer):
 
 def test_a_schema_that_is_none_is_an_error():
     for pair in (('"int"', "3"), ("3", '"int"')):
-        with pytest.raises(InvalidSchemaError, match="3 is no type"):
+        with pytest.raises(InvalidSchemaError, match="3 is not a type"):
             unreadable(*pair)

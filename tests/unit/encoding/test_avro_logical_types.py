@@ -123,7 +123,7 @@ def test_uuids_of_strings_and_of_bytes(schema):
     "text", ["", "x", str(IDS[0])[:-1], str(IDS[0]) + "0", str(IDS[0]).replace("-", "0"), "g" * 36]
 )
 def test_strings_that_are_no_uuids(schema, text):
-    assert faults(schema, pa.array([str(IDS[1]), None, text])) == [(2, "", f"{text!r} is no UUID")]
+    assert faults(schema, pa.array([str(IDS[1]), None, text])) == [(2, "", f"{text!r} is not a UUID")]
 
 
 def test_durations():
@@ -149,8 +149,8 @@ def test_enums():
     for array in (pa.array(symbols), pa.array(symbols).dictionary_encode(), pa.array(symbols, pa.large_string())):
         assert encoded(ENUM, array) == written(ENUM, symbols)
     assert faults(ENUM, pa.array(["red", "purple", None, "Red"])) == [
-        (1, "", "'purple' is no symbol of enum Color: red, green, blue"),
-        (3, "", "'Red' is no symbol of enum Color: red, green, blue"),
+        (1, "", "'purple' is not a symbol of enum Color: red, green, blue"),
+        (3, "", "'Red' is not a symbol of enum Color: red, green, blue"),
     ]
 
 

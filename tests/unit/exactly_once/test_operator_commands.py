@@ -136,7 +136,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
 def test_abort_refuses_while_an_intent_stands(broker, command, decided):
     code, said = command("abort")
     assert code == 1
-    assert "batch 0 of q1 is decided and not carried out: commit it" in said
+    assert "batch 0 of q1 is decided and not committed yet: commit it" in said
     assert command("abort", "--force")[0] == 0
     assert committed(broker) == EACH_ONCE
 
@@ -195,7 +195,7 @@ def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
 
 def test_a_write_without_an_entry_may_have_another_ledger_and_abort_says_so(busy, transactions):
     """Decided there, its transactions must not be aborted; only the operator can know."""
-    doubt = f"no entry in {LEDGER}: be sure that this is the write's commitLogTopic"
+    doubt = f"no entry in {LEDGER}: make sure that this is the write's commitLogTopic"
     assert doubt in transactions("list", "--prefix", "mine")[1]
     assert doubt not in transactions("list", "--prefix", "app")[1]
     for how in ("--dry-run", "--yes"):

@@ -361,7 +361,7 @@ def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
     forgetful.run(0, ROWS)
     forgetful.run(0, [[b"X"]])
     forgetful.run(1, MORE)
-    with pytest.raises(ReplayMismatchError, match="trust-ledger:1 takes this batch, and no other"):
+    with pytest.raises(ReplayMismatchError, match="trust-ledger:1 accepts this batch, and no other"):
         forgetful.run(1, [[b"X"]])
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 

@@ -64,6 +64,6 @@ def test_figures_of_a_later_release_are_read():
     ],
 )  # fmt: skip
 def test_what_is_no_receipt_is_one_kind_of_error(line):
-    with pytest.raises(ValueError, match="is no receipt") as raised:
+    with pytest.raises(ValueError, match="is not a receipt") as raised:
         WriteReceipt.parse(line)
     assert len(str(raised.value)) < 250

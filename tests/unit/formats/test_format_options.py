@@ -53,7 +53,7 @@ def test_options_of_a_schema_belong_to_their_format():
 
 def test_a_schema_is_given_once():
     assert faults({**AVRO, "valueSchema": '"int"', "valueSchemaFile": "/x"}) == (
-        "valueSchema and valueSchemaFile give the same: give one of them.",
+        "valueSchema and valueSchemaFile set the same thing: leave one of them out.",
     )
 
 

@@ -234,8 +234,8 @@ def test_a_schema_file_may_begin_with_a_byte_order_mark(registry, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("3", "3 is no type"),
-        ('["null", true]', "true is no type"),
+        ("3", "3 is not a type"),
+        ('["null", true]', "true is not a type"),
         ('"strin"', "unknown type strin"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Gone"}]}', "unknown type Gone"),
         ('{"type": "record", "name": "R", "fields": 3}', "record: fields must be a list, but is 3"),
@@ -256,7 +256,7 @@ def test_json_that_is_no_avro_schema_is_one_error_in_avros_words(registry, text,
 
 @pytest.mark.parametrize("text", ["3", "[]", '"object"', "null"])
 def test_json_that_is_no_json_schema_is_refused(registry, text):
-    with pytest.raises(FormatError, match="^valueSchema is no JSON Schema"):
+    with pytest.raises(FormatError, match="^valueSchema is not a JSON Schema"):
         plan(registry, kind=pa.string(), valueFormat="json", valueSchema=text)
     assert registry.requests == []
     plan(registry, kind=pa.string(), valueFormat="json", valueSchema="true")

@@ -151,7 +151,7 @@ def test_text_that_is_not_valid_is_an_error_with_the_subject_and_protocs_message
 @pytest.mark.parametrize("name", ["../b.proto", "/b.proto", "a/../../b.proto", "a//b.proto", "a\\b.proto", "", "\0"])
 def test_an_import_outside_the_folder_is_refused(name, monkeypatch):
     monkeypatch.setattr(Path, "write_text", lambda self, *_: pytest.fail(f"wrote {self}"))
-    with pytest.raises(FormatError, match=r"^Schema 7 of subject s imports .*, which is no path of a \.proto file"):
+    with pytest.raises(FormatError, match=r"^Schema 7 of subject s imports .*, which is not a path of a \.proto file"):
         compile_proto(MONEY, {name: MONEY}, WHAT)
 
 

@@ -120,7 +120,7 @@ def test_aws_profile_name_chooses_the_profile(aws, monkeypatch):
     (aws / "credentials").write_text("[orders]\naws_access_key_id = AKIDORDERS\naws_secret_access_key = s\n")
     url = b64decoded(AwsTokens(config(jaas='awsProfileName="orders"')).fetch().value)
     assert dict(parse_qsl(urlsplit(url).query))["X-Amz-Credential"].startswith("AKIDORDERS/")
-    with pytest.raises(LoginError, match=r"^AWS gave no credentials: ProfileNotFound: .*nobody"):
+    with pytest.raises(LoginError, match=r"^AWS returned no credentials: ProfileNotFound: .*nobody"):
         AwsTokens(config(jaas='awsProfileName="nobody"')).fetch()
 
 
@@ -150,7 +150,7 @@ def test_aws_role_arn_signs_with_the_credentials_of_the_role(aws, monkeypatch):
 
 def test_without_credentials_of_aws_the_login_says_so(aws, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(LoginError, match="^AWS gave no credentials: neither the environment nor a profile"):
+    with pytest.raises(LoginError, match="^AWS returned no credentials: neither the environment nor a profile"):
         AwsTokens(config()).fetch()
 
 

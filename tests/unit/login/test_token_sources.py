@@ -218,7 +218,7 @@ def test_a_token_file_is_read_at_each_fetch(oidc, tmp_path, form):
     file.write_text("")
     assert str(error_of(url)) == f"{name} is empty"
     file.write_text("hunter2")
-    assert str(error_of(url)) == f"{name} gave a token that is no JWT (three parts with dots between them)"
+    assert str(error_of(url)) == f"{name} returned a token that is not a JWT (three parts with dots between them)"
     token = oidc.issue("me")
     file.write_text(f"{token}\n")
     assert fetch(url).value == token
@@ -230,7 +230,7 @@ def test_a_token_without_an_end_in_time_is_refused_and_not_fetched_without_pause
     claims = base64.urlsafe_b64encode(f'{{"exp": {end}, "secret": "hunter2"}}'.encode()).decode()
     file.write_text(f"e30.{claims.rstrip('=')}.x")
     error = error_of(f"file:{file}")
-    assert str(error) == f"{URL} file:{file} gave a token without the claim exp, its end"
+    assert str(error) == f"{URL} file:{file} returned a token without the claim exp (its expiry)"
 
 
 def test_a_time_of_issue_that_is_no_time_is_left_out(tmp_path):

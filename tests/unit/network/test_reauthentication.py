@@ -272,7 +272,7 @@ def test_a_connection_lost_in_it_is_made_anew(turns, node):
     turns.transport.drop(connection, "the broker closed the connection")
     turns.turn()
     assert str(turns.client.last_error(1)) == (
-        "Connection to node 1 (b:9092) was lost while this client authenticated again: the broker closed the connection"
+        "Connection to node 1 (b:9092) was lost while this client re-authenticated: the broker closed the connection"
     )
     turns.is_quiet = False
     turns.turn(1_000)

@@ -72,7 +72,7 @@ def test_bare_snappy_is_read_too():
 def test_more_than_the_bound_is_refused(codec):
     payload = compress(codec, None, [TEXT])
     assert decompress(CODEC_IDS[codec], payload, max_size=len(TEXT)) == TEXT
-    with pytest.raises(CorruptRecordError, match=f"{codec} .*large|{codec} payload is over"):
+    with pytest.raises(CorruptRecordError, match=f"{codec} .*large|{codec} payload is larger than"):
         decompress(CODEC_IDS[codec], payload, max_size=len(TEXT) - 1)
 
 

@@ -175,7 +175,7 @@ def test_a_placeholder_without_a_value_is_named(tmp_path):
 def test_a_token_that_no_header_can_have_is_not_shown(token):
     with SchemaRegistryServer() as server:
         error = error_of(server.url, {"bearer.auth.token": token})
-        assert str(error).endswith("the token of bearer.auth.token has signs that no HTTP header can have.")
+        assert str(error).endswith("the token of bearer.auth.token has characters that an HTTP header cannot have.")
         assert server.asked == []
 
 

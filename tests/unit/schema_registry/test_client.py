@@ -185,7 +185,7 @@ def test_a_url_that_is_no_registry_is_named(server, path, content):
     if content is not None:
         server.faults.append(Fault(200, content))
     error = error_of(registry(server.url + path).latest, "t-value")
-    assert str(error).endswith("is this schema.registry.url whole, with its path?")
+    assert str(error).endswith("is this schema.registry.url complete, with its path?")
     assert "wiki" not in str(error)
 
 

@@ -109,7 +109,7 @@ def test_a_jks_truststore_is_read_without_a_password_and_its_digest_checked_with
     path = tmp_path / "truststore.jks"
     assert trusted(path, jks(CA_CERTIFICATE)) == der(CA_CERTIFICATE)
     assert fault(trusted, path, jks(CA_CERTIFICATE), ssl_truststore_password="wrong") == (
-        f"ssl.truststore.location {path}: ssl.truststore.password is wrong, or the file damaged."
+        f"ssl.truststore.location {path}: ssl.truststore.password is wrong, or the file is damaged."
     )
 
 
@@ -121,18 +121,18 @@ def test_of_private_keys_in_a_jks_truststore_java_trusts_the_first_certificate(t
 def test_a_damaged_jks_truststore_is_an_error_wherever_it_is_cut(tmp_path):
     path, content = tmp_path / "truststore.jks", jks(CA_CERTIFICATE, keys=[CHAIN])
     for end in [*range(4, 60), len(content) - 1]:
-        assert fault(trusted, path, content[:end]) == f"ssl.truststore.location {path} is cut off or damaged."
+        assert fault(trusted, path, content[:end]) == f"ssl.truststore.location {path} is truncated or damaged."
     empty = bytes.fromhex("feedfeed00000001000000010000000200026361") + bytes(8 + 4 + 20)
-    assert fault(trusted, path, empty) == f"ssl.truststore.location {path} is cut off or damaged."
+    assert fault(trusted, path, empty) == f"ssl.truststore.location {path} is truncated or damaged."
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (ONLY_CA, "ssl.truststore.password is wrong, or the file damaged."),
+        (ONLY_CA, "ssl.truststore.password is wrong, or the file is damaged."),
         (pem(CA_CERTIFICATE)[:-40], "has no certificate (a block -----BEGIN CERTIFICATE-----)."),
-        (PEM.encode()[:-40], "is cut off: its last -----BEGIN has no -----END."),
-        (pem(CA_CERTIFICATE).replace(b"MII", b"M!I"), "certificate 1 is cut off or damaged."),
+        (PEM.encode()[:-40], "is truncated: its last -----BEGIN has no -----END."),
+        (pem(CA_CERTIFICATE).replace(b"MII", b"M!I"), "certificate 1 is truncated or damaged."),
         (key_pem(CLIENT.key), "has no certificate (a block -----BEGIN CERTIFICATE-----)."),
         (b"", "is empty."),
         (b"hello", "is neither PEM nor PKCS12 nor JKS."),
@@ -172,7 +172,7 @@ def test_an_encrypted_key_is_read_with_its_password(form, one_line):
     read = pair(ssl_key_password=SECRET, **inline)
     assert (key_pem(read.key), read.chain) == (key_pem(CLIENT.key), der(*CHAIN))
     assert fault(pair, ssl_key_password="wrong", **inline) == (
-        "ssl.keystore.key: the private key cannot be read: ssl.key.password is wrong, or the key damaged."
+        "ssl.keystore.key: the private key cannot be read: ssl.key.password is wrong, or the key is damaged."
     )
     assert fault(pair, **inline) == (
         "ssl.keystore.key has an encrypted private key; give its password as ssl.key.password."
@@ -202,7 +202,7 @@ def test_a_pkcs12_keystore_gives_the_key_and_its_chain_from_its_own_certificate(
     ("content", "password", "text"),
     [
         (p12(), None, ": give its password as ssl.keystore.password."),
-        (p12(), "wrong", ": ssl.keystore.password is wrong, or the file damaged."),
+        (p12(), "wrong", ": ssl.keystore.password is wrong, or the file is damaged."),
         (p12(key=None, certificate=None), SECRET, " has no private key."),
         (p12(certificate=None, others=None), SECRET, " has no certificate of its private key."),
     ],

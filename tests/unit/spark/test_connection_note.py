@@ -41,7 +41,9 @@ def test_no_broker_at_the_address_is_the_step_tcp(kind, write):
         unused.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{unused.getsockname()[1]}"
     note = note_of(kind, write, options({"bootstrap.servers": server, "max.block.ms": "500"}))
-    assert note.startswith(f"The connection to {server} failed at step TCP; see bootstrap.servers: does the broker run")
+    assert note.startswith(
+        f"The connection to {server} failed at step TCP; see bootstrap.servers: is the broker running"
+    )
     assert note.endswith(f"spark-kafka-sink check --bootstrap-server {server} --topic t")
 
 

@@ -46,7 +46,8 @@ def test_a_plain_job_tells_its_name_once(planned):
     assert line.startswith(f"batch job {name} writes exactly once.")
     servers = ",".join(f"{host}:{port}" for host, port in writer.options.producer.bootstrap_servers)
     assert line == (
-        f"batch job {name} writes exactly once. If its driver dies, no later run ends what is open: `spark-kafka-sink "
+        f"batch job {name} writes exactly once. If its driver dies, no later run ends its open transactions: "
+        "`spark-kafka-sink "
         f"transactions list --bootstrap-server {servers} --prefix {name} --commit-log-topic mine-log` shows it"
     )
 

@@ -37,7 +37,7 @@ def unwritable(tmp_path):
 @pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
 def test_a_path_that_cannot_be_written_is_refused_before_the_first_row(writer, unwritable):
     with pytest.raises(
-        ReceiptsPathError, match="receiptsPath .*receipts cannot be written on the driver.*Set it to a folder"
+        ReceiptsPathError, match="receiptsPath .*receipts cannot be written on the driver.*Set it to a directory"
     ):
         pickle.dumps(writer(RowLayout.of(SCHEMA, TOPIC, None), options(unwritable)))
 
