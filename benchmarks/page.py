@@ -220,7 +220,7 @@ def _python_clients(f: _Figures) -> str:
     return (
         f"**confluent-kafka in `foreachPartition`**: {f.times('python-clients', than=CONFLUENT)} times its rows per"
         f" second. Without Spark, `KafkaProducer.send()` sends {f.times('send', SEND, CONFLUENT)} times the records"
-        f" per second of confluent-kafka's `produce()`, with keys {f.times('send-keyed', SEND, CONFLUENT)} times."
+        f" per second of confluent-kafka's `produce()` (with keys: {f.times('send-keyed', SEND, CONFLUENT)} times)."
     )
 
 

@@ -8,7 +8,7 @@ from spark_kafka_sink.errors import KafkaError
 
 
 class ExactlyOnceError(KafkaError):
-    """To go on would break the exactly-once guarantee. The message names the write, the batch and what to do."""
+    """Continuing would break the exactly-once guarantee. The message names the write, the batch and what to do."""
 
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):
