@@ -1,7 +1,8 @@
 """Protobuf descriptors by the ``protobuf`` library. For the driver: workers have plans.
 
 A *descriptor set* is a serialized ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it
-and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has.
+and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has, and those of
+``confluent``, which registries know.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.encoding.confluent_files import confluent_file
 from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
 
 
 def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
-    """The files, each behind those that it imports; with those of the library that the set lacks."""
+    """The files, each behind those that it imports; with the known ones that the set lacks."""
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
@@ -98,10 +100,10 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     return list(ordered.values())
 
 
-def installed_files(names: Iterable[str]) -> bytes:
-    """The descriptor set of those of the files that Python packages have, with their imports; empty if none has any."""
+def known_files(names: Iterable[str]) -> bytes:
+    """The descriptor set of those of the files that are known here, with their imports; empty if none is."""
     descriptor_pb2 = library()
-    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_library_file, names)))
+    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_known_file, names)))
     files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
     data: bytes = files.SerializeToString(deterministic=True)
     return data
@@ -123,7 +125,7 @@ def _behind_imports(
     if file.name in importers:
         raise ConfigError([f"the descriptor set has files that import each other: {', '.join(importers)}"])
     for name in file.dependency:
-        imported = files.get(name) or _library_file(name)
+        imported = files.get(name) or _known_file(name)
         if imported is None:
             raise ConfigError(
                 [f"the descriptor set lacks {name}, which {file.name} imports (protoc --include_imports adds it)"]
@@ -132,9 +134,9 @@ def _behind_imports(
     yield file
 
 
-def _library_file(name: str) -> FileDescriptorProto | None:
+def _known_file(name: str) -> FileDescriptorProto | None:
     if not name.startswith(_LIBRARIES):
-        return None
+        return confluent_file(name)
     try:
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     except ImportError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from spark_kafka_sink.encoding.confluent_files import DECIMAL, META
 from spark_kafka_sink.encoding.descriptors import (
     is_map_entry,
     library,
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 KNOWN_IMPORTS: Final = frozenset(
     [
-        "confluent/meta.proto",
-        "confluent/type/decimal.proto",
+        META,
+        DECIMAL,
         *(
             f"google/type/{name}.proto"
             for name in (

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from spark_kafka_sink.encoding.descriptors import installed_files, library
+from spark_kafka_sink.encoding.descriptors import known_files, library
 from spark_kafka_sink.formats.errors import FormatError
 
 _TIMEOUT_S: Final = 30
@@ -25,7 +25,7 @@ _LONGEST_SHOWN: Final = 2000
 _MAP_ENTRY: Final = re.compile(r"option\s+map_entry\s*=\s*true\s*;")
 _MARK: Final = "_pykafka_map_entry_"
 _EDITION: Final = re.compile(r"^\s*edition\s*=", re.MULTILINE)
-_IMPORTED: Final = re.compile(r"""["'](google/type/\w+\.proto)["']""")
+_IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.proto)["']""")
 
 
 def has_protoc() -> bool:
@@ -46,7 +46,7 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
     main = "schema.proto"
     while main in imports:
         main = f"_{main}"
-    library = installed_files(set(_IMPORTED.findall("\n".join((text, *imports.values())))) - imports.keys())
+    library = known_files(set(_IMPORTED.findall("\n".join((text, *imports.values())))) - imports.keys())
     with TemporaryDirectory(prefix="spark-kafka-sink-protoc-") as private:
         folder, known, output = Path(private, "files"), Path(private, "known"), Path(private, "output")
         folder.mkdir()

@@ -10,8 +10,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from spark_kafka_sink import ProtobufSerializer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.formats.protoc import compile_proto
 from spark_kafka_sink.formats.task_formats import TaskFormats
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schema_registry.client import SchemaRegistry
@@ -69,3 +71,22 @@ def test_the_latest_version_and_an_id_are_written_and_read_by_confluent_kafka(
         assert value[1:5] == schema_id.to_bytes(4, "big")
         order = read(value, SerializationContext(topic, MessageField.VALUE))
         assert (order.id, order.price.units, order.at.seconds, order.at.nanos) == ("ä", -5, 1, 500_000_000)
+
+
+PRICED = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+message Priced { confluent.type.Decimal price = 1 [(confluent.field_meta) = { tags: "PII" }]; }"""
+
+
+def test_confluents_own_files_need_no_reference(local_schema_registry: LocalSchemaRegistry):
+    referee = SchemaRegistryClient({"url": local_schema_registry.url})
+    number = referee.register_schema("priced-value", ConfluentSchema(PRICED, "PROTOBUF"))
+    kind = pa.struct([("price", pa.struct([("value", pa.binary()), ("scale", pa.int32())]))])
+    serializer = ProtobufSerializer()
+    serializer.configure({"schema.registry.url": local_schema_registry.url, "use.latest.version": "true"}, False)
+    (value,) = serializer.serialize_column("priced", pa.array([{"price": {"value": b"7", "scale": 2}}], kind)).values
+    assert value.as_py() == b"\0" + number.to_bytes(4, "big") + b"\0\x0a\5\x0a\x017\x18\2"
+    # And registered: the same text, so no new version.
+    again = ProtobufSerializer("Priced", compile_proto(PRICED, {}, "the schema"))
+    again.configure({"schema.registry.url": local_schema_registry.url}, False)
+    again.serialize_column("priced", pa.array([], kind))
+    assert referee.get_latest_version("priced-value").schema.references in (None, [])

@@ -1,11 +1,18 @@
 import base64
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry.common.protobuf import _create_index_array
+from confluent_kafka.schema_registry.confluent import meta_pb2
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from google.protobuf import descriptor_pb2
 
+from spark_kafka_sink import encode_protobuf
+from spark_kafka_sink.encoding.confluent_files import DECIMAL, META, confluent_file
 from spark_kafka_sink.encoding.descriptors import descriptor_set_of, message_descriptor, message_indexes
+from spark_kafka_sink.encoding.proto_text import proto_texts
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.formats.protoc import compile_proto
 from tests.unit.encoding.protos import compiled, files_of
 
 NESTED = compiled(
@@ -78,3 +85,43 @@ def test_a_set_is_made_of_what_a_registry_keeps_serialized():
 def test_what_is_not_serialized_is_an_error(text):
     with pytest.raises(ConfigError, match=r"^the schema is not a serialized Protobuf file \(format=serialized\): "):
         descriptor_set_of(text)
+
+
+@pytest.mark.parametrize(("name", "module"), [(META, meta_pb2), (DECIMAL, decimal_pb2)])
+def test_confluents_own_files_are_those_of_its_clients(name, module):
+    theirs = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    theirs.ClearField("options")  # go_package
+    assert confluent_file(name) == theirs
+
+
+PRICED = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+message Priced {
+  option (confluent.message_meta).doc = "d";
+  confluent.type.Decimal price = 1 [(confluent.field_meta) = { params { key: "p" value: "v" } tags: "PII" }];
+}"""
+PRICE_KIND = pa.struct([("value", pa.binary()), ("precision", pa.int32()), ("scale", pa.int32())])
+PRICE = pa.array([{"price": {"value": b"\1", "precision": 3, "scale": 2}}], pa.struct([("price", PRICE_KIND)]))
+
+
+def read_price(value: bytes) -> tuple[bytes, int, int]:
+    assert value[:2] == b"\n\7"
+    price = decimal_pb2.Decimal.FromString(value[2:])
+    return price.value, price.precision, price.scale
+
+
+def test_a_schema_may_import_confluents_own_files_without_references():
+    """As a registry's text, as its serialized file and in a descriptor set that lacks them."""
+    whole = compile_proto(PRICED, {}, "the schema")
+    file = files_of(whole)[-1]
+    serialized = descriptor_set_of(base64.b64encode(file.SerializeToString()).decode())
+    without_imports = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    for descriptor_set in (whole, serialized, without_imports):
+        (value,) = encode_protobuf(PRICE, descriptor_set, "Priced").to_pylist()
+        assert read_price(value) == (b"\1", 3, 2)
+
+
+def test_confluents_own_files_are_not_registered():
+    whole = compile_proto(PRICED, {}, "the schema")
+    (file,) = proto_texts(whole, "Priced").files
+    assert file.imports == ()
+    assert files_of(compile_proto(file.text, {}, "the schema"))[-1] == files_of(whole)[-1]
