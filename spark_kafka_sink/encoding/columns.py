@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_kafka_sink.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.encoding.row_writer import Mask, mask_of
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
 
@@ -20,13 +23,54 @@ def plain(array: pa.Array) -> pa.Array:
     """Without the layouts that only save memory, dictionaries and run ends, and of extension types the storage."""
     while True:
         if pt.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _without_views(array).dictionary_decode()
         elif pt.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         elif isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         else:
             return array
+
+
+def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """``dictionary_decode`` takes no string views."""
+    kind = array.type.value_type
+    if not is_view(kind):
+        return array
+    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
+    return pa.DictionaryArray.from_arrays(array.indices, values)
+
+
+@lru_cache(64)
+def refuse_layouts(kind: pa.DataType) -> None:
+    """Raises ``SchemaMismatchError`` for what Arrow does not decode: some of its functions would end the process."""
+    problems = list(_undecodable(kind, "", False))
+    if problems:
+        raise SchemaMismatchError(problems)
+
+
+def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
+    """Run ends in lists and maps; dictionaries and run ends of other than single values."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _undecodable(kind.storage_type, path, in_list)
+    elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        values, runs = kind.value_type, pt.is_run_end_encoded(kind)
+        layered = pt.is_nested(values) or pt.is_dictionary(values) or pt.is_run_end_encoded(values)
+        if layered or (runs and (in_list or is_view(values))):
+            decode = "run_end_decode" if runs else "dictionary_decode"
+            yield f"{path}: {kind} cannot be encoded: call {decode}".removeprefix(": ")
+    elif is_any_list(kind):
+        yield from _undecodable(kind.value_type, f"{path}[]", True)
+    elif pt.is_map(kind):
+        yield from _undecodable(kind.key_type, f"{path}.key", True)
+        yield from _undecodable(kind.item_type, f"{path}.value", True)
+    elif pt.is_struct(kind):
+        for each in kind:
+            yield from _undecodable(each.type, f"{path}.{each.name}".removeprefix("."), in_list)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -86,8 +130,7 @@ def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
     again = np.zeros(len(keys), np.bool_)
     if int(counts.max(initial=0)) < 2:
         return again
-    texts = pt.is_string_view(keys.type) or pt.is_binary_view(keys.type)  # which are not hashed
-    codes = (binary_column(keys) if texts else keys).dictionary_encode().indices
+    codes = (binary_column(keys) if is_view(keys.type) else keys).dictionary_encode().indices  # views are not hashed
     maps = np.repeat(np.arange(len(counts)), counts)
     pairs = maps * len(keys) + integers(codes)
     order = np.argsort(pairs, kind="stable")
@@ -97,7 +140,7 @@ def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def only(array: pa.Array, keep: Mask | None) -> pa.Array:
-    """The array with nulls outside ``keep``: run ends in a null struct are not null by themselves."""
+    """The array with nulls outside ``keep``: the values of a row that was refused are still there."""
     present = mask_of(array)
     if keep is None or (present is not None and not (present & ~keep).any()):
         return array

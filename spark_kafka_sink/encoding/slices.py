@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.encoding.columns import is_any_list, list_elements, plain, plain_type
+from spark_kafka_sink.encoding.columns import is_any_list, is_view, list_elements, plain, plain_type, refuse_layouts
 from spark_kafka_sink.encoding.encoder import Fault, UnencodableRowsError
 from spark_kafka_sink.encoding.row_writer import Mask, RowWriter, mask_of
 from spark_kafka_sink.errors import InvalidRecordError
@@ -39,8 +39,10 @@ def encode_rows(
 ) -> pa.BinaryArray:
     """``prefix`` and what the kernel writes per row; null where the row is null. At most 2 GiB.
 
-    Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
+    Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null. Raises
+    ``SchemaMismatchError`` for layouts that are not decoded.
     """
+    refuse_layouts(array.type)
     refused: list[Fault] = []
     encoded: list[pa.BinaryArray] = []
     row = size = 0
@@ -113,7 +115,7 @@ def _bytes(array: pa.Array) -> int:
         return len(array) * _largest(array.dictionary)
     if pt.is_run_end_encoded(kind):
         return _bytes(pc.run_end_decode(array))
-    if _is_view(kind):  # their buffers may be another array's too
+    if is_view(kind):  # their buffers may be another array's too
         return int(_view_lengths(array)[~null_mask(array)].sum(dtype=np.int64))
     return int(array.nbytes)
 
@@ -121,7 +123,7 @@ def _bytes(array: pa.Array) -> int:
 def _largest(values: pa.Array) -> int:
     """Bytes of the largest one, if they are strings."""
     kind = values.type
-    if _is_view(kind):
+    if is_view(kind):
         return int(_view_lengths(values).max(initial=0))
     if plain_type(kind) in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(kind):
         return pc.max(pc.binary_length(values)).as_py() or 0
@@ -133,7 +135,3 @@ def _view_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
     if not len(array):
         return np.zeros(0, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))

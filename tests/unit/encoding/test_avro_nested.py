@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding import slices
-from spark_kafka_sink.encoding.avro import AvroEncoder
+from spark_kafka_sink.encoding import columns, slices
+from spark_kafka_sink.encoding.avro import AvroEncoder, encode_avro
+from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError
 from spark_kafka_sink.encoding.row_writer import RowWriter
 from spark_kafka_sink.errors import InvalidRecordError
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
-PYARROW = int(pa.__version__.split(".")[0])
 ARRAY = {"type": "array", "items": ["null", "string"]}
 MAP = {"type": "map", "values": ["null", "long"]}
 INNER = {
@@ -137,17 +138,39 @@ def test_strings_under_a_null_slot_are_left_out():
     )
 
 
-def test_lists_in_run_ends_under_a_null_struct():
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([["a"], ["b", "c"]]))
-    inner = pa.StructArray.from_arrays([runs], names=["l"], mask=pa.array([False, True, False, True]))
-    schema = record(i=["null", {**record(l={"type": "array", "items": "string"}), "name": "I"}])
-    rows = [{"l": ["a"]}, None, {"l": ["b", "c"]}, None]
+RUNS = pa.run_end_encoded(pa.int32(), pa.int64())
+UNDECODABLE = {
+    "[]": (pa.list_(RUNS), "run_end_encoded<run_ends: int32, values: int64> cannot be encoded: call run_end_decode"),
+    "m.key": (pa.struct([("m", pa.map_(pa.run_end_encoded(pa.int32(), pa.string()), pa.int64()))]), "run_end_decode"),
+    "m.value.x": (pa.struct([("m", pa.map_(pa.string(), pa.struct([("x", RUNS)])))]), "run_end_decode"),
+    "l": (pa.struct([("l", pa.run_end_encoded(pa.int32(), pa.list_(pa.int64())))]), "run_end_decode"),
+    "v": (pa.struct([("v", pa.run_end_encoded(pa.int32(), pa.string_view()))]), "run_end_decode"),
+    "d": (pa.struct([("d", pa.dictionary(pa.int8(), pa.struct([("x", pa.int64())])))]), "dictionary_decode"),
+    "e": (pa.struct([("e", pa.run_end_encoded(pa.int32(), pa.dictionary(pa.int8(), pa.string())))]), "run_end_decode"),
+}  # fmt: skip
 
-    if PYARROW < 26:  # decodes runs of single values only
-        with pytest.raises(pa.ArrowNotImplementedError):
-            encoded(schema, struct(i=inner))
-    else:
-        assert encoded(schema, struct(i=inner)) == written(schema, [{"i": each} for each in rows])
+
+@pytest.mark.parametrize("path", UNDECODABLE)
+def test_a_layout_that_arrow_does_not_decode_is_a_mismatch(path):
+    """Some of Arrow's functions end the process for slices of these."""
+    kind, said = UNDECODABLE[path]
+    with pytest.raises(SchemaMismatchError, match=rf"^{re.escape(path)}: .*{re.escape(said)}$"):
+        columns.refuse_layouts(kind)
+    schema = {"type": "array", "items": "long"}
+    with pytest.raises(SchemaMismatchError, match=r"^\[\]: run_end_encoded"):
+        encode_avro(pa.nulls(5, pa.list_(RUNS))[2:], json.dumps(schema))
+
+
+def test_run_ends_in_structs_and_dictionaries_in_maps():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([5, None]))
+    keys = pa.array(["a", "b", "a"]).dictionary_encode()
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1]), pa.array(["x", "y" * 20], pa.string_view()))
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 1, 3, 3], pa.int32()), keys, values)
+    schema = record(n=["null", "long"], m={"type": "map", "values": "string"})
+    rows = [{"n": 5, "m": {"a": "x"}}, {"n": 5, "m": {}}, {"n": None, "m": {"b": "y" * 20, "a": "y" * 20}}]
+    array = struct(n=runs, m=maps)
+    assert encoded(schema, array[:3]) == written(schema, rows)
+    assert encoded(schema, array[2:3]) == written(schema, rows[2:])
 
 
 def test_a_column_of_nulls():
@@ -273,3 +296,15 @@ def test_wide_rows_are_laid_out_by_views():
     rows = [{"a": "x" * 1000, "b": n} for n in range(50)]
 
     assert encoded(record(a="string", b="long"), pa.array(rows)) == written(record(a="string", b="long"), rows)
+
+
+def test_lists_and_maps_of_refused_rows_are_left_out():
+    schema = record(e={"type": "enum", "name": "E", "symbols": ["A"]}, a=ARRAY, m=MAP)
+    rows = [{"e": each, "a": [each, None], "m": {each: 1}} for each in ("A", "B", "A")]
+    kind = pa.struct([("e", pa.string()), ("a", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int64()))])
+    array = pa.array([{**row, "m": list(row["m"].items())} for row in rows], kind)
+    refused: list[Fault] = []
+    values = AvroEncoder.plan(json.dumps(schema), kind).encode(array, b"", refused).to_pylist()
+    first, last = written(schema, [rows[0], rows[2]])
+    assert values == [first, None, last]
+    assert [fault.row for fault in refused] == [1]

@@ -69,11 +69,18 @@ def test_run_ends():
 
 
 def test_run_ends_in_a_null_struct_are_not_written():
-    lists = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([["a"]]))
-    inner = pa.StructArray.from_arrays([lists], ["names"], mask=pa.array([False, True]))
+    texts = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"]))
+    inner = pa.StructArray.from_arrays([texts], ["name"], mask=pa.array([False, True]))
     first, second = messages(pa.StructArray.from_arrays([inner], ["in"]))
-    assert list(getattr(first, "in").names) == ["a"]
+    assert getattr(first, "in").name == "a"
     assert second.ByteSize() == 0
+
+
+def test_run_ends_in_a_list_are_a_mismatch():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([7], pa.int32()))
+    numbers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), runs)
+    with pytest.raises(SchemaMismatchError, match=r"^numbers\[\]: run_end_encoded.* call run_end_decode$"):
+        messages(struct(numbers=numbers)[1:])
 
 
 @pytest.mark.parametrize("make", [pa.large_list, pa.list_view, pa.large_list_view, pa.list_])
