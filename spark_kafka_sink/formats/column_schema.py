@@ -189,18 +189,17 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
         descriptor = message_descriptor(files, message)
     except ConfigError as error:
         raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
-    if descriptor.file.name != main.name:
+    if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for the import
         raise FormatError(
             f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own messages, "
             f"{', '.join(each.name for each in main.message_type)}."
         )
-    text = ProtobufColumnSchema(files, message)
-    with_entries = replace(text, counts_entries=True)
-    if with_entries.message_indexes == text.message_indexes:
-        return text
-    if serialized:
-        found = registry.by_id(found.id, found.subject)
-    return with_entries if "map_entry" in found.schema.text else text
+    without_entries = ProtobufColumnSchema(files, message)
+    with_entries = replace(without_entries, counts_entries=True)
+    if with_entries.message_indexes == without_entries.message_indexes:
+        return without_entries
+    text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
+    return with_entries if "map_entry" in text else without_entries
 
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:

@@ -125,6 +125,16 @@ def test_a_message_of_an_import_is_refused(registry):
         plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
 
 
+def test_a_schema_that_only_imports_has_the_messages_of_its_import(registry):
+    """As Java's ``ProtobufSchema.effectiveFile``."""
+    text = 'syntax = "proto3"; import public "common/money.proto";'
+    reference = SchemaReference("common/money.proto", "money", 1)
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, text, (reference,)))
+    given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "common.Money"}
+    formats = plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
+    assert written(formats, [{"units": 1}]) == [b"\0\0\0\0\3\2\2\x08\1"]
+
+
 def test_a_map_is_no_message_in_the_numbers_of_text(registry):
     text = 'syntax = "proto3"; message M { map<string, int32> m = 1; message In { int32 a = 1; } }'
     registry.register("t-value", Schema(SchemaType.PROTOBUF, text))
