@@ -2,7 +2,8 @@
 
 Micro-batch N holds the numbers from N * ROWS on, in as many tasks as the topic has partitions, each to its own
 partition. When there is a file STOP, it is stopped and started once more for one micro-batch: that one leaves nothing
-open. OPTIONS: JSON, more of the sink's; with a valueFormat the numbers are structs of one.
+open. OPTIONS: JSON, more of the sink's; with a valueFormat the numbers are structs of one. ``columns`` in it: SQL,
+instead of these columns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def main(servers: str, topic: str, checkpoint: str, stop: str, more: str) -> Non
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
     given = json.loads(more)
     value = "struct(value) value" if "valueFormat" in given else "cast(value as string) value"
-    rows = source.load().selectExpr(value, "spark_partition_id() partition")
+    columns = given.pop("columns", [value, "spark_partition_id() partition"])
+    rows = source.load().selectExpr(*columns)
     writer = rows.writeStream.format("pykafka").option("checkpointLocation", checkpoint)
     options = {
         "kafka.bootstrap.servers": servers,

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.faults.exactly_once import query_job
+from tests.faults.exactly_once import batch_job, query_job
 from tests.faults.support.fault import Fault
 from tests.faults.support.kill_points import PYTHON_PATH
 
 
 @dataclass
 class Supervised:
-    """``starts`` counts how often it was started. ``options``: more of the sink's."""
+    """``starts`` counts how often it was started. ``options``: more of the sink's, and of the job."""
 
     servers: str
     topic: str
     folder: Path
     fault: Fault
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     starts: int = 0
     job: subprocess.Popen | None = None
     _log: list = field(default_factory=list)
@@ -95,10 +95,19 @@ class Supervised:
         self.starts += 1
         log = (self.folder / f"job-{self.starts}.log").open("wb")
         self._log.append(log)
-        command = [sys.executable, query_job.__file__, self.servers, self.topic]
-        command += [str(self.folder / "checkpoint"), str(self._stop), json.dumps(self.options)]
         environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
-        self.job = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self.job = subprocess.Popen([sys.executable, *self._command()], env=environment, stdout=log, stderr=log)
+
+    def _command(self) -> list[str]:
+        where = [query_job.__file__, self.servers, self.topic, str(self.folder / "checkpoint"), str(self._stop)]
+        return [*where, json.dumps(self.options)]
+
+
+class SupervisedBatch(Supervised):
+    """A batch job; it is done once it has ended well."""
+
+    def _command(self) -> list[str]:
+        return [batch_job.__file__, self.servers, self.topic, json.dumps(self.options)]
 
 
 def descendants(pid: int) -> list[tuple[int, str]]:

@@ -318,17 +318,16 @@ def test_a_connection_that_ends_without_a_response_is_retried():
     assert ": no response: " in str(error)
 
 
-@pytest.mark.parametrize("begin", [b"Content-Length: 1000000\r\n\r\n", b"X-Long: "], ids=["content", "headers"])
-def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
+def test_a_response_that_never_ends_is_given_up_at_the_deadline():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def drip() -> None:
             connection = listener.accept()[0]
             with connection, suppress(OSError):
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
                 while True:
-                    connection.sendall(b"x")
+                    connection.sendall(b" ")
                     time.sleep(0.02)
 
         threading.Thread(target=drip, daemon=True).start()

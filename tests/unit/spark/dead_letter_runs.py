@@ -9,17 +9,25 @@ import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.exactly_once.values import TaskReport
+from spark_kafka_sink.exactly_once.values import TaskReport, WritePlan
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import append_rows, dead_letters
 from tests.unit.exactly_once.runs import Query
 
 
-def prepared(query: Query, options: SinkOptions, batches: Iterable[pa.RecordBatch], layout: RowLayout) -> TaskReport:
-    """Batch 0's only task, as ``write_exactly_once`` runs it."""
-    with query.open_task(query.plan(0), 0, 0) as task, ExitStack() as stack:
-        letters = dead_letters(task, options, SystemClock(), TaskName(query.query, 0, 0), stack)
+def prepared(
+    query: Query,
+    options: SinkOptions,
+    batches: Iterable[pa.RecordBatch],
+    layout: RowLayout,
+    plan: WritePlan | None = None,
+    number: int = 0,
+) -> TaskReport:
+    """Task ``number`` of batch 0, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
+    plan = query.plan(0) if plan is None else plan
+    with query.open_task(plan, 0, number) as task, ExitStack() as stack:
+        letters = dead_letters(task, options, SystemClock(), TaskName(query.query, 0, number), stack)
         assert letters is not None
         stack.enter_context(letters.refusals_explained(task))
         append_rows(iter(batches), layout, options, SystemClock(), task, letters)

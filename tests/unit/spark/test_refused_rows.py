@@ -198,6 +198,13 @@ def test_a_transaction_without_the_right_to_ask_fails_naming_it(broker):
     assert letters(broker) == []
 
 
+def test_a_transaction_whose_dead_letter_is_refused_names_the_right_on_its_topic(broker):
+    broker.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", topic="narrow", times=KEPT)
+    broker.create_topic("narrow", configs={"max.message.bytes": 1_500})
+    with pytest.raises(RecordTooLargeError, match=r"Give the principal DESCRIBE_CONFIGS on topic narrow\.$"):
+        transaction(broker, [pa.record_batch({"value": [b"a", LARGE]})], topic="small", deadlettertopic="narrow")
+
+
 def test_a_transaction_whose_topics_limit_was_lowered_meanwhile_says_so(broker):
     broker.create_topic("out", configs={"max.message.bytes": 5_000})
 
