@@ -8,6 +8,7 @@ from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
 from spark_kafka_sink.errors import InvalidRecordError
+from tests.unit.arrow_views import with_views
 from tests.unit.encoding.protos import proto2, proto3, struct, upb
 
 SCHEMA = proto3(
@@ -68,6 +69,7 @@ def test_run_ends():
     assert [each.name for each in messages(struct(name=runs))] == ["a", "a", "", "b"]
 
 
+@with_views
 def test_run_ends_in_a_null_struct_are_not_written():
     texts = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"]))
     inner = pa.StructArray.from_arrays([texts], ["name"], mask=pa.array([False, True]))
@@ -172,6 +174,7 @@ def mebibytes(rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary_view(), rows, [None, pa.py_buffer(views), pa.py_buffer(bytes(1 << 20))])
 
 
+@with_views
 def test_large_rows_are_encoded_in_smaller_slices():
     schema = proto3("message M { bytes data = 1; int64 id = 2; }")
     array = struct(data=mebibytes(150), id=pa.array(range(150), pa.int64()))
@@ -179,6 +182,7 @@ def test_large_rows_are_encoded_in_smaller_slices():
     assert [upb(schema).FromString(encoded[row].as_py()).id for row in (0, 74, 149)] == [0, 74, 149]
 
 
+@with_views
 def test_a_row_of_more_than_2_gib_is_an_error():
     schema = proto3("message M { repeated bytes data = 1; }")
     array = struct(

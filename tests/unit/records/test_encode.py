@@ -5,7 +5,7 @@ import pytest
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns, binary_column
 from spark_kafka_sink.records.encode import encode_records, header_column
-from spark_kafka_sink.records.views import CAN_JOIN
+from tests.unit.arrow_views import with_views
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
 GOLDEN_BATCH = bytes.fromhex(
@@ -20,8 +20,6 @@ GOLDEN_BATCH = bytes.fromhex(
 GOLDEN_TIMESTAMPS = np.array([1700000000005, 1700000000002, 1700000100000, 1700000000002, 1700000000005])
 
 # It must outlive what was allocated in it.
-with_views = pytest.mark.skipif(not CAN_JOIN, reason="pyarrow 18 makes no array of views with data of their own")
-
 COUNTING_POOL = pa.proxy_memory_pool(pa.default_memory_pool())
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.records.views import CAN_JOIN, INLINE_BYTES, join, slot_views
+from spark_kafka_sink.records.views import INLINE_BYTES, join, slot_views
+from tests.unit.arrow_views import with_views
 
 
 def slots(array: pa.BinaryArray, order: np.ndarray | None = None) -> list[bytes]:
@@ -14,7 +15,7 @@ def slots(array: pa.BinaryArray, order: np.ndarray | None = None) -> list[bytes]
 LENGTHS = [0, 1, 3, 4, 5, INLINE_BYTES - 1, INLINE_BYTES, INLINE_BYTES + 1, 100, 0, 70_000, 12, 0]
 
 
-@pytest.mark.skipif(not CAN_JOIN, reason="pyarrow 18 makes no array of views with data of their own")
+@with_views
 @pytest.mark.parametrize(
     "lengths", [LENGTHS, [n for n in LENGTHS if n <= INLINE_BYTES], [n for n in LENGTHS if n > INLINE_BYTES], [0, 0]]
 )

@@ -10,6 +10,7 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.spark import rows as module
 from spark_kafka_sink.spark.rows import task_rows
 from spark_kafka_sink.spark.schema import RowLayout
+from tests.unit.arrow_views import with_views
 
 NOW_MS = 1_700_000_000_000
 
@@ -77,7 +78,7 @@ def test_explicit_partitions_are_32_bit():
     assert rows.partitions.dtype == np.int32
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pytest.param(pa.string_view(), marks=with_views)])
 def test_topics_and_values_come_in_every_flavour_of_string(kind):
     rows = batch(value=pa.array(["a", "b"], kind), topic=pa.array(["x", "y"], kind))
     assert read(rows, RowLayout(value=0, topic=1)) == [(["x", "y"], [b"a", b"b"], None, None, 0)]
