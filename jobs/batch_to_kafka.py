@@ -27,8 +27,9 @@ examples:
       --producer-config conf/producer.properties --sink-option topic=orders \\
       --sink-option timestampColumn=timestamp
 
-A task that Spark retries writes its rows again: every row arrives at least once. On a cluster, every
-Python worker needs the package spark-kafka-sink: docs/deploy.md."""
+By default, a task that Spark retries writes its rows again (at least once). For exactly-once writes, set
+--sink-option deliveryGuarantee=exactly-once (docs/exactly-once.md). On a cluster, every Python worker
+needs the package spark-kafka-sink (docs/deploy.md)."""
 
 
 def main() -> None:

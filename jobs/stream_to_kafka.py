@@ -25,9 +25,10 @@ examples:
   only the available rows, as a scheduled job:
   spark-submit jobs/stream_to_kafka.py ... --trigger available-now
 
-A micro-batch that Spark retries, after a failed task or a restart, writes its rows again: every row
-arrives at least once. On a cluster, every Python worker needs the package spark-kafka-sink:
-docs/deploy.md."""
+By default, a micro-batch that Spark runs again, after a failed task or a restart, writes its rows again (at
+least once). For exactly-once writes, set --sink-option deliveryGuarantee=exactly-once
+(docs/exactly-once.md). On a cluster, every Python worker needs the package spark-kafka-sink
+(docs/deploy.md)."""
 
 AVAILABLE_NOW = "available-now"
 
