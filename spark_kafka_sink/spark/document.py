@@ -101,9 +101,15 @@ def error_classes() -> str:
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; bars inside cells are escaped."""
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    """Bars would end the cell; outside of backticks, ``<name>`` would be an HTML tag."""
+    parts = cell.replace("|", "\\|").split("`")
+    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
 
 
 def _option_table(options: Iterable[Option]) -> str:

@@ -1,5 +1,6 @@
 """The option tables in the documentation are the ones the code uses."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,14 @@ def test_a_stale_block_is_replaced_and_the_rest_left():
     assert fresh.endswith("\n\n<!-- options:end -->\nb\n")
     assert "old" not in fresh
     assert filled(fresh) == fresh
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_placeholder_in_a_table_is_not_an_html_tag(page):
+    """Browsers drop unknown tags: ``<topic>-value`` would be shown as ``-value``."""
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    assert [row for row in rows if re.search(r"<\w", "".join(row.split("`")[::2]))] == []
+
+
+def test_names_in_backticks_keep_their_brackets():
+    assert "`producer-<transactional.id>`" in (ROOT / "docs/options.md").read_text()
