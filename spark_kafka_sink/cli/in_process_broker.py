@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import KafkaError
 
 USAGE = """\
 A test broker that responds like Kafka {release} is up: {servers}
-It is not Kafka: it keeps all data in memory, and they are lost when it stops.
+It is not Kafka: it keeps everything in memory, and all data is lost when it stops.
 
   df.write.format("pykafka") \\
       .option("kafka.bootstrap.servers", "{servers}") \\

@@ -50,7 +50,7 @@ class Verdict(Enum):
     REPAIR = "write the lost tasks again, verify the others"
     OLD_CHECKPOINT = (
         "is older than the last batch in the ledger: {entry} was committed. The checkpoint is an older copy, or "
-        "another query used it. To continue would write rows twice. Restore the latest checkpoint, or start a new one "
+        "another query used it. Continuing would write rows twice. Restore the latest checkpoint, or start a new one "
         "under a new transactionalIdPrefix."
     )
     NO_LEDGER = (
