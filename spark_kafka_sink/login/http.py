@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import io
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import urllib3
@@ -13,6 +15,9 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import SSLError as UrllibSslError
 
 from spark_kafka_sink.clock import Clock
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _CHUNK: Final = 65_536
 
@@ -69,6 +74,7 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
     try:
         with urllib3.PoolManager(retries=False, timeout=timeout, **_tls(request.url, context)) as pool:
             method, url, headers, body = request
+            _bound(pool.connection_from_url(url), deadline, clock)
             response = pool.request(
                 method, url, body=body, headers=dict(headers), preload_content=False, redirect=False
             )
@@ -86,6 +92,41 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
         raise HttpExchangeError(HttpFault.READ_TIMEOUT) from None
     except (HTTPError, OSError) as error:
         raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
+
+
+class _TimedReader(io.RawIOBase):
+    """A socket's bytes until ``deadline``. The timeout of a socket is one of each read, and there may be many."""
+
+    def __init__(self, socket_io: io.RawIOBase, deadline: float, clock: Clock) -> None:
+        self._socket_io = socket_io
+        self._deadline = deadline
+        self._clock = clock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        if self._clock.now() > self._deadline:
+            raise HttpExchangeError(HttpFault.BODY_TIMEOUT)
+        return self._socket_io.readinto(buffer)
+
+    def close(self) -> None:
+        self._socket_io.close()
+        super().close()
+
+
+def _bound(pool: urllib3.HTTPConnectionPool, deadline: float, clock: Clock) -> None:
+    """Responses of the pool's connections end by ``deadline``, their headers too."""
+
+    class Connection(pool.ConnectionCls):  # type: ignore[name-defined,misc]
+        @staticmethod
+        def response_class(*args: Any, **named: Any) -> http.client.HTTPResponse:
+            response = http.client.HTTPResponse(*args, **named)
+            reader = _TimedReader(response.fp.detach(), deadline, clock)
+            response.fp = io.BufferedReader(reader)
+            return response
+
+    pool.ConnectionCls = Connection
 
 
 def without_secrets(url: str) -> str:

@@ -318,16 +318,17 @@ def test_a_connection_that_ends_without_a_response_is_retried():
     assert ": no response: " in str(error)
 
 
-def test_a_response_that_never_ends_is_given_up_at_the_deadline():
+@pytest.mark.parametrize("begin", [b"Content-Length: 1000000\r\n\r\n", b"X-Long: "], ids=["content", "headers"])
+def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def drip() -> None:
             connection = listener.accept()[0]
             with connection, suppress(OSError):
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
                 while True:
-                    connection.sendall(b" ")
+                    connection.sendall(b"x")
                     time.sleep(0.02)
 
         threading.Thread(target=drip, daemon=True).start()
