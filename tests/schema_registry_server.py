@@ -158,17 +158,11 @@ class SchemaRegistryServer(LoopbackApp):
         return self._content(number)
 
     def _by_guid(self, guid: uuid.UUID) -> Any:
-        for number in range(1, len(self._schemas) + 1):
-            if self.guids and self.guid(number) == guid.bytes:
-                return {"id": number, **self._content(number)}
-        return {"error_code": 40403, "message": f"Schema {guid} not found"}, 404
-
-    def _by_guid(self, guid: str) -> Any:
         if not self.guids:
             return {"error_code": 404, "message": "HTTP 404 Not Found"}, 404
         for number in range(1, len(self._schemas) + 1):
-            if str(uuid.UUID(bytes=self.guid(number))) == guid:
-                return self._content(number)
+            if self.guid(number) == guid.bytes:
+                return {"id": number, **self._content(number)}
         return {"error_code": 40403, "message": f"Schema {guid} not found"}, 404
 
     def _no_subject(self, subject: str) -> Any:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from spark_kafka_sink.testing.kafka_security import properties_text
@@ -13,6 +14,7 @@ from spark_kafka_sink.testing.listener import login
 pytestmark = pytest.mark.jvm
 
 ROOT = Path(__file__).parents[2]
+SPARK_HOME = str(Path(pyspark.__file__).parent)
 MECHANISM = "SCRAM-SHA-512"
 on_kafka = pytest.mark.parametrize("secure_kafka", ["4.1.1"], indirect=True, scope="session")
 # In every Python process: what an executor's has, and what it lacks.
@@ -23,6 +25,8 @@ if "FORGET" in os.environ:
 if "WITHOUT_THE_PACKAGE" in os.environ:
     sys.modules["spark_kafka_sink"] = None
 """
+
+COMMAND = (sys.executable, "-m", "spark_kafka_sink.cli.main", "check", "--from-workers")
 
 
 @pytest.fixture
@@ -35,10 +39,10 @@ def check(secure_kafka, tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(properties_text(options))
 
-    def run(*arguments, **environment):
-        line = ["check", "--bootstrap-server", servers, "--command-config", str(file), "--from-workers"]
+    def run(*arguments, command=COMMAND, **environment):
+        line = ["--bootstrap-server", servers, "--command-config", str(file), "--timeout", "150"]
         done = subprocess.run(
-            [sys.executable, "-m", "spark_kafka_sink.cli.main", *line, "--timeout", "150", *arguments],
+            [*command, *line, *arguments],
             env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", **environment},
             capture_output=True,
             text=True,
@@ -108,6 +112,16 @@ def test_spark_connect_checks_its_workers(check):
     code, lines, errors = check("--remote", "local[2]", "--tasks", "2", KAFKA_PASSWORD="client-secret")
     assert code == 0, (lines, errors)
     assert lines[-1] == "1 executor of Spark Connect checked, none differ from here"
+
+
+@pytest.mark.slow
+@on_kafka
+def test_spark_submit_checks_the_workers_of_its_master(check):
+    command = (f"{SPARK_HOME}/bin/spark-submit", "--master", "local[2]", f"{ROOT}/jobs/check.py")
+    code, lines, errors = check(command=command, SPARK_HOME=SPARK_HOME, KAFKA_PASSWORD="client-secret")
+    assert code == 0, (lines, errors)
+    assert "no step failed" in lines
+    assert "1 executor of local[2] checked, none differ from here" in lines
 
 
 @pytest.mark.slow

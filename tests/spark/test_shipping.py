@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = ROOT / "tests/spark/deployed_job.py"
 EVERY_ROW = sorted(f"{way} {how} {row}" for way in ("batch", "stream") for how in GUARANTEES for row in range(ROWS))
-# By these a Python would find the package of this checkout, or packages on a network.
+# Variables by which another Python would find the package of this checkout.
 HIDDEN = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]

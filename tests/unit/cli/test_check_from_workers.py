@@ -124,7 +124,7 @@ def test_options_of_the_workers_need_from_workers(broker, capsys, option):
 def test_no_tasks_are_a_wrong_command_line(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["check", "--bootstrap-server", "a:1", FROM_WORKERS, "--tasks", "0"])
-    assert "argument --tasks: 0 is less than 1" in capsys.readouterr().err
+    assert "argument --tasks: '0' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):
