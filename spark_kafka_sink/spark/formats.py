@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.avro_schema import derived_schema
 from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
-from spark_kafka_sink.spark.schema_responses import kept_registry
+from spark_kafka_sink.spark.schema_responses import is_first, kept_registry
 
 _BARE = (
     "no schema.registry.url: key and value are written as Avro or Protobuf without a schema id, so readers must know "
@@ -52,7 +52,7 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     if of not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
         registry = None if formats.registry is None else kept_registry(formats.registry)
-        if registry is None:
+        if registry is None and is_first(_BARE):
             announce(_BARE, logging.WARNING)
         _plans[of] = plan_formats(formats, frame, options.topic, registry)
     plan = _plans[of]

@@ -28,6 +28,14 @@ def keep_asked_schemas(messages: Sequence[WriterCommitMessage | None], options: 
         kept_registry(options).keep_asked(asked)
 
 
+def is_first(text: str) -> bool:
+    """Whether this application says ``text`` for the first time: its planning processes end after an idle minute."""
+    files, key = ResponseFiles(SystemClock()), [_application(), text]
+    said = bool(files.names(key))
+    files.put_names(key, [text])
+    return not said
+
+
 def _application() -> str:
     """Spark tells these processes no application id, but a folder of the driver's own that is new in each run."""
     return SparkFiles._root_directory or uuid.uuid4().hex

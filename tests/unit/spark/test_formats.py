@@ -1,9 +1,11 @@
 """Planning of formats as Spark asks for it: once per process, Spark names of types, one warning without a registry."""
 
 import pickle
+import tempfile
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -31,8 +33,9 @@ STRUCT = StructType([StructField("a", LongType())])
 
 
 @pytest.fixture
-def lines(monkeypatch):
+def lines(monkeypatch, tmp_path):
     """The driver's lines."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lines = []
     monkeypatch.setattr(module, "announce", lambda text, level: lines.append(text))
     monkeypatch.setattr(module, "_plans", {})
@@ -55,6 +58,15 @@ def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     assert planned_formats(options(), fields(STRUCT, given)) is plan
     assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
     assert planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
+
+
+def test_the_warning_is_one_for_all_planning_processes_of_an_application(lines, monkeypatch):
+    given = options()
+    for application in ("first", "first", "second"):
+        monkeypatch.setattr(SparkFiles, "_root_directory", application)
+        module._plans.clear()
+        planned_formats(given, fields(STRUCT, given))
+    assert len(lines) == 2
 
 
 def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
