@@ -156,6 +156,7 @@ def same_code(one: Result, other: Result) -> bool:
 def _runners() -> Mapping[Kind, Runner]:
     from benchmarks.batch_part import run_batches
     from benchmarks.commit_part import run_commits
+    from benchmarks.dead_letters_part import run_dead_letters
     from benchmarks.encoding_part import run_encoders
     from benchmarks.import_part import run_imports
     from benchmarks.producer_part import run_producers
@@ -171,6 +172,7 @@ def _runners() -> Mapping[Kind, Runner]:
         "latency": run_producers,
         "import": run_imports,
         "encoding": run_encoders,
+        "letters": run_dead_letters,
         "profile": run_profiles,
     }
 

@@ -16,41 +16,28 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
+from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.partitioning.partitioner import PartitionLoad
-from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import encode_records
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kio.static.protocol import ResponsePayload
-    from typing_extensions import Buffer
 
 NUMBERS = Path(__file__).with_name("guard.json")
 REPEATS = 15
 ROWS = 10_000
 """As many as Spark puts into an Arrow batch."""
-PARTITIONS = 4
 TOPIC = "t"
 
-_API_RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -147,99 +134,15 @@ def encode() -> Callable[[], object]:
 def deliver(batch_size: int) -> Callable[[], float]:
     """Append, send, acknowledge: the whole engine without its thread. Returns the seconds of the benchmark itself."""
     columns = rows()
-    cluster = _Cluster(batch_size)
+    cluster = ScriptedCluster({"batch.size": batch_size}, (TOPIC,))
 
     def run() -> float:
-        before = cluster.transport.foreign_s
-        cluster.deliver(columns)
-        return cluster.transport.foreign_s - before
+        before = cluster.foreign_s
+        cluster.append(TopicColumn.of(TOPIC), columns, None)
+        cluster.settle()
+        return cluster.foreign_s - before
 
     return run
-
-
-class _Cluster:
-    """A producer without its thread, and a node that takes everything."""
-
-    def __init__(self, batch_size: int) -> None:
-        config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "batch.size": batch_size})
-        self._clock = ManualClock()
-        self.transport = _Transport(self._answer)
-        self._parts = assemble(config, self.transport, self._clock, Random(1))
-        self._parts.metadata.wait_for_topic(TOPIC, None, 60_000, self._clock, self._connect)
-
-    def deliver(self, columns: RecordColumns) -> None:
-        receipt = SendReceipt()
-        self._parts.appender.append(TopicColumn.of(TOPIC), columns, None, receipt)
-        self._clock.advance(10)  # linger is over
-        while self._parts.accumulator.has_incomplete:
-            self._turn()
-        receipt.wait(0)
-
-    def _connect(self) -> None:
-        while TOPIC not in self._parts.metadata.snapshot.topics:
-            self._turn()
-
-    def _turn(self) -> None:
-        self._parts.sender.run_once(self._clock.now(), self.transport.poll(0))
-
-    def _answer(self, request: SentRequest) -> ResponsePayload:
-        module: Any = request.module.response
-        match request.api:
-            case "api_versions":
-                return api_versions_response(request, _API_RANGES)
-            case "metadata":
-                return _metadata(module)
-            case "init_producer_id":
-                response: ResponsePayload = module.InitProducerIdResponse(
-                    throttle_time=timedelta(0), error_code=ErrorCode.none, producer_id=1, producer_epoch=0
-                )
-                return response
-            case "produce":
-                return _taken(module, request.entity())
-        raise AssertionError(request.api)
-
-
-class _Transport(ScriptedTransport):
-    """Times what is not the engine's: the other side."""
-
-    foreign_s = 0.0
-
-    def __init__(self, answer: Callable[[SentRequest], ResponsePayload]) -> None:
-        super().__init__(answer, accept_all=True)
-
-    def send(self, connection_id: int, buffers: Sequence[Buffer]) -> bool:
-        started = time.thread_time()
-        taken = super().send(connection_id, buffers)
-        self.foreign_s += time.thread_time() - started
-        return taken
-
-
-def _metadata(module: Any) -> ResponsePayload:
-    partitions = tuple(
-        module.MetadataResponsePartition(error_code=ErrorCode.none, partition_index=number, leader_id=1)
-        for number in range(PARTITIONS)
-    )
-    topic = module.MetadataResponseTopic(error_code=ErrorCode.none, name=TOPIC, topic_id=None, partitions=partitions)
-    broker = module.MetadataResponseBroker(node_id=1, host="n1", port=9092)
-    response: ResponsePayload = module.MetadataResponse(throttle_time=timedelta(0), brokers=(broker,), topics=(topic,))
-    return response
-
-
-def _taken(module: Any, request: Any) -> ResponsePayload:
-    topics = tuple(
-        module.TopicProduceResponse(
-            name=topic.name,
-            partition_responses=tuple(
-                module.PartitionProduceResponse(
-                    index=each.index, error_code=ErrorCode.none, base_offset=0, record_errors=()
-                )
-                for each in topic.partition_data
-            ),
-        )
-        for topic in request.topic_data
-    )
-    response: ResponsePayload = module.ProduceResponse(responses=topics)
-    return response
 
 
 class Subject(NamedTuple):

@@ -414,6 +414,35 @@ _ENCODING: tuple[Part, ...] = (
     ),
 )
 
+# What dead letters cost the append path: CPU µs per row, of one core.
+
+_WITHOUT, _GOOD = "without dead letters", "no bad row"
+_LETTERS: tuple[Part, ...] = (
+    Part(
+        "dead-letters",
+        "100-byte values with keys and a topic column, in one process without Kafka: without deadLetterTopic, with it, "
+        "and with one row in a hundred a dead letter",
+        "letters",
+        rows=40 * M,
+        sides=(
+            Side(_WITHOUT, "raw"),
+            Side(_GOOD, "raw-good"),
+            Side("1 % null topics", "raw-null-topic"),
+            Side("1 % invalid partitions", "raw-partition"),
+            Side(f"Avro, {_WITHOUT}", "avro"),
+            Side(f"Avro, {_GOOD}", "avro-good"),
+            Side("Avro, 1 % not encodable", "avro-unencodable"),
+        ),
+        targets=(
+            Target(_GOOD, "client_us", "at most ×", 1.01, _WITHOUT),
+            Target("1 % null topics", "client_us", "at most ×", 1.1, _WITHOUT),
+            Target("1 % invalid partitions", "client_us", "at most ×", 1.1, _WITHOUT),
+            Target(f"Avro, {_GOOD}", "client_us", "at most ×", 1.01, f"Avro, {_WITHOUT}"),
+            Target("Avro, 1 % not encodable", "client_us", "at most ×", 1.1, f"Avro, {_WITHOUT}"),
+        ),
+    ),
+)
+
 # The sink by itself.
 
 _OWN: tuple[Part, ...] = (
@@ -475,7 +504,7 @@ _OWN: tuple[Part, ...] = (
     ),
 )
 
-PARTS = _WRITES + _PRODUCERS + _GROWTH + _ENCODING + _OWN
+PARTS = _WRITES + _PRODUCERS + _GROWTH + _ENCODING + _LETTERS + _OWN
 
 BY_NAME = {part.name: part for part in PARTS}
 

@@ -20,6 +20,7 @@ from spark_kafka_sink.append.pending_records import PendingRecords
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.rows import (
     ColumnRows,
+    Mask,
     Order,
     Rows,
     RowTimes,
@@ -27,6 +28,7 @@ from spark_kafka_sink.append.rows import (
     ValueRows,
     check_sizes,
     cumulated_value_bounds,
+    left_out_rows,
     refuse_partitions,
 )
 from spark_kafka_sink.clock import Clock
@@ -36,8 +38,8 @@ from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN, Partitioner, PartitionLoad
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, stable_order
+from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.transactions.manager import TransactionManager
@@ -85,18 +87,20 @@ class Appender:
         ``LEFT_OUT`` for a row that is not appended. What was appended before an error stays appended: ``receipt``
         reports it.
         """
-        if not len(columns) or (explicit is not None and explicit.max() == LEFT_OUT):
+        left_out = left_out_rows(explicit)
+        if not len(columns) or (left_out is not None and left_out.all()):
             return
         lengths = FieldLengths.of(columns)
         sizes = java_size_estimate(lengths)
-        if explicit is not None:
-            sizes[explicit == LEFT_OUT] = 0
+        if left_out is not None:
+            sizes[left_out] = 0
         check_sizes(sizes, self.size_limits)
         began = self.clock.now()
-        snapshot = self._await_topics(topics, explicit)
+        snapshot = self._await_topics(topics, explicit, left_out)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
-        rows = ColumnRows.of(topics, columns, explicit, lengths, self._times(columns, self.clock.epoch_ms()), limit)
+        times = self._times(columns, self.clock.epoch_ms())
+        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
         for slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
                 raise receipt.error
@@ -166,8 +170,7 @@ class Appender:
         known = TopicPartitions.of(rows.topics.names, snapshot)
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
             partitions = self._partitions(snapshot, known, rows)
-            order = rows.appended
-            order = order[stable_order(partitions[order])]
+            order = rows.by_partition(partitions, len(known))
             rows, partitions = rows.take(order), partitions[order]
             for cut in rows.slices(self.slice_limit):
                 yield rows[cut].grouped(known, partitions[cut], sorts=False)
@@ -216,11 +219,12 @@ class Appender:
             self.undo(claim, callbacks, error)
             raise
 
-    def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None) -> ClusterSnapshot:
+    def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
         wanted: dict[str, int | None] = dict.fromkeys(topics.names)
         if explicit is not None:
-            refuse_partitions(explicit, (explicit < NOT_GIVEN) & (explicit != LEFT_OUT))
+            negative = explicit < NOT_GIVEN
+            refuse_partitions(explicit, negative if left_out is None else negative & ~left_out)
             highest = np.full(len(wanted), NOT_GIVEN)
             if topics.codes is None:
                 highest[0] = explicit.max()

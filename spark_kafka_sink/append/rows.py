@@ -41,6 +41,7 @@ from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumula
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or anything ``pyarrow.array`` takes; None: not given."""
 Order: TypeAlias = npt.NDArray[np.intp]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _WIDEST_TIMESTAMP_DELTA = 10
 _FEW_ROWS_PER_RUN = 32
@@ -83,6 +84,14 @@ def _partitions(array: pa.Array) -> Int32Array:
     refuse_partitions(partitions, (partitions < 0) & ~missing)
     partitions[missing] = NOT_GIVEN
     return partitions.astype(np.int32)
+
+
+def left_out_rows(explicit: Int32Array | None) -> Mask | None:
+    """None if there is no such row."""
+    if explicit is None:
+        return None
+    left_out: Mask = explicit == LEFT_OUT
+    return left_out if left_out.any() else None
 
 
 def refuse_partitions(partitions: Int32Array, negative: npt.NDArray[np.bool_]) -> None:
@@ -177,8 +186,8 @@ class TopicPartitions:
 class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
-    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all. Rows
-    ``LEFT_OUT`` have size 0 and end here: ``grouped`` has none.
+    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
+    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
     """
 
     topics: TopicColumn
@@ -188,6 +197,7 @@ class ColumnRows:
     times: RowTimes
     limit: int
     sizes: Int64Array
+    left_out: Mask | None = None
 
     @classmethod
     def of(
@@ -200,9 +210,14 @@ class ColumnRows:
         limit: int,
     ) -> ColumnRows:
         sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
-        if explicit is not None:
-            sizes[explicit == LEFT_OUT] = 0
         return cls(topics, columns, explicit, lengths, times, limit, sizes)
+
+    def without(self, left_out: Mask | None) -> ColumnRows:
+        """The same columns, in which these rows are left out."""
+        if left_out is None:
+            return self
+        self.sizes[left_out] = 0
+        return replace(self, left_out=left_out)
 
     def __getitem__(self, rows: slice) -> ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
@@ -210,10 +225,12 @@ class ColumnRows:
             return self
         return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
 
-    @property
-    def appended(self) -> Order:
-        """The numbers of the rows that are not ``LEFT_OUT``."""
-        return np.arange(len(self.sizes)) if self.explicit is None else np.flatnonzero(self.explicit != LEFT_OUT)
+    def by_partition(self, partitions: Int32Array, count: int) -> Order:
+        """The rows that are not left out, sorted stably by ``partitions``, which are below ``count``."""
+        if self.left_out is None:
+            return stable_order(partitions)
+        order = stable_order(np.where(self.left_out, np.int32(count), partitions))
+        return order[: len(order) - np.count_nonzero(self.left_out)]
 
     def take(self, order: Order) -> ColumnRows:
         return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
@@ -221,7 +238,9 @@ class ColumnRows:
     def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
         explicit = None if self.explicit is None else self.explicit[rows]
         times = self.times.of_rows(rows)
-        return ColumnRows(self.topics[rows], columns, explicit, lengths, times, self.limit, self.sizes[rows])
+        left_out = None if self.left_out is None else self.left_out[rows]
+        sizes = self.sizes[rows]
+        return ColumnRows(self.topics[rows], columns, explicit, lengths, times, self.limit, sizes, left_out)
 
     def slices(self, limit: int) -> Iterator[slice]:
         """Slices of at most ``limit`` bytes, or of one row."""
@@ -238,15 +257,14 @@ class ColumnRows:
         Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
         """
         order, sizes = None, self.sizes
-        if self.explicit is not None and self.explicit.min() == LEFT_OUT:
-            order = self.appended
-            partitions, sizes = partitions[order], sizes[order]
         starts = _run_starts(partitions)
         few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
         if sorts and not few:
-            by_partition = stable_order(partitions)
-            order = by_partition if order is None else order[by_partition]
-            partitions, sizes = partitions[by_partition], sizes[by_partition]
+            order = self.by_partition(partitions, len(known))
+        elif self.left_out is not None:
+            order = np.flatnonzero(~self.left_out)
+        if order is not None:
+            partitions, sizes = partitions[order], sizes[order]
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.encoding.avro_values import Text
 from spark_kafka_sink.encoding.columns import spans
-from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter, bits_of
+from spark_kafka_sink.encoding.row_writer import WORD_BITS, Mask, RowWriter, bits_of, both
 from spark_kafka_sink.records.columns import binary_array
 from spark_kafka_sink.records.sizes import encode_varint
 
@@ -65,7 +65,7 @@ class UuidBytes:
         bad = _not_uuids(column, keep)
         if bad.any():
             writer.refuse(bad, self.path, array, "is not a UUID")
-            return
+            keep = both(keep, np.where(bad, np.uint64(0), ~np.uint64(0)))
         _, offsets, data = column.buffers()
         starts = np.frombuffer(offsets, np.int32, len(column)).astype(np.int64)
         if keep is not None:

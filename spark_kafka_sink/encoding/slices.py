@@ -31,7 +31,10 @@ class RowKernel(Protocol):
     """Writes a value per row."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """A slot of ``array`` per row of ``keep``. Values may be null in other rows only."""
+        """A slot of ``array`` per row of ``keep``. Values may be null in other rows only.
+
+        A row that is refused gets any bytes, the others get theirs.
+        """
 
 
 def encode_rows(
@@ -50,13 +53,14 @@ def encode_rows(
         for rows in _slices(chunk):
             values = plain(rows)
             keep = mask_of(values)
-            writer = _written(kernel, values, keep, prefix)
+            writer = RowWriter(len(values))
+            writer.fixed(prefix, keep)
+            kernel.write(writer, values, keep)
             new = [fault._replace(row=row + fault.row) for _, fault in sorted(writer.faults.items())]
             row += len(values)
             if new and faults is not None:
                 faults += new
                 keep = _without(keep, writer)
-                writer = _written(kernel, values, keep, prefix)
             else:
                 refused += new
             if refused:
@@ -71,13 +75,6 @@ def encode_rows(
     if len(encoded) == 1:
         return encoded[0]
     return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
-
-
-def _written(kernel: RowKernel, values: pa.Array, keep: Mask | None, prefix: bytes) -> RowWriter:
-    writer = RowWriter(len(values))
-    writer.fixed(prefix, keep)
-    kernel.write(writer, values, keep)
-    return writer
 
 
 def _without(keep: Mask | None, writer: RowWriter) -> Mask:

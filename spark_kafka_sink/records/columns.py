@@ -79,7 +79,7 @@ class TopicColumn:
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
-    def naming(self, rows: npt.NDArray[np.intp]) -> TopicColumn:
+    def naming(self, rows: npt.NDArray[np.bool_]) -> TopicColumn:
         """Only with the names of these rows, of which there is one at least. Other rows have any of the names."""
         if self.codes is None:
             return self

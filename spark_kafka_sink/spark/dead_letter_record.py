@@ -48,7 +48,7 @@ _CLASSES: Final = {
 CONNECT: Final = "__connect.errors."
 OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
-_MOST_ALIKE: Final = 10_000
+_MOST_KEPT: Final = 1_000
 _NO_PARTITION: Final = -1
 _NULL_TOPIC: Final = "The topic of the row is null, and the option topic is not set."
 
@@ -117,8 +117,8 @@ class LetterHeaders:
         self._connector = _header("connector.name", connector)
         self._task = _header("task.id", str(task))
         self._connect = connect
-        self._alike: dict[tuple[str, int, str, str], bytes] = {}
-        """The headers before the message's text, of rows that differ only by it."""
+        self._kept: dict[tuple[FaultKind, tuple[str, int], str], tuple[int, bytes]] = {}
+        """What ``_added`` returned for rows like these."""
 
     def records(self, all_letters: Sequence[Letters], limit: int) -> RecordColumns:
         """The dead letters. A record that takes more than ``limit`` bytes goes without its value, then also without its
@@ -143,34 +143,33 @@ class LetterHeaders:
     def _added(self, letters: Letters) -> Iterator[tuple[int, bytes]]:
         """The number of headers that each row gets, and their bytes."""
         if not self._connect:
-            yield from repeat((0, b""), len(letters))
-            return
-        kind = letters.kind
-        for (topic, partition), message in zip(letters.places(), letters.messages, strict=True):
-            alike = self._alike.get((topic, partition, kind.stage, kind.exception))
-            if alike is None:
-                alike = self._keep_alike(topic, partition, kind)
-            text = message[:_LONGEST_MESSAGE].encode()
-            yield (9 if topic else 8), alike + _varint(len(text)) + text
+            return repeat((0, b""), len(letters))
+        kept = self._kept
+        each = zip(repeat(letters.kind), letters.places(), letters.messages, strict=False)
+        return (kept.get(row) or self._keep(*row) for row in each)
 
-    def _keep_alike(self, topic: str, partition: int, kind: FaultKind) -> bytes:
-        alike = b"".join(
+    def _keep(self, kind: FaultKind, place: tuple[str, int], message: str) -> tuple[int, bytes]:
+        topic, partition = place
+        text = message[:_LONGEST_MESSAGE].encode()
+        data = b"".join(
             (
                 _header("topic", topic) if topic else b"",
                 _header("partition", str(partition)),
-                _header("offset", "-1"),
+                _OFFSET,
                 self._connector,
                 self._task,
                 _header("stage", kind.stage),
                 _header("class.name", _CLASSES[kind.stage]),
                 _header("exception.class.name", kind.exception),
                 _MESSAGE,
+                _varint(len(text)),
+                text,
             )
         )
-        if len(self._alike) >= _MOST_ALIKE:
-            self._alike.clear()
-        self._alike[topic, partition, kind.stage, kind.exception] = alike
-        return alike
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        added = self._kept[kind, place, message] = (9 if topic else 8), data
+        return added
 
     def _shortened(
         self, columns: RecordColumns, all_letters: Sequence[Letters], rows: Sequence[int], limit: int
@@ -285,6 +284,8 @@ def _entry(name: str, value: bytes) -> bytes:
 
 
 _MESSAGE: Final = encode_varint(len(CONNECT + "exception.message")) + (CONNECT + "exception.message").encode()
+
+_OFFSET: Final = _header("offset", "-1")
 
 _varint: Final = lru_cache(10_000)(encode_varint)
 

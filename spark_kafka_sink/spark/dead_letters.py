@@ -46,7 +46,7 @@ from spark_kafka_sink.spark.dead_letter_record import (
 )
 from spark_kafka_sink.spark.refused_letters import refused_letter, shorter_letter
 from spark_kafka_sink.spark.row_judge import RowJudge
-from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column
+from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limit_cache import LIMITS
 
@@ -138,7 +138,7 @@ class DeadLetterSink:
             end = start + len(part.columns)
             out = np.zeros(end - start, np.bool_) if gone is None else gone[start:end]
             for fault in faults:
-                of_part = fault.within(start, out)
+                of_part = fault.within(start, out) if len(parts) > 1 or out.any() else fault
                 out[of_part.rows] = True
                 topics = TopicColumn(("",)) if fault.kind.reason is Reason.NULL_TOPIC else part.topics
                 self._take_out(of_part, topics, part.columns, None if named is None else named[start:end])
@@ -179,7 +179,7 @@ class DeadLetterSink:
             if out is not None:
                 if out.all():
                     return
-                topic = topic.naming(np.flatnonzero(~out))
+                topic = topic.naming(~out)
                 partitions = _marked(partitions, out)
         self._sink.append(topic, columns, partitions)
 
@@ -319,8 +319,7 @@ class DeadLetterSink:
             return batch
         missing = null_mask(column)
         faults.append(null_topics(missing))
-        other = "" if missing.all() else column[int(np.argmin(missing))]
-        return _replaced(batch, layout.topic, pc.fill_null(column, other))
+        return _replaced(batch, layout.topic, with_topics(column, missing))
 
     def _without_negative_partitions(
         self, batch: pa.RecordBatch, layout: RowLayout, faults: list[RowFaults]
@@ -369,8 +368,7 @@ def _replaced(batch: pa.RecordBatch, index: int, column: pa.Array) -> pa.RecordB
 
 def _without(part: TaskRows, out: npt.NDArray[np.bool_]) -> TaskRows:
     """The same columns, in which some rows are ``LEFT_OUT``."""
-    topics = part.topics.naming(np.flatnonzero(~out))
-    return replace(part, topics=topics, partitions=_marked(part.partitions, out))
+    return replace(part, topics=part.topics.naming(~out), partitions=_marked(part.partitions, out))
 
 
 def _marked(partitions: Int32Array | None, out: npt.NDArray[np.bool_]) -> Int32Array:

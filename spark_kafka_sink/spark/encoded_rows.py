@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_kafka_sink.encoding.encoder import Fault, UnencodableRowsError
 from spark_kafka_sink.errors import InvalidRecordError
@@ -20,7 +19,7 @@ from spark_kafka_sink.records.columns import TopicColumn, int32_array, null_mask
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.dead_letter_record import SERIALIZATION, FaultKind, RowFaults, json_column, null_topics
-from spark_kafka_sink.spark.rows import in_task, topic_column
+from spark_kafka_sink.spark.rows import in_task, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class EncodedRows:
         if column.null_count and self._letters is not None and self._letters.asks_for(Reason.NULL_TOPIC):
             missing = null_mask(column)
             self._hand_over(batch, null_topics(missing), left_out)
-            column = pc.fill_null(column, "" if missing.all() else column[int(np.argmin(missing))])
+            column = with_topics(column, missing)
         return topic_column(column, first_row)
 
     def _column(

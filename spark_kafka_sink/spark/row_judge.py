@@ -23,6 +23,8 @@ _LOOK_AGAIN_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
 """Of a record's batch beside its key, value and headers, at most."""
 
+_MOST_PARTITIONS: Final = 1 << 31
+
 _RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
@@ -86,19 +88,18 @@ class RowJudge:
     def _beyond_count(
         self, producer: KafkaProducer, topics: TopicColumn, partitions: Int32Array
     ) -> Iterator[RowFaults]:
-        highest = int(partitions.max(initial=NOT_GIVEN))
-        names = [name for name in topics.names if self._exists(producer, name)]
-        counts = {name: producer.partition_count(name) for name in names}
-        if highest <= NOT_GIVEN or not counts or highest < min(counts.values()):
+        counts = {name: producer.partition_count(name) for name in topics.names if self._exists(producer, name)}
+        if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
             return
-        for name, rows in topics.groups(np.arange(len(partitions))):
-            if name not in counts or int(partitions[rows].max()) < counts[name]:
-                continue
+        limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
+        beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
+        for name, rows in topics.groups(beyond):
             count = self._looked_again(producer, name)
             bad = rows[partitions[rows] >= count]
             if len(bad):
                 after = f" of topic {name} with partition count {count} is not present in metadata."
-                yield RowFaults(_INVALID_PARTITION, bad, [f"Partition {each}{after}" for each in partitions[bad]])
+                messages = [f"Partition {each}{after}" for each in partitions[bad].tolist()]
+                yield RowFaults(_INVALID_PARTITION, bad, messages)
 
     def _of_unknown_topics(self, producer: KafkaProducer, topics: TopicColumn, count: int) -> Iterator[RowFaults]:
         if all(self._exists(producer, name) for name in topics.names):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
+    int32_array,
     null_mask,
     raw_numbers,
     timestamp_column,
@@ -99,6 +101,16 @@ def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
         raise in_task(InvalidRecordError(invalid_partition(int(numbers[row]))), first_row + row)
     numbers[nulls] = -1
     return numbers
+
+
+def with_topics(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
+    """The column with any other row's topic where it is ``missing``; "" if all rows lack one."""
+    encoded = pc.dictionary_encode(column)
+    if not len(encoded.dictionary):
+        return pc.fill_null(column, "")
+    codes = raw_numbers(encoded.indices, np.int32)
+    codes[missing] = 0
+    return pa.DictionaryArray.from_arrays(int32_array(codes), encoded.dictionary)
 
 
 def topic_column(column: pa.Array, first_row: int) -> TopicColumn:

@@ -1,0 +1,212 @@
+"""What dead letters cost the append path, in one process without Kafka: rows as Spark hands them over, until they are
+acknowledged by a scripted node.
+
+``python -m benchmarks.dead_letters_part ROWS`` prints the measures of all sides as one line of JSON. One core.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from benchmarks.harness import ROOT
+from benchmarks.model import Part, Run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from benchmarks.harness import Harness
+    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+
+BATCH_ROWS = 10_000
+"""As many as Spark puts into an Arrow batch."""
+BATCHES = 10
+DEADLINE_S = 600
+BAD = 100
+"""One row in so many."""
+
+_NO_PARTITION = 1_000
+"""No topic here has so many."""
+
+_TOPIC, _LETTERS = "rows", "letters"
+_SCHEMA = {"type": "record", "name": "R", "fields": [{"name": f"c{n}", "type": "string"} for n in range(4)]}
+
+
+def run_dead_letters(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
+    """Every round is a process that runs all sides in turn, many times: what is compared is one in a hundred."""
+    for number in range(1, min(rounds, part.most_rounds or rounds) + 1):
+        program = [sys.executable, "-m", "benchmarks.dead_letters_part", str(part.rows)]
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(program)} failed:\n{done.stdout}{done.stderr}")
+        figures = json.loads(done.stdout)
+        for side in part.sides:
+            yield Run(side.name, number, part.rows, {"client_us": figures[side.writer]})
+
+
+def measured(rows: int) -> dict[str, float]:
+    """CPU µs per row that came, by writer: the quickest of the runs, whose number follows from ``rows``."""
+    with patch("spark_kafka_sink.spark.topic_limit_cache.look_up_limits", _default_limits):
+        writers = _writers()
+        quickest = dict.fromkeys(writers, float("inf"))
+        for _ in range(max(2, rows // (BATCH_ROWS * BATCHES * len(writers)))):
+            for name, write in writers.items():
+                quickest[name] = min(quickest[name], write())
+    return {name: seconds / (BATCH_ROWS * BATCHES) * 1e6 for name, seconds in quickest.items()}
+
+
+def _default_limits(_rpc: object, topics: Sequence[str], _deadline: float) -> Mapping[str, int]:
+    """A broker's ``max.message.bytes``."""
+    return dict.fromkeys(topics, 1_048_588)
+
+
+def _writers() -> Mapping[str, Callable[[], float]]:
+    raw, encoded = _raw(), _structs()
+    return {
+        "raw": _task(raw, False),
+        "raw-good": _task(raw, True),
+        "raw-null-topic": _task(_replaced(raw, "topic"), True),
+        "raw-partition": _task(_replaced(raw, "partition", _NO_PARTITION), True),
+        "avro": _task(encoded, False),
+        "avro-good": _task(encoded, True),
+        "avro-unencodable": _task(_structs(bad=True), True),
+    }
+
+
+def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
+    """Writes a task's rows; returns the CPU seconds."""
+    import pyarrow as pa
+
+    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.exactly_once.receipts import TaskName
+    from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
+    from spark_kafka_sink.schema_registry.subjects import Side
+    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.schema import RowLayout
+    from spark_kafka_sink.spark.write import append_rows, encoded_rows
+
+    given = {"kafka.bootstrap.servers": "boot:9092"}
+    if takes_letters:
+        given |= {"deadlettertopic": _LETTERS, "deadletterlimit": "none"}
+    formats = None
+    kind = batch.schema.field("value").type
+    if pa.types.is_struct(kind):
+        given |= {"valueformat": "avro", "valueschema": json.dumps(_SCHEMA)}
+        options = SinkOptions.parse(given)
+        assert options.formats is not None
+        formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(kind)}, None, None)
+    options = SinkOptions.parse(given)
+    sink = _Sink()
+    clock = SystemClock()
+    name = TaskName("query", 0, 0)
+
+    def run() -> float:
+        layout = RowLayout(**{field: index for index, field in enumerate(batch.schema.names)})
+        before, started = sink.cluster.foreign_s, time.thread_time()
+        letters: DeadLetterSink | None = None
+        if options.dead_letters is not None:
+            letters = DeadLetterSink(sink, options.dead_letters, clock, name)
+        batches = iter([batch] * BATCHES)
+        if formats is not None:
+            encoded = encoded_rows(layout, options, formats, letters)
+            batches, layout = encoded.batches(batches, sink.meter), encoded.layout
+        append_rows(batches, layout, options, clock, sink, letters)
+        sink.cluster.settle()
+        return time.thread_time() - started - (sink.cluster.foreign_s - before)
+
+    run()
+    bad = sink.cluster.delivered.get(_LETTERS, 0)
+    assert sum(sink.cluster.delivered.values()) == BATCH_ROWS * BATCHES
+    assert bad in (0, BATCH_ROWS * BATCHES // BAD)
+    return run
+
+
+class _Sink:
+    """A ``LetterSink`` and its producer."""
+
+    writes = True
+
+    def __init__(self) -> None:
+        from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
+        from spark_kafka_sink.clock import SystemClock
+        from spark_kafka_sink.producer.task_meter import TaskMeter
+
+        self.cluster = ScriptedCluster({}, (_TOPIC, _LETTERS))
+        self.config = self.cluster.config
+        self.meter = TaskMeter(SystemClock())
+        self.partitions = PARTITIONS
+
+    def begun(self) -> Any:
+        return self
+
+    def count(self, *_: object) -> None:
+        """As at least once."""
+
+    def append(self, topics: Any, columns: Any, partitions: Any) -> None:
+        self.cluster.append(topics, columns, partitions)
+
+    def append_own(self, topic: str, columns: Any) -> None:
+        from spark_kafka_sink.records.columns import TopicColumn
+
+        self.cluster.append(TopicColumn.of(topic), columns, None)
+
+    def knows(self, topic: str) -> bool:
+        return True
+
+    def partition_count(self, topic: str) -> int:
+        return self.partitions
+
+    def look_again(self, topic: str) -> int:
+        return self.partitions
+
+    def keep_batches_below(self, topic: str, max_message_bytes: int) -> None:
+        """Batches are smaller."""
+
+
+def _raw() -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    numbers = np.random.default_rng(1).integers(0, 1_000_000, BATCH_ROWS).tolist()
+    return pa.record_batch(
+        {
+            "topic": pa.array([_TOPIC] * BATCH_ROWS),
+            "key": pa.array([b"customer-%d" % number for number in numbers], pa.binary()),
+            "value": pa.array([b"%0100d" % number for number in numbers], pa.binary()),
+            "partition": pa.nulls(BATCH_ROWS, pa.int32()),
+        }
+    )
+
+
+def _structs(bad: bool = False) -> pa.RecordBatch:
+    """Four strings of 25 bytes as the value; a null one cannot be encoded."""
+    import pyarrow as pa
+
+    raw = _raw()
+    texts = [value.decode() for value in raw.column("value").to_pylist()]
+    rows = [{f"c{n}": text[25 * n : 25 * n + 25] for n in range(4)} for text in texts]
+    if bad:
+        for row in rows[::BAD]:
+            row["c2"] = None
+    kind = pa.struct([(f"c{n}", pa.string()) for n in range(4)])
+    return raw.set_column(raw.schema.get_field_index("value"), "value", pa.array(rows, kind))
+
+
+def _replaced(batch: pa.RecordBatch, name: str, by: object = None) -> pa.RecordBatch:
+    """One value in a hundred by another."""
+    import pyarrow as pa
+
+    index = batch.schema.get_field_index(name)
+    values = batch.column(index).to_pylist()
+    values[::BAD] = [by] * len(values[::BAD])
+    return batch.set_column(index, name, pa.array(values, batch.schema.field(index).type))
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured(int(sys.argv[1]))))
