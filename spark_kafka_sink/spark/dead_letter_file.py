@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
+
+import pyarrow as pa
 
 from spark_kafka_sink.errors import DeadLetterPathError
 from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
 from spark_kafka_sink.spark.dead_letter_record import Letters, json_lines
+
+_ERRORS = (OSError, ValueError, ImportError, pa.ArrowException)
+"""Of a file system; ImportError: of one that needs a package."""
 
 
 class DeadLetterFile:
@@ -25,19 +31,25 @@ class DeadLetterFile:
     def write(self, letters: Letters) -> None:
         try:
             if self._stream is None:
-                self._open()
+                folder = self._open()
+                self._system.create_dir(folder, recursive=True)
+                self._stream = self._system.open_output_stream(self._paths[0])
             name = self._name
             self._stream.write(json_lines(letters, query=name.query, batch=name.batch, task=name.task))
-        except (OSError, ValueError) as error:
+        except _ERRORS as error:
             raise self._error(error) from error
 
     def finish(self) -> None:
-        if self._stream is None:
-            return
+        """Without a dead letter, an earlier attempt's file is removed."""
         try:
+            if self._stream is None:
+                self._open()
+                if self._system.get_file_info(self._paths[1]).is_file:
+                    self._system.delete_file(self._paths[1])
+                return
             self._stream.close()
             self._system.move(*self._paths)
-        except (OSError, ValueError) as error:
+        except _ERRORS as error:
             raise self._error(error) from error
         self._stream = None
 
@@ -49,15 +61,15 @@ class DeadLetterFile:
         try:
             stream.close()
             self._system.delete_file(self._paths[0])
-        except (OSError, ValueError):  # the task fails already, with another error
+        except _ERRORS:  # the task fails already, with another error
             return
 
-    def _open(self) -> None:
+    def _open(self) -> str:
+        """The file system is there; returns the folder in it."""
         self._system, folder = file_system(self._folder)
-        self._system.create_dir(folder, recursive=True)
-        name = f"{self._name.query}-{self._name.batch}-{self._name.task}.jsonl"
+        name = f"{quote(self._name.query, safe=' ')}-{self._name.batch}-{self._name.task}.jsonl"
         self._paths = f"{folder}/.{name}.{uuid4().hex}", f"{folder}/{name}"
-        self._stream = self._system.open_output_stream(self._paths[0])
+        return folder
 
     def _error(self, error: Exception) -> DeadLetterPathError:
         return DeadLetterPathError(

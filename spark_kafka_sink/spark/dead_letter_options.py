@@ -36,7 +36,7 @@ DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterOn", Kind.LIST, None, "low",
            "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
            "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
-           "with the option topic."),
+           "with the option topic or topicCreation=create."),
     Option("deadLetterLimit", Kind.STRING, str(_DEFAULT_LIMIT), "low",
            "Number of dead letters that a micro-batch or batch job may have; with more it fails. none: no limit. "
            "With at-least-once, rows that were already sent stay in Kafka.",
@@ -94,6 +94,11 @@ class DeadLetters:
             faults.append(
                 "deadLetterOn=unknown-topic is refused with the option topic: every row would become a dead letter. "
                 "Set topicCreation=never to find a missing topic before the first row."
+            )
+        if Reason.UNKNOWN_TOPIC in reasons and own.get("topiccreation") == "create":
+            faults.append(
+                "deadLetterOn=unknown-topic is refused with topicCreation=create: a missing topic is created, or its "
+                "rows become dead letters. Leave out one of them."
             )
         limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
         most = None if limit.lower() == "none" else int(limit)

@@ -6,7 +6,7 @@ Rows are judged as columns. Only a row that is at fault becomes Python objects.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -52,6 +52,8 @@ from spark_kafka_sink.spark.topic_limit_cache import LIMITS
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
+
+_LAST_FLUSH_MS: Final = 5_000.0
 
 _LETTER_OVERHEAD: Final = 512
 """Connect's headers, about."""
@@ -109,6 +111,7 @@ class DeadLetterSink:
         self._held_size = 0
         self._letters = 0
         self._refusing: RefusingSink | None = None
+        self._at_least_once = False
         self.writes = sink.writes
         self.meter = sink.meter
 
@@ -204,6 +207,7 @@ class DeadLetterSink:
         """Records that only a broker finds too large become dead letters too, if they are asked for. Before the first
         row; ``flush`` after the last. Not in a transaction, which a refused record has failed.
         """
+        self._at_least_once = True
         if self.asks_for(Reason.RECORD_TOO_LARGE):
             sink.keep_refused()
             self._refusing = sink
@@ -233,7 +237,7 @@ class DeadLetterSink:
 
     def finish(self) -> None:
         """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
-        if self._file is not None:
+        if self._file is not None and self.writes:
             self._file.finish()
 
     def close(self) -> None:
@@ -293,11 +297,19 @@ class DeadLetterSink:
         self.meter.add_dead_letters(letters.kind.reason.value, len(letters))
         self._letters += len(letters)
         if (text := self._dead.over_limit(self._letters)) is not None:
+            self._send_held_before_failing()
             raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {letters.messages[-1]}")
         self._held.append(letters)
         self._held_size += letters.size + _LETTER_OVERHEAD * len(letters)
         if self._held_size >= _PIECE_BYTES:
             self.write_held()
+
+    def _send_held_before_failing(self) -> None:
+        """At least once: the dead letters within the limit, which the error points to. A transaction is aborted."""
+        if self._at_least_once and self._held:
+            with suppress(KafkaError):  # the task fails already, with another error
+                self.write_held()
+                self._sink.begun().flush(_LAST_FLUSH_MS)
 
     def _limit(self, producer: KafkaProducer) -> int:
         """Of a record of the dead-letter topic."""

@@ -3,17 +3,26 @@
 import base64
 import hashlib
 import json
+import re
 from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import (
+    ConfigError,
+    DeadLetterLimitError,
+    DeadLetterPathError,
+    InvalidRecordError,
+    KafkaError,
+)
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.spark import dead_letter_file as file_module
 from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
@@ -346,6 +355,68 @@ def test_a_task_that_fails_leaves_no_file_and_a_replay_overwrites(broker, tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_replay_without_dead_letters_removes_the_file_of_an_earlier_attempt(broker, tmp_path):
+    write = Write(broker, exactly_once=False)
+    write({"value": ["a"], "topic": pa.array([None], pa.string())}, deadletterpath=str(tmp_path))
+    assert len([*tmp_path.iterdir()]) == 1
+    (tmp_path / "of-another-task.jsonl").touch()
+    write({"value": ["a"], "topic": ["out"]}, deadletterpath=str(tmp_path))
+    assert [file.name for file in tmp_path.iterdir()] == ["of-another-task.jsonl"]
+
+
+def test_a_replay_of_a_committed_batch_keeps_its_file(broker, tmp_path):
+    write = Write(broker, exactly_once=True)
+    batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
+    query = Query(broker.bootstrap_servers)
+    rows = (batch, RowLayout(value=0, topic=1), write.options(deadletterpath=str(tmp_path)), None)
+    report, _ = write.task(query, query.plan(0), rows)
+    query.commit([report])
+    (file,) = tmp_path.iterdir()
+    again, _ = write.task(query, query.plan(0), rows)
+    assert again.action is TaskAction.SKIP
+    assert [*tmp_path.iterdir()] == [file]
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_a_uri_and_another_file_system_of_arrows(broker, tmp_path, monkeypatch):
+    write = Write(broker, exactly_once=False)
+    bad = {"value": ["a"], "topic": pa.array([None], pa.string())}
+    write(bad, deadletterpath=f"file://{tmp_path}/made/by/it")
+    (file,) = (tmp_path / "made/by/it").iterdir()
+    assert json.loads(file.read_text())["reason"] == "null-topic"
+    memory, folder = fs.FileSystem.from_uri("mock:///letters")
+    monkeypatch.setattr(file_module, "file_system", lambda path: (memory, folder))
+    for rows, names in ((bad, [file.name]), (bad, [file.name]), ({"value": ["a"], "topic": ["out"]}, [])):
+        write(rows, deadletterpath="mock:///letters")
+        assert [each.base_name for each in memory.get_file_info(fs.FileSelector(folder))] == names
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        ("{file}/folder", "Not a directory|File exists|Cannot create directory"),
+        ("nowhere://folder", "Unrecognized filesystem type"),
+        ("fsspec+memory://folder", "fsspec"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_an_error_that_names_the_option(broker, tmp_path, path, cause):
+    file = tmp_path / "file"
+    file.touch()
+    path = path.format(file=file)
+    rows = {"value": ["a"], "topic": pa.array([None], pa.string())}
+    with pytest.raises(DeadLetterPathError, match=f"^deadLetterPath {re.escape(path)} cannot be written: .*({cause})"):
+        Write(broker, exactly_once=False)(rows, deadletterpath=path)
+
+
+def test_over_the_limit_the_dead_letters_before_are_there_to_look_at(broker):
+    """At least once: the error points to them."""
+    options = Write(broker, exactly_once=False).options(deadletterlimit="3")
+    batches = [pa.record_batch({"value": [f"{number}"], "topic": pa.array([None], pa.string())}) for number in range(9)]
+    with pytest.raises(DeadLetterLimitError, match="4 rows became dead letters"):
+        module.write_rows(iter(batches), RowLayout(value=0, topic=1), options)
+    assert [letter.value for letter in letters(broker)] == [b"0", b"1", b"2"]
+
+
 def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broker):
     write = Write(broker, exactly_once=True)
     columns = {"value": [b"a", bytes(range(256)) * 10], "partition": pa.array([0, 5], pa.int32())}
@@ -393,6 +464,10 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
         ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic or deadLetterPath."),
         ({"deadlettertopic": "t"}, "deadLetterTopic and topic are both t"),
         ({"deadlettertopic": "d", "deadletteron": "unknown-topic"}, "deadLetterOn=unknown-topic is refused with the"),
+        (
+            {"topic": None, "deadlettertopic": "d", "deadletteron": "unknown-topic", "topiccreation": "create"},
+            "deadLetterOn=unknown-topic is refused with topicCreation=create",
+        ),
         ({"deadlettertopic": "d", "deadletteron": "null-topics"}, "did you mean null-topic?"),
         ({"deadlettertopic": "d", "deadletterlimit": "-1"}, "deadLetterLimit must be"),
         ({"deadlettertopic": "d", "deadletterheaders": "all"}, "deadLetterHeaders must be"),
@@ -403,7 +478,7 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 )  # fmt: skip
 def test_options_at_fault(given, fault):
     with pytest.raises(ConfigError) as raised:
-        SinkOptions.parse({**OPTIONS, **given})
+        SinkOptions.parse({name: value for name, value in {**OPTIONS, **given}.items() if value is not None})
     assert fault in str(raised.value)
 
 
