@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from spark_kafka_sink.encoding.avro_schema import AvroSchema
 from spark_kafka_sink.encoding.descriptors import is_map_entry, is_repeated
@@ -22,6 +22,10 @@ _BITS: Final = {"int": 32, "long": 64}
 
 
 class _Check(Protocol):
+    @property
+    def idle(self) -> bool:
+        """Whether ``check`` refuses nothing."""
+
     def takes(self, value: Any) -> bool:
         """Whether fastavro may write the value as this schema, by its Python type."""
 
@@ -58,14 +62,17 @@ class AvroCheck:
     def _record(self, schema: AvroSchema) -> _Record:
         name = str(schema.attributes["name"])
         if name not in self._records:
-            made = self._records[name] = _Record({})
-            made.fields.update((each.name, self._of(each.schema)) for each in schema.fields)  # may name the record
+            made = self._records[name] = _Record(frozenset(each.name for each in schema.fields), {})
+            checks = {each.name: self._of(each.schema) for each in schema.fields}  # which may name the record
+            made.checks.update((name, each) for name, each in checks.items() if not each.idle)
         return self._records[name]
 
 
 @dataclass(frozen=True, slots=True)
 class _Other:
     """What is written as it is, or refused."""
+
+    idle: ClassVar = True
 
     def takes(self, value: Any) -> bool:
         return False
@@ -79,6 +86,10 @@ class _Number:
     schema: str
     type: str
     logical: str
+
+    @property
+    def idle(self) -> bool:
+        return self.type in _BITS and not self.logical
 
     def takes(self, value: Any) -> bool:
         if isinstance(value, datetime) and "timestamp" in self.logical:
@@ -105,14 +116,18 @@ class _Number:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    fields: dict[str, _Check] = field(repr=False)
+    """``checks``: of the fields that need one."""
+
+    names: frozenset[str]
+    checks: dict[str, _Check] = field(repr=False)
+    idle: ClassVar = False
 
     def takes(self, value: Any) -> bool:
-        return isinstance(value, Mapping) and value.keys() <= self.fields.keys() | {"-type"}
+        return isinstance(value, Mapping) and value.keys() <= self.names | {"-type"}
 
     def check(self, value: Any, path: str) -> None:
         if isinstance(value, Mapping):
-            for name, each in self.fields.items():
+            for name, each in self.checks.items():
                 if name in value:
                     each.check(value[name], f"{path}.{name}" if path else name)
 
@@ -120,6 +135,10 @@ class _Record:
 @dataclass(frozen=True, slots=True)
 class _Items:
     item: _Check
+
+    @property
+    def idle(self) -> bool:
+        return self.item.idle
 
     def takes(self, value: Any) -> bool:
         return isinstance(value, list | tuple)
@@ -133,6 +152,10 @@ class _Items:
 @dataclass(frozen=True, slots=True)
 class _Entries:
     value: _Check
+
+    @property
+    def idle(self) -> bool:
+        return self.value.idle
 
     def takes(self, value: Any) -> bool:
         return isinstance(value, Mapping)
@@ -148,6 +171,10 @@ class _Union:
     """``branches``: by the names that fastavro's tuples have."""
 
     branches: tuple[tuple[str, _Check], ...]
+
+    @property
+    def idle(self) -> bool:
+        return all(each.idle for _, each in self.branches)
 
     def takes(self, value: Any) -> bool:
         return False  # no branch is a union

@@ -1,7 +1,8 @@
 """The Python blocks of the pages. A comment before a block says how it is tested.
 
 ``<!-- run: spark -->``: in ``tests/spark/test_pages.py``. ``<!-- run: no, … -->``: it only compiles. Without one it
-runs beside TestBroker.
+runs beside TestBroker. Those of ``encoding.md`` run beside a schema registry: ``tests/spark/test_encoding_page.py`` and
+``tests/unit/config/test_encoding_page.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.house.repository import ROOT
 _BLOCK = re.compile(r"(?:<!-- run: (?P<how>[^\n]*) -->\n)?^```python\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
 
 # How the blocks of a page are tested that have no comment.
-_OF_PAGE = {"encoding.md": "no, they need a schema registry"}
+_OF_PAGE = {"encoding.md": "registry"}
 
 
 class PythonBlock(NamedTuple):
