@@ -12,7 +12,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.exactly_once.runs import new_process
+from tests.unit.exactly_once.runs import Query, new_process
 from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = pa.struct([("a", pa.int32())])
@@ -39,14 +39,22 @@ def broker(monkeypatch):
     new_process()
 
 
-def write(broker, registry, topics, **given):
+LAYOUT = RowLayout(value=0, topic=1)
+
+
+def planned(broker, registry, topics, **given):
+    """Options, plan and rows of a task."""
     base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "1000", "valueFormat": "avro"}
     url = {"schema.registry.url": "http://registry:8081"}
     options = SinkOptions.parse({**base, **url, "valueSchema": SCHEMA, **given})
     formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, None, registry)
     values = pa.array([{"a": number} for number in range(len(topics))], STRUCT)
-    batch = pa.record_batch({"value": values, "topic": pa.array(topics)})
-    module.write_rows(iter([batch]), RowLayout(value=0, topic=1), options, formats)
+    return options, formats, pa.record_batch({"value": values, "topic": pa.array(topics)})
+
+
+def write(broker, registry, topics, **given):
+    options, formats, batch = planned(broker, registry, topics, **given)
+    module.write_rows(iter([batch]), LAYOUT, options, formats)
 
 
 @pytest.mark.parametrize("given", [{}, {"topicCreation": "never"}])
@@ -55,6 +63,24 @@ def test_a_topic_that_does_not_exist_gets_no_subject(broker, registry, given):
     with pytest.raises(KafkaError, match="typo"):
         write(broker, registry, ["out", "typo"], **given)
     assert registry.requests == [("register", "out-value")]
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, replayed):
+    options, formats, batch = planned(broker, registry, ["typo"])
+    query = Query(broker.bootstrap_servers, options={"max.block.ms": "1000"})
+    if replayed:
+        with query.open_task(query.plan(0), 0, 0) as task:
+            query.commit([task.prepare()])
+    with query.open_task(query.plan(0), 0, 0) as task:
+        topics = module.brokers_topics(options, task, None)
+        encoded = module.encoded_rows(LAYOUT, options, formats, None, None, topics)
+        if replayed:
+            assert topics is None
+            return
+        with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
+            list(encoded.batches(iter([batch]), task.meter))
+    assert registry.requests == []
 
 
 def test_rows_of_unknown_topics_may_still_become_dead_letters(broker, registry):
