@@ -70,21 +70,14 @@ def secure_kafka(request: pytest.FixtureRequest):
 
 @pytest.fixture(scope="session")
 def spark():
-    from pyspark.sql import SparkSession  # takes a second, which tests without Spark need not pay
+    from spark_kafka_sink.testing.local_spark import local_spark
 
     # Spark's Python processes find the package as this one does, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    # A task may fail once: [cores, attempts].
-    builder = SparkSession.builder.master("local[2,2]").appName("tests")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.sql.session.timeZone": "UTC",
+    settings = {
+        "spark.master": "local[2,2]",  # a task may fail once: [cores, attempts]
         "spark.sql.streaming.pollingDelay": "5ms",
         "spark.log.level": "ERROR",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    }
+    with local_spark(settings) as session:
+        yield session

@@ -1,9 +1,9 @@
-"""pytest fixtures ``kafka_test_broker`` (in process, one for each test), ``local_kafka`` (one real Kafka a session) and
-``local_schema_registry`` (one real schema registry a session).
+"""pytest fixtures: ``spark`` (a local Spark session), ``local_kafka`` (a real Kafka), ``local_schema_registry`` (a real
+schema registry), each one for the whole session; ``kafka_test_broker`` (in process), a new one for each test.
 
-``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A
-test marked ``@pytest.mark.kafka_versions("4.1.1", "3.9.1")`` runs on those instead. When one cannot start, tests fail;
-they are never skipped.
+``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A test runs on others
+with ``@pytest.mark.parametrize("local_kafka", ["4.1.1", "3.9.1"], indirect=True, scope="session")``. When one cannot
+start, tests fail; they are never skipped. A fixture of the same name in a ``conftest.py`` replaces one of these.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import pytest
 from spark_kafka_sink.testing.broker.fixture import kafka_test_broker
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_kafka_sink.testing.local_kafka import LocalKafka
     from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry
 
-__all__ = ["kafka_test_broker", "local_kafka", "local_schema_registry"]
+__all__ = ["kafka_test_broker", "local_kafka", "local_schema_registry", "spark"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,17 +33,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "kafka_versions(*versions): the versions local_kafka runs for this test")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "local_kafka" in metafunc.fixturenames:
+    if "local_kafka" in metafunc.fixturenames and not _chosen_by_the_test(metafunc):
         from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 
-        marker = metafunc.definition.get_closest_marker("kafka_versions")
-        chosen = metafunc.config.getoption("kafka_version") or [DEFAULT_VERSION]
-        metafunc.parametrize("local_kafka", marker.args if marker else chosen, indirect=True, scope="session")
+        versions = metafunc.config.getoption("kafka_version") or [DEFAULT_VERSION]
+        metafunc.parametrize("local_kafka", versions, indirect=True, scope="session")
+
+
+def _chosen_by_the_test(metafunc: pytest.Metafunc) -> bool:
+    return any(mark.args[0] == "local_kafka" for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local ``SparkSession`` of two cores, shared. Needs PySpark and Java 17."""
+    from spark_kafka_sink.testing.local_spark import local_spark
+
+    with local_spark() as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
+from tests.kafka_versions import on_kafka
 
 SCENARIOS = (*APPEND_SCENARIOS, *TRANSACTION_SCENARIOS, *GROUP_SCENARIOS)
 
@@ -21,14 +22,14 @@ def test_test_broker_answers_as_written(scenario: Scenario, kafka_test_broker: T
 
 
 @pytest.mark.jvm
-@pytest.mark.kafka_versions("4.1.1")
+@on_kafka("4.1.1")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_kafka_answers_as_written(scenario: Scenario, local_kafka: LocalKafka) -> None:
     play(scenario, local_kafka.bootstrap_servers)
 
 
 @pytest.mark.jvm
-@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+@on_kafka("4.1.1", "3.9.1")
 def test_test_broker_offers_the_versions_of_kafka(local_kafka: LocalKafka) -> None:
     with PlainClient(local_kafka.bootstrap_servers) as client:
         answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")

@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
 from tests.contract.scenario import name, new_topic
+from tests.kafka_versions import on_kafka
 
 
 def lines_of_a_failed_produce(bootstrap_servers: str) -> list[str]:
@@ -41,7 +42,7 @@ def test_test_broker_logs_it(kafka_test_broker: TestBroker, caplog: pytest.LogCa
 
 
 @pytest.mark.jvm
-@pytest.mark.kafka_versions("4.1.1")
+@on_kafka("4.1.1")
 def test_kafka_logs_it(local_kafka: LocalKafka) -> None:
     expected = lines_of_a_failed_produce(local_kafka.bootstrap_servers)
 

@@ -19,10 +19,11 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
+from tests.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 from tests.unit.exactly_once.test_protocol import crash
 
-pytestmark = pytest.mark.kafka_versions("4.1.1", "3.9.1")
+pytestmark = on_kafka("4.1.1", "3.9.1")
 
 PATIENT = {"max.block.ms": 30_000, "request.timeout.ms": 10_000, "delivery.timeout.ms": 30_000}
 

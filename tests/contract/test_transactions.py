@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.transactions_of_the_producer import SCENARIOS, Scenario
+from tests.kafka_versions import on_kafka
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 
@@ -19,6 +20,6 @@ def test_on_test_broker(scenario: Scenario, like: str) -> None:
 
 @each_scenario
 @pytest.mark.jvm
-@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+@on_kafka("4.1.1", "3.9.1")
 def test_on_kafka(scenario: Scenario, local_kafka: LocalKafka) -> None:
     scenario(local_kafka)

@@ -3,12 +3,24 @@
 import re
 import time
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-BATCH, STREAM, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BATCH, STREAM, *OTHERS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 DEADLINE_S = 60
+
+pytest_plugins = ["pytester"]
+
+A_JOB = """
+    from spark_kafka_sink.testing import Listener, LocalKafka
+
+    def run_my_job(spark, kafka):
+        options = {"kafka.bootstrap.servers": kafka} if isinstance(kafka, str) else kafka
+        rows = spark.range(3).selectExpr("cast(id AS STRING) AS value")
+        rows.write.format("pykafka").options(**options).option("topic", "orders").mode("append").save()
+"""
 
 
 @pytest.fixture
@@ -47,3 +59,11 @@ def test_the_streaming_example(run, topic):
     finally:
         query.stop()
     assert {record.key for record in topic.records()} <= {str(digit).encode() for digit in range(10)}
+
+
+@pytest.mark.jvm
+def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
+    examples = [block for block in OTHERS if "def test_" in block]
+    assert sum(block.count("def test_") for block in examples) == 3
+    pytester.makepyfile("\n".join([dedent(A_JOB), *examples]))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import pytest
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 
 from spark_kafka_sink import KafkaProducer
@@ -13,13 +12,14 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker
+from tests.kafka_versions import on_kafka
 
 
 def test_an_id_without_a_transaction_is_described(kafka_test_broker: TestBroker) -> None:
     check(kafka_test_broker.bootstrap_servers)
 
 
-@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+@on_kafka("4.1.1", "3.9.1")
 def test_kafka_describes_an_id_without_a_transaction(local_kafka: LocalKafka) -> None:
     check(local_kafka.bootstrap_servers)
 

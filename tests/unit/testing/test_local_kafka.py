@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Place
 
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
+from tests.kafka_versions import on_kafka
 
 pytestmark = pytest.mark.jvm
 
@@ -44,7 +45,7 @@ def own_kafka():
         yield kafka
 
 
-@pytest.mark.kafka_versions("4.1.1", "3.9.1")
+@on_kafka("4.1.1", "3.9.1")
 def test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka):
     topic = "round-trip"
     local_kafka.create_topic(topic, partitions=2, configs={"segment.bytes": "1048576"})
@@ -60,7 +61,7 @@ def test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka):
 
 
 @pytest.mark.slow
-@pytest.mark.kafka_versions("4.3.1")
+@on_kafka("4.3.1")
 def test_the_newest_version_does_the_same(local_kafka):
     test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka)
 

@@ -12,7 +12,7 @@ TEST = """
     @pytest.mark.parametrize("other", [1, 2])
     def test_default(local_kafka, other): ...
 
-    @pytest.mark.kafka_versions("3.9.1", "4.3.1")
+    @pytest.mark.parametrize("local_kafka", ["3.9.1", "4.3.1"], indirect=True, scope="session")
     def test_marked(local_kafka): ...
 """
 
@@ -62,8 +62,8 @@ def test_it_registers_its_fixtures_and_one_option_and_no_more():
     from spark_kafka_sink.testing import pytest_plugin
 
     hooks = {name for name in vars(pytest_plugin) if name.startswith("pytest_")}
-    assert hooks == {"pytest_addoption", "pytest_configure", "pytest_generate_tests"}
-    assert pytest_plugin.__all__ == ["kafka_test_broker", "local_kafka", "local_schema_registry"]
+    assert hooks == {"pytest_addoption", "pytest_generate_tests"}
+    assert pytest_plugin.__all__ == ["kafka_test_broker", "local_kafka", "local_schema_registry", "spark"]
     added = []
     group = SimpleNamespace(addoption=lambda *names, **_: added.extend(names))
     pytest_plugin.pytest_addoption(SimpleNamespace(getgroup=lambda _: group))
