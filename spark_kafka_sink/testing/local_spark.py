@@ -38,7 +38,7 @@ def local_spark(settings: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession
     if (there := SparkSession.getActiveSession()) is not None:
         yield there
         return
-    os.environ.setdefault("JAVA_HOME", java_environment()["JAVA_HOME"])
+    os.environ["JAVA_HOME"] = java_environment()["JAVA_HOME"]  # the one there may be too old
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = SparkSession.builder.config(map={**_SETTINGS, **settings}).getOrCreate()
     try:
