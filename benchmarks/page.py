@@ -186,7 +186,8 @@ def _short(results: Results) -> str:
         f"- {f.times('default')} times the rows per second of Spark's own sink, and"
         f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options).\n"
         f"- A micro-batch of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms; Spark's"
-        f" sink takes {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. See [docs/performance.md](docs/performance.md)."
+        f" sink takes {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. See"
+        " [docs/performance.md](docs/performance.md)."
     )
     return "" if f.missing else said
 
