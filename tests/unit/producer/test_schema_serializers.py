@@ -297,7 +297,10 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
     ("options", "login"),
     [
         ({"basic.auth.credentials.source": "SASL_INHERIT"}, b"me:secret"),
-        ({"basic.auth.user.info": "me:${vault:FILE:key}"}, b"me:of-the-file"),
+        (
+            {"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "me:${vault:FILE:key}"},
+            b"me:of-the-file",
+        ),
     ],
     ids=["inherited", "of a provider"],
 )
