@@ -38,6 +38,9 @@ _log = logging.getLogger("spark_kafka_sink.network")
 SOON_MS: Final = 5.0
 """First delay after CONCURRENT_TRANSACTIONS; it doubles. Writing the markers takes a few milliseconds."""
 
+STALL_MS: Final = 10_000.0
+"""Time that something waits for brokers before each warning."""
+
 _FIND_VERSIONS: Final = (3, 4)
 _FIRST_WITH_MANY_KEYS: Final = 4
 _MAX_LOCATIONS: Final = 1_000
@@ -109,7 +112,8 @@ class CallHandler(Protocol):
 class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
-    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``.
+    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began``: at the first
+    ``Calls.advance``.
     """
 
     api: str
@@ -119,6 +123,7 @@ class Call:
     codes: ReadCodes
     on_end: CallHandler | None = None
     end: CallEnd | None = None
+    began: float = NEVER
     attempts: int = 0
     retry_at: float = 0.0
     in_flight: bool = False
@@ -161,6 +166,20 @@ class Calls:
         """Whether any call has neither ended nor been stopped."""
         return not all(call.stopped for call in self._calls)
 
+    @property
+    def oldest(self) -> Call | None:
+        """The call that has waited longest."""
+        return next((call for call in self._calls if not call.stopped), None)
+
+    def stalled(self, call: Call, waited_ms: float) -> str:
+        """A log line about a call that waits."""
+        about = f"broker {call.target}" if isinstance(call.target, int) else call.target
+        node = None if call.target is None else self._node(call.target)
+        silent = call.in_flight and node is not None
+        reason = f"broker {node} has not responded" if silent else call.reason
+        named = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
+        return f"{named} has waited for {waited_ms / 1000:.0f} s: {reason}"
+
     def located(self, target: Coordinator | TopicPartition) -> Node | None:
         """The coordinator or leader, if it has been found."""
         return self._located.get(target)
@@ -187,6 +206,7 @@ class Calls:
         for call in [*self._calls]:
             if call.in_flight:
                 continue
+            call.began = min(call.began, now)
             if call.retry_at > now:
                 wake_at = min(wake_at, call.retry_at)
             elif call.target is None:

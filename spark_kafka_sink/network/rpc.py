@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Protocol
@@ -10,13 +11,15 @@ from spark_kafka_sink.clock import NEVER, Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.model import ClusterSnapshot, Node
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, Calls, Coordinator
+from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, camel_case
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 
 class MakeRequest(Protocol):
@@ -70,14 +73,21 @@ class Rpc:
         return call.end.body
 
     def run(self, calls: Iterable[Call], deadline: float) -> None:
-        """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline."""
+        """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
+
+        Every 10 s a warning says what is waited for.
+        """
+        told_at = began = self._clock.now()
         try:
             for call in calls:
                 self._calls.start(call)
             if self._calls.waiting:
                 self._drop_closed_connections()
             while self._calls.waiting and (now := self._clock.now()) < deadline:
-                self._poll(now, deadline)
+                if now >= told_at + STALL_MS and (oldest := self._calls.oldest) is not None:
+                    told_at = now
+                    _log.warning("%s", self._calls.stalled(oldest, now - began))
+                self._poll(now, min(deadline, told_at + STALL_MS))
         finally:
             self._calls.stop()
 

@@ -35,7 +35,7 @@ class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
     def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
-        self._trouble = TroubleLog(config, parts.accumulator, parts.metadata, parts.client)
+        self._trouble = TroubleLog(config, parts)
         self.response_handler = ProduceResponseHandler(config, parts, self._trouble)
         self._config = config
         self._parts = parts
@@ -90,7 +90,8 @@ class Sender:
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
-        if parts.accumulator.has_incomplete or trouble.unwritten or parts.metadata.has_waiters:
+        waits = parts.accumulator.has_incomplete or parts.metadata.has_waiters or parts.calls.busy
+        if waits or trouble.unwritten:
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
 

@@ -1,4 +1,4 @@
-"""``TroubleLog``: the sender's log lines while rows wait for brokers: retries, lost connections, stalls."""
+"""``TroubleLog``: the sender's log lines while rows or calls wait for brokers: retries, lost connections, stalls."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.accumulator.accumulator import Backlog, RecordAccumulator
+from spark_kafka_sink.accumulator.accumulator import Backlog
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.model import NO_LEADER
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.calls import STALL_MS
+from spark_kafka_sink.sender.parts import SenderParts
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-
-STALL_MS: Final = 10_000.0
-"""Time without an acknowledgement before each warning."""
 
 SUM_MS: Final = 10_000.0
 """The first retry is logged at once, those of this time after it as one line."""
@@ -34,20 +31,19 @@ class TroubleLog:
     last acknowledgement, which the response handler notes.
     """
 
-    def __init__(
-        self, config: ProducerConfig, accumulator: RecordAccumulator, metadata: Metadata, client: NetworkClient
-    ) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
         self.next_at = 0.0
         self.unwritten = False
         self.acknowledged_at = -NEVER
         self._config = config
-        self._accumulator = accumulator
-        self._metadata = metadata
-        self._client = client
+        self._accumulator = parts.accumulator
+        self._metadata = parts.metadata
+        self._client = parts.client
+        self._calls = parts.calls
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
-        self._warned_at = -NEVER
+        self._warned_at = self._call_warned_at = -NEVER
         self._metadata_missing_since: float | None = None
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
@@ -64,14 +60,14 @@ class TroubleLog:
         """Log what is due."""
         self._sum_up(now)
         self._check_metadata(now)
-        due = now + STALL_MS
+        due = min(now + STALL_MS, self._check_calls(now))
         backlog = self._accumulator.backlog()
         if backlog is not None:
             since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
             if now >= max(since, self._warned_at) + STALL_MS:
                 self._warned_at = now
                 _log.warning("%s", self._stall(backlog, now - since, now))
-            due = max(since, self._warned_at) + STALL_MS
+            due = min(due, max(since, self._warned_at) + STALL_MS)
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
     def _sum_up(self, now: float) -> None:
@@ -100,6 +96,16 @@ class TroubleLog:
         elif now >= self._metadata_missing_since + STALL_MS:
             waited_s = (now - self._metadata_missing_since) / 1000
             _log.warning("Rows wait for metadata for %.0f s: %s", waited_s, self._metadata.missing())
+
+    def _check_calls(self, now: float) -> float:
+        """API calls, such as those of a transaction; returns when to check them again."""
+        call = self._calls.oldest
+        if call is None:
+            return NEVER
+        if now >= max(call.began, self._call_warned_at) + STALL_MS:
+            self._call_warned_at = now
+            _log.warning("%s", self._calls.stalled(call, now - call.began))
+        return max(call.began, self._call_warned_at) + STALL_MS
 
     def _is_waited_for(self) -> bool:
         """False for an idle producer, which reconnects too, for its metadata."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
 from spark_kafka_sink import ProducerRecord
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
+from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.selector import Selector
@@ -124,3 +126,21 @@ def test_a_call_that_was_interrupted_is_not_sent_later(brokers: TestBroker) -> N
         rpc.pause(20)
 
         assert selector.frames == before
+
+
+@pytest.mark.parametrize("stall_ms", [300.0, STALL_MS])
+def test_a_call_that_waits_for_long_is_told_with_the_reason(
+    rpc: Rpc, stall_ms: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("spark_kafka_sink.network.rpc.STALL_MS", stall_ms)
+    call = list_call()
+    call.codes = lambda _body: [CodeAt("ListTransactions", ErrorCode.coordinator_load_in_progress)]
+
+    with pytest.raises(KafkaTimeoutError):
+        rpc.call(call, rpc.now() + 800)
+
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == (2 if stall_ms == 300.0 else 0)
+    assert all(line.startswith("ListTransactions for broker 1 has waited for 0 s: ") for line in told[:1])
+    assert all(line.startswith("ListTransactions for broker 1 has waited for 1 s: ") for line in told[1:])
+    assert all("COORDINATOR_LOAD_IN_PROGRESS" in line for line in told)

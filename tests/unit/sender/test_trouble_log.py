@@ -8,7 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.transactions.states import Step as Step_
 from tests.unit.scripted_engine import Engine, Step
+from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble
 
 
 @pytest.fixture
@@ -171,3 +173,45 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     before = len(lines())
     run(engine, 31_000)
     assert len(lines()) == before
+
+
+def waiting_ends(engine, lines, step):
+    """The lines of the 31 s that a transactional call waits, and those of the time after it has ended."""
+    result = engine.submit(step)
+    engine.spin()
+    assert engine.wake_at <= engine.clock.now() + 10_000
+    run(engine, 31_000)
+    waited = lines()
+    engine.troubles.clear()
+    engine.await_result(result)
+    run(engine, 31_000)
+    return waited, lines()[len(waited) :]
+
+
+@pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
+def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason(lines, api):
+    engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000)
+    engine.connect()
+    if api == "end_txn":
+        engine.call(Step_.INIT)
+        engine.call(Step_.BEGIN)
+        engine.append([b"a"])
+    engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 10_000)
+    waited, after = waiting_ends(engine, lines, Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
+    name = {"init_producer_id": "InitProducerId", "end_txn": "EndTxn"}[api]
+    assert [line.partition(" s:")[0] for line in waited] == [
+        f"{name} for transactional.id tx has waited for {seconds}" for seconds in (10, 20, 30)
+    ]
+    assert "CONCURRENT_TRANSACTIONS" in waited[0]
+    assert after == []
+
+
+def test_a_coordinator_that_does_not_respond_is_named(lines):
+    engine = TransactionalEngine(v2=True, request_timeout_ms=60_000, delivery_timeout_ms=120_000)
+    engine.connect()
+    engine.troubles["init_producer_id"].append(Trouble.SWALLOWED)
+    engine.submit(Step_.INIT)
+    run(engine, 10_500)
+    assert lines() == [
+        "InitProducerId for transactional.id tx has waited for 10 s: broker n0:9092 (id: 0) has not responded"
+    ]
