@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
@@ -51,16 +52,35 @@ class TaskFigures:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Ignores the fields of later releases; a missing field has its default. Raises ``TypeError``, ``ValueError``
-        or ``AttributeError`` for other values.
+        """Ignores the fields of later releases; a missing field has its default. Raises ``TypeError``, ``ValueError``,
+        ``OverflowError`` or ``AttributeError`` for other values.
         """
         numbers: dict[str, Any] = {
-            each.name: float(values[each.name]) if each.type == "float" else int(values[each.name])
+            each.name: _finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
             for each in fields(cls)
             if each.name in values and each.name != "dead_letters"
         }
-        letters = {str(reason): int(rows) for reason, rows in values.get("dead_letters", {}).items()}
+        letters = {text(reason): int64(int(rows)) for reason, rows in values.get("dead_letters", {}).items()}
         return cls(**numbers, dead_letters=tuple(sorted(letters.items())))
+
+
+def int64(value: int) -> int:
+    """Raises ``ValueError`` if the number has more than 64 bits."""
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("a number has more than 64 bits")
+    return value
+
+
+def text(value: str) -> str:
+    """Raises ``ValueError`` for a lone surrogate, which no metric's label may have."""
+    value.encode()
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no time")
+    return value
 
 
 NO_FIGURES: Final = TaskFigures()

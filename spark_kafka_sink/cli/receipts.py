@@ -83,8 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     hours = arguments.hours or (24.0 if drawn else None)
     since = None if hours is None else clock.epoch_ms() - round(hours * _HOUR_MS)
     with closing(open_source(arguments, clock, since)) as source:
-        held = _receipts(source, arguments.query)
-        _warn(source, held, arguments.follow)
+        read = [*source.read()]
+        _warn(source, bool(read), arguments.follow)
+        held = _chosen(read, arguments.query)
         if drawn:
             _draw(held, clock, hours or 0.0, arguments.follow)
         else:
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         while arguments.follow:
             sys.stdout.flush()
             time.sleep(arguments.interval)
-            new = _receipts(source, arguments.query)
+            new = _chosen(source.read(), arguments.query)
             if drawn:
                 begin = clock.epoch_ms() - round((hours or 0.0) * _HOUR_MS)
                 held = [each for each in (*held, *new) if each.ended_at >= begin]
@@ -102,17 +103,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _receipts(source: TopicReceipts | FolderReceipts, query: str | None) -> list[WriteReceipt]:
-    found = [each for each in source.read() if query in (None, each.query)]
+def _chosen(receipts: Iterable[WriteReceipt], query: str | None) -> list[WriteReceipt]:
+    """Sorted."""
+    found = [each for each in receipts if query in (None, each.query)]
     return sorted(found, key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
 
 
-def _warn(source: TopicReceipts | FolderReceipts, found: list[WriteReceipt], follow: bool) -> None:
-    """Says on stderr what is not shown. Raises ``KafkaError`` if nothing there is a receipt."""
+def _warn(source: TopicReceipts | FolderReceipts, any_receipts: bool, follow: bool) -> None:
+    """Says on stderr what is not shown. Raises ``KafkaError`` if nothing there is a receipt, and none may follow."""
     foreign = source.foreign
-    if foreign.count and not found:
+    if foreign.count and not (any_receipts or follow):
         raise KafkaError(f"not a receipt: {foreign.first}")
-    if foreign.count:
+    if foreign.count == 1:
+        print(f"1 record is not a receipt: {foreign.first}", file=sys.stderr)
+    elif foreign.count:
         print(f"{foreign.count} records are not receipts, the first: {foreign.first}", file=sys.stderr)
     if isinstance(source, TopicReceipts) and not follow:
         for partition, offset in source.hidden.items():

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.task_figures import TaskFigures, int64, text
 
 _FIELDS: Final[Mapping[str, type]] = {
     "query": str,
@@ -80,7 +80,7 @@ class WriteReceipt:
             return cls(**values, figures=None if figures is None else TaskFigures.from_json(figures))
         except KeyError as error:
             raise ValueError(f"{_start(line)} is not a receipt: it has no field {error}") from None
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{_start(line)} is not a receipt: {error}") from None
 
 
@@ -88,7 +88,8 @@ def _of(kind: type, value: Any) -> Any:
     """``value``, if JSON has this kind of it there."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not {kind.__name__}")
-    return value
+    checked: str | int = text(value) if kind is str else int64(value)  # type: ignore[arg-type]
+    return checked
 
 
 def _start(line: str) -> str:

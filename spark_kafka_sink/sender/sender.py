@@ -90,8 +90,8 @@ class Sender:
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
-        waits = parts.accumulator.has_incomplete or parts.metadata.has_waiters or parts.calls.busy
-        if waits or trouble.unwritten:
+        rows_wait = parts.accumulator.has_incomplete or parts.metadata.has_waiters
+        if rows_wait or trouble.unwritten or (transactions is not None and parts.calls.busy):
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
 

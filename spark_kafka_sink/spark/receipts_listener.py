@@ -106,7 +106,7 @@ class ReceiptsListener(StreamingQueryListener):
         deadline = self._clock.now() + _PATIENCE_MS
         while True:
             found = self._read(query, batch)
-            if sum(each.count for each in found) >= rows or self._clock.now() >= deadline:
+            if sum(map(_rows_told, found)) >= rows or self._clock.now() >= deadline:
                 self._held.pop((query, batch), None)
                 return found
             sleep(_PAUSE_MS)
@@ -120,3 +120,9 @@ class ReceiptsListener(StreamingQueryListener):
         while len(self._held) > _MOST_HELD:  # of queries that this listener is not told of
             del self._held[next(iter(self._held))]
         return tuple(self._held.get((query, batch), ()))
+
+
+def _rows_told(receipt: WriteReceipt) -> int:
+    """Spark's rows that a receipt accounts for: a dead letter is none of ``count``."""
+    letters = () if receipt.figures is None else receipt.figures.dead_letters
+    return receipt.count + sum(rows for _, rows in letters)

@@ -1,5 +1,6 @@
 """``spark-kafka-sink receipts`` over files."""
 
+import dataclasses
 import json
 import re
 import sys
@@ -66,6 +67,39 @@ def test_receipts_next_to_foreign_records_are_shown_with_a_warning(capsys, tmp_p
     code, out, err = run(capsys, "--path", tmp_path, "--json")
     assert (code, len(out.splitlines())) == (0, 3)
     assert "2 records are not receipts, the first:" in err
+
+
+def test_foreign_records_are_no_error_where_the_chosen_query_has_not_written(capsys, tmp_path):
+    write_lines(str(tmp_path), RECEIPTS)
+    (tmp_path / "x.jsonl").write_text("5\n")
+    code, out, err = run(capsys, "--path", tmp_path, "--query", "none", "--json")
+    assert (code, out) == (0, "")
+    assert "1 record is not a receipt: " in err
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("count", "1e999"), ("bytes", "1" + "0" * 400), ("query", r'"\ud800"'), ("first_offset", "true")],
+)
+def test_a_receipt_of_values_that_no_task_reports_is_foreign(field, value):
+    line = json.dumps({**json.loads(RECEIPTS[0].line()), field: "HERE"}).replace('"HERE"', value)
+    with pytest.raises(ValueError, match="is not a receipt"):
+        WriteReceipt.parse(line)
+
+
+@pytest.mark.parametrize("value", ["1e999", "NaN", "1" + "0" * 400])
+@pytest.mark.parametrize("field", ["requests", "latency_avg_ms", "duration_ms"])
+def test_figures_that_no_task_counts_are_foreign(field, value):
+    fields = json.loads(dataclasses.replace(RECEIPTS[0], figures=TaskFigures(rows=5)).line())
+    fields["figures"][field] = "HERE"
+    with pytest.raises(ValueError, match="is not a receipt"):
+        WriteReceipt.parse(json.dumps(fields).replace('"HERE"', value))
+
+
+def test_a_reason_that_is_no_text_is_foreign():
+    letters = dataclasses.replace(RECEIPTS[0], figures=TaskFigures(dead_letters=(("\ud800", 1),)))
+    with pytest.raises(ValueError, match="is not a receipt"):
+        WriteReceipt.parse(letters.line())
 
 
 def test_a_path_that_is_not_there_is_named(capsys, tmp_path):

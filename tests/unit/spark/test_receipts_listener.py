@@ -53,6 +53,14 @@ def test_receipts_that_never_come_are_given_up(listener, batches, monkeypatch):
     assert listener._clock.now() >= 2000
 
 
+def test_dead_letters_are_rows_that_no_receipt_is_waited_for(listener, batches, tmp_path, monkeypatch):
+    monkeypatch.setattr(receipts_listener, "sleep", None)
+    letters = WriteReceipt("q", 4, 1, "", -1, -1, -1, 0, 0, 1, 2, TaskFigures(dead_letters=(("encode", 2), ("x", 1))))
+    write_lines(str(tmp_path), (*RECEIPTS, letters))
+    listener.onQueryProgress(progress(18))
+    assert (batches[0].rows, len(batches[0].receipts)) == (15, 3)
+
+
 def test_a_batch_without_rows_is_not_waited_for(listener, batches, monkeypatch):
     monkeypatch.setattr(receipts_listener, "sleep", None)
     listener.onQueryProgress(progress(0))
