@@ -1,5 +1,6 @@
 """The derived Avro schema against Spark's own SchemaConverters."""
 
+import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import DecimalType, StructField, StructType, _parse_datatype_string
@@ -11,7 +12,8 @@ pytestmark = pytest.mark.jvm
 
 SCALARS = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp",
-    "timestamp_ntz", "time(6)", "time(3)", "interval day to second", "interval hour", "void",
+    "timestamp_ntz", "interval day to second", "interval hour", "void",
+    *(() if pyspark.__version__.startswith("4.1.") else ("time(6)", "time(3)")),  # to_avro of 4.1 refuses them
 )  # fmt: skip
 
 NESTED = (
