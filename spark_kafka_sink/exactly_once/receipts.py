@@ -6,6 +6,7 @@ Unlike the ledger they are a history: one JSON object per task and partition, ke
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -122,14 +123,15 @@ def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
     )
 
 
-def write_lines(folder: str, receipts: Iterable[WriteReceipt]) -> None:
+def write_lines(folder: str, receipts: Iterable[WriteReceipt], job: str = "") -> None:
     """One file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``; a batch written again replaces its file.
 
-    ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``).
+    ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``). ``job``: 32 hexadecimal digits of
+    a job whose query and batch other jobs have too: ``<query>-<batch>-<job>.jsonl``.
     """
     files: dict[str, list[str]] = {}
     for each in receipts:
-        files.setdefault(_file_name(each.query, each.batch), []).append(each.line() + "\n")
+        files.setdefault(_file_name(each.query, each.batch, job), []).append(each.line() + "\n")
     if not files:
         return
     system, path = file_system(folder)
@@ -147,15 +149,29 @@ def has_lines(folder: str, query: str, batch: int) -> bool:
 
 
 def read_lines(folder: str, query: str, batch: int) -> tuple[WriteReceipt, ...]:
-    """The receipts of a batch; none if it has no file. Raises ``KafkaError``."""
+    """The receipts of a batch, or of its jobs; none if it has no file. Raises ``KafkaError``."""
     try:
         system, path = file_system(folder)
-        with system.open_input_stream(f"{path}/{_file_name(query, batch)}") as file:
-            return tuple(WriteReceipt.parse(line) for line in file.read().decode().splitlines())
-    except FileNotFoundError:
-        return ()
+        try:
+            return _lines(system, f"{path}/{_file_name(query, batch)}")
+        except FileNotFoundError:
+            names = _files_of_jobs(system, path, query, batch)
+            return tuple(each for name in names for each in _lines(system, name))
     except (OSError, ValueError) as error:
         raise KafkaError(f"receiptsPath {folder} cannot be read: {error}") from error
+
+
+def _lines(system: Any, name: str) -> tuple[WriteReceipt, ...]:
+    with system.open_input_stream(name) as file:
+        return tuple(WriteReceipt.parse(line) for line in file.read().decode().splitlines())
+
+
+def _files_of_jobs(system: Any, path: str, query: str, batch: int) -> list[str]:
+    from pyarrow import fs
+
+    named = re.compile(re.escape(f"{query}-{batch}-") + r"[0-9a-f]{32}\.jsonl")
+    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(info.path for info in found if named.fullmatch(info.base_name))
 
 
 def probe(folder: str) -> None:
@@ -168,8 +184,8 @@ def probe(folder: str) -> None:
     system.delete_file(name)
 
 
-def _file_name(query: str, batch: int) -> str:
-    return f"{query}-{batch}.jsonl"
+def _file_name(query: str, batch: int, job: str = "") -> str:
+    return f"{query}-{batch}-{job}.jsonl" if job else f"{query}-{batch}.jsonl"
 
 
 def file_system(folder: str) -> tuple[Any, str]:

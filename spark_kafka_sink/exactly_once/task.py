@@ -132,16 +132,19 @@ class TaskTransaction:
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """Of the rows so far. Waits until all are acknowledged."""
-        if self._producer is None:
+        began_at = ended_at = self._clock.epoch_ms()
+        if self._producer is not None:
+            with self.meter.awaiting():
+                self._producer.flush()
+                self.receipt.wait(self._config.delivery_timeout_ms)
+            for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
+                self._note_topic_id(self._producer, topic)
+            began_at, ended_at = self._began_at, self._clock.epoch_ms()
+        elif not self.meter.has_dead_letters:
             return ()
-        with self.meter.awaiting():
-            self._producer.flush()
-            self.receipt.wait(self._config.delivery_timeout_ms)
         self.figures = self.meter.figures(self.receipt)
-        for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
-            self._note_topic_id(self._producer, topic)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
-        return receipts_of(name, self.receipt.deliveries, self._began_at, self._clock.epoch_ms(), self.figures)
+        return receipts_of(name, self.receipt.deliveries, began_at, ended_at, self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""

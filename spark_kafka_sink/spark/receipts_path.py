@@ -31,8 +31,11 @@ def probe_receipts(options: SinkOptions) -> None:
     _probed.add(path)
 
 
-def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """Writes the receipts of a committed batch. Its rows are visible, so a failure is only a warning."""
+def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, job: str = "") -> None:
+    """Writes the receipts of a committed batch. Its rows are visible, so a failure is only a warning.
+
+    ``job``: as in ``write_lines``.
+    """
     path = options.receipts_path
     if path is None:
         return
@@ -41,7 +44,7 @@ def keep_receipts(messages: Sequence[WriterCommitMessage | None], options: SinkO
     commits = [message for message in messages if isinstance(message, KafkaCommitMessage)]
     try:
         lacking = _lacking(commits, path)
-        write_lines(path, (each for message in commits for each in message.receipts))
+        write_lines(path, (each for message in commits for each in message.receipts), job)
     except Exception as error:
         lacking = f"receiptsPath {path} could not be written: {error}"
     if lacking:

@@ -162,11 +162,12 @@ class _LeasedProducer:
 
     def finish(self) -> KafkaCommitMessage:
         """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
-        if self._producer is None:
+        if self._producer is None and not self.meter.has_dead_letters:
             return KafkaCommitMessage()
+        producer = self.begun()  # without rows to send: all are dead letters in files
         self.flush()
         figures = self.meter.figures(self.receipt)
-        receipts = self._send_receipts(self._producer, figures) if self._options.wants_receipts else ()
+        receipts = self._send_receipts(producer, figures) if self._options.wants_receipts else ()
         return KafkaCommitMessage(partition_writes(self.receipt), receipts=receipts, figures=figures)
 
     def _send_receipts(self, producer: KafkaProducer, figures: TaskFigures) -> tuple[WriteReceipt, ...]:

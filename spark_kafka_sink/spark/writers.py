@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -92,7 +93,9 @@ class _Writer:
                 announce(commit_exactly_once(messages, self.options, SystemClock()))
         else:
             announce(micro_batch + committed(messages, SystemClock()))
-        keep_receipts(messages, self.options)
+        # Jobs of an application, and of a foreachBatch, share its name.
+        is_job = self._is_batch and self.options.exactly_once is None
+        keep_receipts(messages, self.options, uuid4().hex if is_job else "")
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
             from spark_kafka_sink.spark.schema_responses import keep_asked_schemas

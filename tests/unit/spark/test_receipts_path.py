@@ -4,17 +4,20 @@ import json
 import logging
 import pickle
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt, read_lines
+from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
@@ -124,3 +127,60 @@ def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked,
     keep_receipts(messages(query.tasks(query.plan(), 0, ROWS)), asked)
     assert [line for line in caplog.messages if "receiptsPath" in line] == []
     assert kept(asked) == [0, 1]
+
+
+def read_all(path):
+    return sorted((each.topic, each.task) for each in FolderReceipts(str(path)).read())
+
+
+def test_two_batch_jobs_of_an_application_keep_the_receipts_of_both(tmp_path):
+    asked = options(tmp_path)
+    for task in (0, 1):
+        writer = KafkaBatchWriter(RowLayout.of(SCHEMA, TOPIC, None), asked)
+        writer.commit([KafkaCommitMessage(receipts=(receipt(task, "app"),))])
+    assert read_all(tmp_path) == [(TOPIC, 0), (TOPIC, 1)]
+    assert sorted(each.task for each in read_lines(str(tmp_path), "app", 0)) == [0, 1]
+    assert read_lines(str(tmp_path), "ap", 0) == read_lines(str(tmp_path), "app", 1) == ()
+
+
+def test_a_micro_batch_that_is_written_again_replaces_its_receipts(tmp_path):
+    asked = options(tmp_path)
+    for task in (0, 1):
+        writer = KafkaStreamWriter(RowLayout.of(SCHEMA, TOPIC, None), asked)
+        writer.commit([KafkaCommitMessage(receipts=(receipt(task),))], 0)
+    assert read_all(tmp_path) == [(TOPIC, 1)]
+    assert [each.task for each in read_lines(str(tmp_path), "q1", 0)] == [1]
+
+
+NO_TOPIC = pa.record_batch({"topic": pa.array([None] * 3, pa.string()), "value": [b"v"] * 3})
+
+
+@pytest.mark.parametrize("reasons", ["null-topic", "null-topic,record-too-large"])
+@pytest.mark.parametrize("receipts", ["receiptspath", "receiptstopic"])
+def test_a_task_whose_rows_are_all_dead_letters_in_files_reports_them(broker, tmp_path, reasons, receipts):
+    broker.create_topic("receipts")
+    more = {"deadletterpath": str(tmp_path / "letters"), "deadletteron": reasons, receipts: "receipts"}
+    asked = SinkOptions.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, **more})
+    message = write_rows(iter([NO_TOPIC]), RowLayout(topic=0, value=1), asked)
+    assert message.figures.dead_letters == (("null-topic", 3),)
+    (told,) = message.receipts
+    assert (told.count, told.figures) == (0, message.figures)
+    assert len(broker.topic("receipts").values()) == (receipts == "receiptstopic")
+
+
+def test_a_task_without_rows_reports_nothing_and_opens_no_producer(tmp_path):
+    asked = SinkOptions.parse({"kafka.bootstrap.servers": "boot:9092", "receiptspath": str(tmp_path)})
+    assert write_rows(iter([NO_TOPIC.slice(3)]), RowLayout(topic=0, value=1), asked) == KafkaCommitMessage()
+
+
+def test_an_exactly_once_task_whose_rows_are_all_dead_letters_in_files_has_a_receipt(broker, tmp_path):
+    query = Query(broker.bootstrap_servers)
+    with query.open_task(query.plan(), 0, 0) as task:
+        task.meter.add_dead_letters("null-topic", 3)
+        (told,) = task.receipts()
+        report = task.prepare()
+    assert told.figures.dead_letters == (("null-topic", 3),)
+    assert 0 < told.began_at <= told.ended_at
+    assert report.share.prepared is None
+    with query.open_task(query.plan(), 0, 1) as task:
+        assert task.receipts() == ()
