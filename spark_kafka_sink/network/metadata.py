@@ -71,6 +71,7 @@ class Metadata:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters()
+        self._waits: list[float] = []  # when each call that waits began
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -104,7 +105,7 @@ class Metadata:
         invalid or forbidden topic, ``WrongProtocolError``, ``UnsupportedVersionError`` and the error of
         ``fail_waiters``.
         """
-        now = clock.now()
+        now = since = clock.now()
         deadline = now + max_wait_ms
         with self._lock:
             begun = seen = self._round
@@ -122,7 +123,7 @@ class Metadata:
                 for topic in missing:
                     self._want(topic)
             wake()
-            seen = self._await_round(seen, deadline - now)
+            seen = self._await_round(seen, since, deadline - now)
             before, now = now, clock.now()
             with self._lock:
                 self.waited_ms += now - before
@@ -132,7 +133,7 @@ class Metadata:
 
         Raises as ``wait_for_topics``.
         """
-        now = clock.now()
+        now = since = clock.now()
         deadline = now + max_wait_ms
         with self._lock:
             begun = seen = self._round
@@ -152,11 +153,15 @@ class Metadata:
                 if now >= deadline:
                     raise KafkaTimeoutError(self._timeout_text(topic, None, max_wait_ms))
             wake()
-            seen = self._await_round(seen, deadline - now)
+            seen = self._await_round(seen, since, deadline - now)
             now = clock.now()
 
-    def _await_round(self, seen: int, timeout_ms: float) -> int:
-        self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+    def _await_round(self, seen: int, since: float, timeout_ms: float) -> int:
+        self._waits.append(since)
+        try:
+            self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+        finally:
+            self._waits.remove(since)
         return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
@@ -173,7 +178,12 @@ class Metadata:
     @property
     def has_waiters(self) -> bool:
         """Whether any caller waits for a topic."""
-        return self._changed.any
+        return bool(self._waits)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the call began that has waited for a topic longest; None: no call waits."""
+        return min(self._waits.copy(), default=None)
 
     def missing(self) -> str:
         """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""

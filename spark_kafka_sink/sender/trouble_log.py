@@ -43,8 +43,7 @@ class TroubleLog:
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
-        self._warned_at = self._call_warned_at = -NEVER
-        self._metadata_missing_since: float | None = None
+        self._warned_at = self._call_warned_at = self._metadata_warned_at = -NEVER
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """``batch`` is sent again because of ``error``."""
@@ -59,8 +58,7 @@ class TroubleLog:
     def write(self, now: float) -> None:
         """Log what is due."""
         self._sum_up(now)
-        self._check_metadata(now)
-        due = min(now + STALL_MS, self._check_calls(now))
+        due = min(now + STALL_MS, self._check_metadata(now), self._check_calls(now))
         backlog = self._accumulator.backlog()
         if backlog is not None:
             since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
@@ -88,14 +86,15 @@ class TroubleLog:
             self.unwritten = False
             self._summing_since = now
 
-    def _check_metadata(self, now: float) -> None:
-        if not self._metadata.has_waiters:
-            self._metadata_missing_since = None
-        elif self._metadata_missing_since is None:
-            self._metadata_missing_since = now
-        elif now >= self._metadata_missing_since + STALL_MS:
-            waited_s = (now - self._metadata_missing_since) / 1000
-            _log.warning("Rows wait for metadata for %.0f s: %s", waited_s, self._metadata.missing())
+    def _check_metadata(self, now: float) -> float:
+        """Returns when to look again."""
+        since = self._metadata.waiting_since
+        if since is None:
+            return NEVER
+        if now >= max(since, self._metadata_warned_at) + STALL_MS:
+            self._metadata_warned_at = now
+            _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing())
+        return max(since, self._metadata_warned_at) + STALL_MS
 
     def _check_calls(self, now: float) -> float:
         """API calls, such as those of a transaction; returns when to check them again."""

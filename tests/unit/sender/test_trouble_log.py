@@ -149,20 +149,27 @@ def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines):
     assert "Connection refused" in summed
 
 
+def waiting(engine, partition=None):
+    """A thread that waits for the topic, or for a partition of it."""
+    metadata = engine.parts.metadata
+
+    def append():
+        with contextlib.suppress(ProducerClosedError):
+            metadata.wait_for_topic("t", partition, 60_000, engine.clock, lambda: None)
+
+    caller = threading.Thread(target=append, daemon=True)
+    caller.start()
+    while not metadata.has_waiters:
+        caller.join(0.001)
+    return caller
+
+
 def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     engine = Engine()
     found = engine.transport.answer
     engine.transport.answer = lambda request: None if request.api == "metadata" else found(request)
     metadata = engine.parts.metadata
-
-    def append():
-        with contextlib.suppress(ProducerClosedError):
-            metadata.wait_for_topic("t", None, 60_000, engine.clock, lambda: None)
-
-    caller = threading.Thread(target=append)
-    caller.start()
-    while not metadata.has_waiters:
-        caller.join(0.001)
+    caller = waiting(engine)
     engine.spin()
     assert engine.wake_at <= 10_000, "the request has 30 s"
     run(engine, 31_000)
@@ -215,3 +222,30 @@ def test_a_coordinator_that_does_not_respond_is_named(lines):
     assert lines() == [
         "InitProducerId for transactional.id tx has waited for 10 s: broker n0:9092 (id: 0) has not responded"
     ]
+
+
+def run_beside(caller, engine, ms):
+    """As ``run``; the caller's thread gets its turn after each 100 ms."""
+    for _ in range(ms // 100):
+        run(engine, 100)
+        caller.join(0.003)
+
+
+def test_a_second_wait_for_metadata_is_not_counted_from_the_first(lines):
+    """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
+    engine = connected()
+    engine.clock.advance(9_000)
+    first = waiting(engine, partition=1)
+    run_beside(first, engine, 3_000)
+    engine.leaders[1] = 0
+    run_beside(first, engine, 1_000)
+    assert not first.is_alive()
+    engine.clock.advance(6_000)
+    second = waiting(engine, partition=2)
+    run_beside(second, engine, 9_000)
+    assert lines() == []
+    run_beside(second, engine, 2_000)
+    engine.parts.metadata.fail_waiters(ProducerClosedError("closed"))
+    second.join()
+    (line,) = lines()
+    assert line.startswith("Rows wait for metadata for 10 s")
