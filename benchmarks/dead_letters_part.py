@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from benchmarks.harness import Harness
-    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
 
 BATCH_ROWS = 10_000
 """As many as Spark puts into an Arrow batch."""
@@ -51,7 +51,7 @@ def run_dead_letters(part: Part, rounds: int, harness: Harness) -> Iterator[Run]
 
 def measured(rows: int) -> dict[str, float]:
     """CPU µs per row that came, by writer: the quickest of the runs, whose number follows from ``rows``."""
-    with patch("spark_kafka_sink.spark.topic_limit_cache.look_up_limits", _default_limits):
+    with patch("spark_kafka_sink.spark.dead_letters.topic_limit_cache.look_up_limits", _default_limits):
         writers = _writers()
         quickest = dict.fromkeys(writers, float("inf"))
         for _ in range(max(1, rows // (2 * BATCH_ROWS * BATCHES * len(writers)))):
@@ -87,7 +87,7 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     from spark_kafka_sink.exactly_once.receipts import TaskName
     from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
     from spark_kafka_sink.schema_registry.subjects import Side
-    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import RowLayout
     from spark_kafka_sink.spark.write import append_rows, encoded_rows

@@ -17,13 +17,13 @@ from spark_kafka_sink.formats.task_formats import EncodedColumn, TaskFormats
 from spark_kafka_sink.formats.wire_format import KEY_HEADER, VALUE_HEADER
 from spark_kafka_sink.records.columns import TopicColumn, int32_array, null_mask
 from spark_kafka_sink.schema_registry.subjects import Side
-from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.dead_letter_record import SERIALIZATION, FaultKind, RowFaults, json_column, null_topics
+from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letters.record import SERIALIZATION, FaultKind, RowFaults, json_column, null_topics
 from spark_kafka_sink.spark.rows import in_task, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
 
 Int8Array: TypeAlias = npt.NDArray[np.int8]
 

@@ -8,7 +8,7 @@ from typing import Final
 from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import did_you_mean
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME
-from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES
+from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES
 
 KAFKA_PREFIX: Final = "kafka."
 

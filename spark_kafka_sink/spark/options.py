@@ -23,7 +23,7 @@ from spark_kafka_sink.schema_registry.registry_options import (
     is_registry_option,
     unknown_registry_option,
 )
-from spark_kafka_sink.spark.dead_letter_options import DEAD_LETTER_OPTIONS, DeadLetters
+from spark_kafka_sink.spark.dead_letters.options import DEAD_LETTER_OPTIONS, DeadLetters
 from spark_kafka_sink.spark.option_names import ADDED_BY_SPARK, KAFKA_PREFIX, read_side, refusal, unknown_name
 from spark_kafka_sink.spark.topic_options import (
     TOPIC_OPTIONS,

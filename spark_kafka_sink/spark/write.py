@@ -31,7 +31,7 @@ from spark_kafka_sink.waiting import sleep
 if TYPE_CHECKING:
     from spark_kafka_sink.append.refused_records import RefusalReceipt, RefusedRecord
     from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
-    from spark_kafka_sink.spark.dead_letters import DeadLetterSink, LetterSink
+    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink, LetterSink
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -213,7 +213,7 @@ def dead_letters(
     """Imports what tasks without dead letters do not need. ``stack`` closes the sink."""
     if options.dead_letters is None:
         return None
-    from spark_kafka_sink.spark.dead_letters import DeadLetterSink
+    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
 
     letters = DeadLetterSink(sink, options.dead_letters, clock, name)
     stack.callback(letters.close)

@@ -22,10 +22,10 @@ from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.schema_registry.subjects import Side
-from spark_kafka_sink.spark import dead_letter_file as file_module
-from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.dead_letters import file as file_module
+from spark_kafka_sink.spark.dead_letters import sink as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout

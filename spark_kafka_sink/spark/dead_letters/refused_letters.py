@@ -8,8 +8,8 @@ from spark_kafka_sink.append.refused_records import RefusedRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
-from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.dead_letter_record import CONNECT, OMITTED, TOO_LARGE, FaultKind, Letters, omitted_headers
+from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letters.record import CONNECT, OMITTED, TOO_LARGE, FaultKind, Letters, omitted_headers
 
 _ADDED = (CONNECT.encode(), OMITTED.encode())
 

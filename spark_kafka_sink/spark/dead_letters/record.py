@@ -30,7 +30,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
-from spark_kafka_sink.spark.dead_letter_options import Reason
+from spark_kafka_sink.spark.dead_letters.options import Reason
 
 ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
 TOO_LARGE: Final = "org.apache.kafka.common.errors.RecordTooLargeException"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import DeadLetterPathError
 from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
-from spark_kafka_sink.spark.dead_letter_record import Letters, json_lines
+from spark_kafka_sink.spark.dead_letters.record import Letters, json_lines
 
 _ERRORS = (OSError, ValueError, ImportError, pa.ArrowException)
 """Of a file system; ImportError: of one that needs a package."""

@@ -33,9 +33,9 @@ from spark_kafka_sink.records.columns import (
     timestamp_column,
 )
 from spark_kafka_sink.records.encode import header_column, header_entries
-from spark_kafka_sink.spark.dead_letter_file import DeadLetterFile
-from spark_kafka_sink.spark.dead_letter_options import DeadLetters, Reason
-from spark_kafka_sink.spark.dead_letter_record import (
+from spark_kafka_sink.spark.dead_letters.file import DeadLetterFile
+from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.record import (
     ILLEGAL_ARGUMENT,
     FaultKind,
     LetterHeaders,
@@ -44,11 +44,11 @@ from spark_kafka_sink.spark.dead_letter_record import (
     headers_with_keys,
     null_topics,
 )
-from spark_kafka_sink.spark.refused_letters import refused_letter, shorter_letter
-from spark_kafka_sink.spark.row_judge import RowJudge
+from spark_kafka_sink.spark.dead_letters.refused_letters import refused_letter, shorter_letter
+from spark_kafka_sink.spark.dead_letters.row_judge import RowJudge
+from spark_kafka_sink.spark.dead_letters.topic_limit_cache import LIMITS
 from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.topic_limit_cache import LIMITS
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""

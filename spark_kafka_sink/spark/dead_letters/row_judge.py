@@ -15,9 +15,9 @@ from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
-from spark_kafka_sink.spark.dead_letter_options import DeadLetters, Reason
-from spark_kafka_sink.spark.dead_letter_record import TOO_LARGE, UNKNOWN, FaultKind, RowFaults
-from spark_kafka_sink.spark.topic_limit_cache import LIMITS
+from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.record import TOO_LARGE, UNKNOWN, FaultKind, RowFaults
+from spark_kafka_sink.spark.dead_letters.topic_limit_cache import LIMITS
 
 _LOOK_AGAIN_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5

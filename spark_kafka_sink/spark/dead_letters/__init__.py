@@ -1,0 +1,1 @@
+"""Dead letters: rows that cannot be written as they are, and what becomes of them."""
