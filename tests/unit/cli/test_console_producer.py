@@ -234,7 +234,8 @@ def test_ctrl_c_while_waiting_for_a_line_delivers_what_was_read_and_ends_with_0(
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, status):
     """SIGTERM, as from a service manager, and SIGHUP, as from a terminal that closes, dropped what was held."""
-    with console_process(broker) as process:
+    # The tests may run under nohup.
+    with console_process(broker, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
         broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic

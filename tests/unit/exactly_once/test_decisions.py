@@ -118,7 +118,7 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, kind, action
             [entry(4)],
             3,
             WriteKind.MICRO_BATCH,
-            r"micro-batch 3 of query q \(name app, ledger l.*is behind.*batch 4",
+            r"micro-batch 3 of query q \(name app, ledger l.*is older than the last batch in the ledger: batch 4",
         ),
         ([], 3, WriteKind.MICRO_BATCH, r"no entry.*ledgerStart=trust-checkpoint:3\."),
         ([entry(4)], 6, WriteKind.MICRO_BATCH, r"batch 4 of q was the last.*ledgerStart=trust-checkpoint:6\."),
@@ -134,7 +134,7 @@ def test_a_trusted_checkpoint_needs_no_entry_but_goes_behind_none():
     ledger_start = LedgerStart(RecoveryMode.CHECKPOINT, 3)
     assert task_action(plan(ledger_start=ledger_start), write_id(3), 0) is TaskAction.WRITE
     assert task_action(plan(entry(1), ledger_start=ledger_start), write_id(3), 0) is TaskAction.WRITE
-    with pytest.raises(ExactlyOnceError, match="is behind"):
+    with pytest.raises(ExactlyOnceError, match="is older than the last batch"):
         task_action(plan(entry(4), ledger_start=ledger_start), write_id(3), 0)
 
 
@@ -232,7 +232,7 @@ def test_a_replay_is_one_by_its_rows_however_they_are_cut():
     assert order(*skipped(RowSum(3, 12))).entry is None
     with pytest.raises(ReplayMismatchError, match="committed with 3 rows .* now to be written with 4"):
         order(*skipped(RowSum(4, 12)))
-    with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger:4 takes"):
+    with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger:4 accepts"):
         order(*skipped(RowSum(3, 13)))
 
 
