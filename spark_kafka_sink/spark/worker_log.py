@@ -8,6 +8,9 @@ from typing import Final
 
 FORMAT: Final = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
 
+_own_level: Final[list[int]] = []
+"""Before a write with logLevel; the process may be used again by one without."""
+
 
 class _Stderr(logging.Handler):
     """Silent while the process has handlers: Spark's worker logs, or the user's own logging."""
@@ -22,8 +25,13 @@ _stderr.setFormatter(FORMAT)
 
 
 def log_at(level: str | None) -> None:
-    """In a worker or a process of the driver, before its work. None: the level stays, by default WARNING."""
+    """In a worker or a process of the driver, before its work. None: the process's own level, by default WARNING."""
     logger = logging.getLogger("spark_kafka_sink")
     logger.addHandler(_stderr)  # a second time without effect
     if level is not None:
+        if not _own_level:
+            _own_level.append(logger.level)
         logger.setLevel(level)
+    elif _own_level:
+        logger.setLevel(_own_level[0])
+        _own_level.clear()

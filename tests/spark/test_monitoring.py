@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink import ReceiptsListener
 from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import stream, streaming
+from tests.spark.writes import save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -88,6 +88,17 @@ def test_totals_are_the_records_that_librdkafka_counts_within_five_seconds(spark
         again = scraped(url)
     counters = [key for key in scrape if key[0].endswith("_total") and "exporter" not in key[0]]
     assert {key: again[key] for key in counters} == {key: scrape[key] for key in counters}
+
+
+def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, tmp_path):
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "receiptsPath": str(tmp_path / "receipts")}
+    save(numbers(spark, 0, 300), options)
+    save(numbers(spark, 300, 350), options)
+    with exporter(options) as url:
+        scrape = scraped(url)
+    found = read_committed(topic.servers, topic.name)
+    assert rows_of(scrape) == {partition: len(values) for partition, values in found.items() if values}
+    assert sum(rows_of(scrape).values()) == 350
 
 
 @both

@@ -38,6 +38,15 @@ def test_the_level_is_the_options():
     assert [line.rpartition(" ")[2] for line in lines] == ["a", "c"]
 
 
+def test_a_worker_that_is_used_again_without_log_level_has_the_level_from_before():
+    lines = in_a_worker(
+        "log_at('DEBUG'); log.debug('a'); log_at('INFO'); log_at(None); log.info('b'); log.warning('c')\n"
+        "logging.getLogger('spark_kafka_sink').setLevel('ERROR')\n"
+        "log_at(None); log.warning('d'); log_at('DEBUG'); log_at(None); log.warning('e'); log.error('f')"
+    )
+    assert [line.rpartition(" ")[2] for line in lines] == ["a", "c", "f"]
+
+
 def test_handlers_of_the_process_have_the_lines_for_themselves():
     """As in Spark, whose worker logs come and go with each task."""
     lines = in_a_worker(
