@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -14,6 +15,7 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
+from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
@@ -71,8 +73,12 @@ class _PacedSink:
         for part in self._pace.parts(sizes):
             self.meter.paused(self._pace.wait())
             rows = columns.slice(part.start, part.stop - part.start)
+            of_rows = None if partitions is None else partitions[part]
+            written = np.ones(len(rows), np.bool_) if of_rows is None else of_rows != LEFT_OUT
+            if not written.any():
+                continue
             try:
-                self._sink.append(topic[part], rows, None if partitions is None else partitions[part])
+                self._sink.append(topic[part].naming(written), rows, of_rows)
             except InvalidRecordError as error:
                 if error.row is None:
                     raise

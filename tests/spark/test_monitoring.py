@@ -91,7 +91,11 @@ def test_totals_are_the_records_that_librdkafka_counts_within_five_seconds(spark
 
 
 def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, tmp_path):
-    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "receiptsPath": str(tmp_path / "receipts")}
+    options = {
+        "kafka.bootstrap.servers": topic.servers,
+        "topic": topic.name,
+        "receiptsPath": str(tmp_path / "receipts"),
+    }
     save(numbers(spark, 0, 300), options)
     save(numbers(spark, 300, 350), options)
     with exporter(options) as url:

@@ -174,6 +174,40 @@ def test_a_slow_task_is_acknowledged_long_after_delivery_timeout_ms():
         assert sum(each.count for each in message.writes) == len(broker.topic("t").values()) == 2_000
 
 
+BY_ROW = RowLayout(topic=0, value=1, partition=2)
+
+
+@pytest.mark.parametrize("rate", [None, "20"])
+def test_dead_letters_are_the_same_with_a_rate(rate):
+    """A row in each part: also parts of which no row is left, and whose topic only other rows have."""
+    reasons = "null-topic,invalid-partition,unknown-topic,record-too-large"
+    rows = pa.record_batch(
+        {
+            "topic": ["t", None, "u", "gone", "t", "t", "u"],
+            "value": [b"0", b"1", b"2", b"3", b"x" * 5_000, b"5", b"6"],
+            "partition": pa.array([0, None, 0, None, 0, -1, 9], pa.int32()),
+        }
+    )
+    with TestBroker() as broker:
+        for name in ("t", "u", "letters"):
+            broker.create_topic(name)
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "kafka.max.request.size": "2000",
+            "kafka.max.block.ms": "3000",
+            "topicCreation": "never",
+            "deadLetterTopic": "letters",
+            "deadLetterOn": reasons,
+        }
+        asked = SinkOptions.parse(given if rate is None else {**given, "maxRowsPerSecondPerTask": rate})
+        message = write.write_rows(iter([rows]), BY_ROW, asked)
+        assert [(each.topic, each.count) for each in message.writes] == [("t", 1), ("u", 1)]
+        assert dict(message.figures.dead_letters) == {
+            "null-topic": 1, "invalid-partition": 2, "unknown-topic": 1, "record-too-large": 1,
+        }  # fmt: skip
+        assert len(broker.topic("letters").values()) == 5
+
+
 def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait():
     with TestBroker() as broker:
         broker.create_topic(TOPIC)
