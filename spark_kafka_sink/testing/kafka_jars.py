@@ -21,6 +21,8 @@ _IVY_MODULE = """<ivy-module version="2.0">
 """
 _ESSENTIAL_JARS = ("kafka_2.13-{version}.jar", "kafka-clients-{version}.jar", "kafka-tools-{version}.jar")
 
+_OLDEST = (3, 3, 0)  # the first release with KRaft for production: LocalKafka starts no ZooKeeper
+
 
 class KafkaJarsError(FetchError):
     """Kafka's jars did not arrive whole, or the cache is incomplete."""
@@ -34,6 +36,8 @@ def kafka_jars(version: str) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaJarsError(f"Kafka version {version!r} is not of the form 4.1.1.")
+    if tuple(map(int, version.split("."))) < _OLDEST:
+        raise KafkaJarsError(f"Kafka {version} is too old: LocalKafka runs {'.'.join(map(str, _OLDEST))} or newer.")
     folder = cache_folder() / f"kafka-{version}"
     with filling(folder) as scratch:
         if scratch is not None:
