@@ -194,6 +194,7 @@ def test_a_failure_is_one_error_after_one_attempt_at_kafka(
 ) -> None:
     topic = name("failure")
     secure_kafka.create_topic(topic)
+    time.sleep(SETTLED_S)
     before = len(refusals(secure_kafka, listener))
     options = failure(secure_kafka)
     failing(lambda: write(options, topic, b"1"), named)
