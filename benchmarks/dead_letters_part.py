@@ -38,7 +38,7 @@ _SCHEMA = {"type": "record", "name": "R", "fields": [{"name": f"c{n}", "type": "
 
 
 def run_dead_letters(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
-    """Every round is a process that runs all sides in turn, many times: what is compared is one in a hundred."""
+    """Each round is one process that runs all sides in turn, many times: the differences are as small as 1 %."""
     for number in range(1, min(rounds, part.most_rounds or rounds) + 1):
         program = [sys.executable, "-m", "benchmarks.dead_letters_part", str(part.rows)]
         done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)

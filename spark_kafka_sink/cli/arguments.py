@@ -63,13 +63,18 @@ def at_least_one(text: str) -> int:
 
 def above_zero(text: str) -> float:
     """Argument type: a number, such as seconds."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+    number = number_or_nan(text)
     if not 0 < number <= _LARGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
+
+
+def number_or_nan(text: str) -> float:
+    """NaN if ``text`` is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.cli.arguments import add_command, add_producer_options, at_least_one, producer_options
+from spark_kafka_sink.cli.arguments import (
+    add_command,
+    add_producer_options,
+    at_least_one,
+    number_or_nan,
+    producer_options,
+)
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.producer import KafkaProducer
 
@@ -140,10 +146,7 @@ def _record_size(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
+    rate = number_or_nan(text)
     if rate == -1 or 0 < rate < math.inf:
         return rate
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number of records per second above 0 nor -1 for no limit")

@@ -1,4 +1,4 @@
-"""Python values that fastavro and protobuf would write otherwise than they are; what passes decodes to what came in."""
+"""fastavro and protobuf change some Python values in writing: these are refused, the others decode unchanged."""
 
 import datetime as dt
 import json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.formats import task_formats
 from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
 
 
@@ -16,6 +17,11 @@ class FakeRegistry:
         self._guids = guids
         self._ids: dict[Schema, int] = {}
         self._versions: dict[str, list[Schema]] = {}
+
+    def serve_workers(self, monkeypatch):
+        """Tasks ask this registry, and no response of an earlier one is kept."""
+        monkeypatch.setattr(task_formats, "worker_registry", lambda options: self)
+        monkeypatch.setattr(task_formats, "_asked", {})
 
     def register(self, subject, schema):
         self._note("register", subject)

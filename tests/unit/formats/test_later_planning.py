@@ -26,8 +26,7 @@ STRUCT = pa.struct([("a", pa.int32())])
 @pytest.fixture
 def registry(monkeypatch):
     registry = FakeRegistry()
-    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
-    monkeypatch.setattr(module, "_asked", {})
+    registry.serve_workers(monkeypatch)
     return registry
 
 

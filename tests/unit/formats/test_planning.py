@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats import planning, task_formats
+from spark_kafka_sink.formats import planning
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
@@ -124,8 +124,7 @@ def test_an_explicit_json_schema_must_be_the_latest(registry):
 
 
 def test_with_a_column_topic_each_latest_is_compared_in_its_task(registry, monkeypatch):
-    monkeypatch.setattr(task_formats, "worker_registry", lambda options: registry)
-    monkeypatch.setattr(task_formats, "_asked", {})
+    registry.serve_workers(monkeypatch)
     registry.register("good-value", avro(record("a", default=None)))
     registry.register("bad-value", avro(record("b")))
     given = {"use.latest.version": "true", "valueSchema": record("a")}

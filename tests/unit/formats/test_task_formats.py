@@ -7,7 +7,6 @@ import pytest
 
 from spark_kafka_sink.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.formats import task_formats as module
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
@@ -27,8 +26,7 @@ INT = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 def registry(monkeypatch):
     """The registry of planning and of the worker."""
     registry = FakeRegistry()
-    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
-    monkeypatch.setattr(module, "_asked", {})
+    registry.serve_workers(monkeypatch)
     return registry
 
 
@@ -120,8 +118,7 @@ def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_o
 
 def test_a_header_names_the_schema_of_each_topic(monkeypatch):
     registry = FakeRegistry(guids=True)
-    monkeypatch.setattr(module, "worker_registry", lambda options: registry)
-    monkeypatch.setattr(module, "_asked", {})
+    registry.serve_workers(monkeypatch)
     formats = TaskFormats(plan(registry, valueSchema=LONG, value_schema_id_serializer="header"))
     rows = pa.array([{"a": 1}, None, {"a": 2}], STRUCT)
     encoded = formats.encode(Side.VALUE, rows, TopicColumn.of("a"))

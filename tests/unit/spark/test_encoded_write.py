@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.formats import task_formats
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.schema_registry.subjects import Side
 from spark_kafka_sink.spark import write as module
@@ -22,8 +21,7 @@ SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 @pytest.fixture
 def registry(monkeypatch):
     registry = FakeRegistry()
-    monkeypatch.setattr(task_formats, "worker_registry", lambda options: registry)
-    monkeypatch.setattr(task_formats, "_asked", {})
+    registry.serve_workers(monkeypatch)
     return registry
 
 
