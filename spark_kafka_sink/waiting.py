@@ -51,11 +51,6 @@ class Waiters:
     def __init__(self) -> None:
         self._sleepers: set[Sleeper] = set()
 
-    @property
-    def any(self) -> bool:
-        """Whether a thread waits."""
-        return bool(self._sleepers)
-
     def join(self) -> Sleeper:
         """Under the lock. The caller releases it, then calls ``sleep``."""
         sleeper = Sleeper()

@@ -24,6 +24,23 @@ SUM_MS: Final = 10_000.0
 _MOST_ERRORS: Final = 5
 
 
+class _Stall:
+    """One kind of waiting, of which a warning is due each ``STALL_MS``."""
+
+    def __init__(self) -> None:
+        self._warned_at = -NEVER
+
+    def is_due(self, since: float, now: float) -> bool:
+        """Whether to warn of what has waited ``since`` then; the caller does, if so."""
+        due = now >= self.next_at(since)
+        if due:
+            self._warned_at = now
+        return due
+
+    def next_at(self, since: float) -> float:
+        return max(since, self._warned_at) + STALL_MS
+
+
 class TroubleLog:
     """Owned by the sender thread. Times are monotonic ms.
 
@@ -43,7 +60,9 @@ class TroubleLog:
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
-        self._warned_at = self._call_warned_at = self._metadata_warned_at = -NEVER
+        self._rows_stall = _Stall()
+        self._metadata_stall = _Stall()
+        self._calls_stall = _Stall()
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """``batch`` is sent again because of ``error``."""
@@ -58,14 +77,7 @@ class TroubleLog:
     def write(self, now: float) -> None:
         """Log what is due."""
         self._sum_up(now)
-        due = min(now + STALL_MS, self._check_metadata(now), self._check_calls(now))
-        backlog = self._accumulator.backlog()
-        if backlog is not None:
-            since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
-            if now >= max(since, self._warned_at) + STALL_MS:
-                self._warned_at = now
-                _log.warning("%s", self._stall(backlog, now - since, now))
-            due = min(due, max(since, self._warned_at) + STALL_MS)
+        due = min(now + STALL_MS, self._check_metadata(now), self._check_calls(now), self._check_rows(now))
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
     def _sum_up(self, now: float) -> None:
@@ -87,24 +99,32 @@ class TroubleLog:
             self._summing_since = now
 
     def _check_metadata(self, now: float) -> float:
-        """Returns when to look again."""
+        """Rows that wait for their topics; returns when to check them again."""
         since = self._metadata.waiting_since
         if since is None:
             return NEVER
-        if now >= max(since, self._metadata_warned_at) + STALL_MS:
-            self._metadata_warned_at = now
+        if self._metadata_stall.is_due(since, now):
             _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing())
-        return max(since, self._metadata_warned_at) + STALL_MS
+        return self._metadata_stall.next_at(since)
 
     def _check_calls(self, now: float) -> float:
         """API calls, such as those of a transaction; returns when to check them again."""
         call = self._calls.oldest
         if call is None:
             return NEVER
-        if now >= max(call.began, self._call_warned_at) + STALL_MS:
-            self._call_warned_at = now
+        if self._calls_stall.is_due(call.began, now):
             _log.warning("%s", self._calls.stalled(call, now - call.began))
-        return max(call.began, self._call_warned_at) + STALL_MS
+        return self._calls_stall.next_at(call.began)
+
+    def _check_rows(self, now: float) -> float:
+        """Batches without an acknowledgement; returns when to check them again."""
+        backlog = self._accumulator.backlog()
+        if backlog is None:
+            return NEVER
+        since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
+        if self._rows_stall.is_due(since, now):
+            _log.warning("%s", self._stall(backlog, now - since, now))
+        return self._rows_stall.next_at(since)
 
     def _is_waited_for(self) -> bool:
         """False for an idle producer, which reconnects too, for its metadata."""
