@@ -9,6 +9,7 @@ import errno
 import os
 import selectors
 import socket
+import threading
 import time
 
 import pytest
@@ -30,18 +31,21 @@ RealSocket = socket.socket
 
 
 class FailingSocket(socket.socket):
-    """The next call of the method ``call`` raises ``number``, once; not of sockets that were accepted."""
+    """The next call of the method ``call`` raises ``number``, once; not of sockets that were accepted, nor in other
+    threads, which earlier tests may have left."""
 
     call = ""
     number = 0
+    thread: int | None = None
 
     @classmethod
-    def fail(cls, call: str, number: int) -> None:
+    def fail(cls, call: str, number: int, *, any_thread: bool = False) -> None:
         cls.call, cls.number = call, number
+        cls.thread = None if any_thread else threading.get_ident()
 
     @classmethod
     def check(cls, call: str) -> None:
-        if call != cls.call:
+        if call != cls.call or cls.thread not in {None, threading.get_ident()}:
             return
         cls.call = ""
         raise OSError(cls.number, os.strerror(cls.number))
@@ -253,7 +257,7 @@ def test_a_connection_reset_right_after_it_was_established_does_not_end_the_send
     FailingSocket.fail("", 0)
     with TestBroker() as broker:
         monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
-        FailingSocket.fail("getpeername", errno.ENOTCONN)
+        FailingSocket.fail("getpeername", errno.ENOTCONN, any_thread=True)
         with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             producer.send(ProducerRecord("t", b"x")).result(30)
         assert broker.topic("t").values() == [b"x"]
