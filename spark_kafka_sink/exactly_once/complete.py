@@ -87,25 +87,22 @@ def lost_tasks(
 ) -> frozenset[int]:
     """``gone``: task → its transaction, which is no longer open. Returns those of these tasks whose transaction was
     aborted; none if another process has completed the entry meanwhile."""
-    while not _is_decided(view := ledger.read(deadline), entry, gone):
+    while not _is_decided(view := ledger.read(deadline), entry):
         ledger.await_control_records(deadline)
     found = view.entries.get(entry.query)
     if found is None or found.state is EntryState.DONE:
         return frozenset()
-    if entry.marker_partition is None:
-        return frozenset(task for task in gone if not view.committed(entry.query, entry.number, task))
+    assert entry.marker_partition is not None
     markers = {task: (entry.tasks[task].marker or 0, prepared) for task, prepared in gone.items()}
     return frozenset(gone) - ledger.committed_markers(entry.marker_partition, markers, deadline)
 
 
-def _is_decided(view: LedgerView, entry: Entry, gone: Mapping[int, PreparedTransaction]) -> bool:
-    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows. In version 1 also the
-    markers' control records."""
+def _is_decided(view: LedgerView, entry: Entry) -> bool:
+    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows."""
     found = view.entries.get(entry.query)
     if found is not None and found.number > entry.number:
         raise ExactlyOnceError(
             f"Batch {entry.number} of {entry.query} (name {view.name}) was overtaken: another driver is at batch "
             f"{found.number}. Stop the run that is not wanted."
         )
-    known = found.number == entry.number if found is not None else entry.query in view.removed
-    return known and (entry.marker_partition is not None or not any(map(view.undecided, gone.values())))
+    return found.number == entry.number if found is not None else entry.query in view.removed

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -22,12 +22,8 @@ from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_head
 from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
-_T = TypeVar("_T")
-
-VERSION: Final = 2
-"""Readers accept this version and version 1, in which transactional ids lack the name, their prefix, and markers have
-no offset: they are in the entry's partition, before its intent. A field that an earlier release may ignore needs no new
-version: ``schemas``, as releases without it encode nothing."""
+VERSION: Final = 1
+"""Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore."""
 
 _INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -(1 << 63)
@@ -95,7 +91,7 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
     }
     if entry.target is not None:
         value["target"] = entry.target.topic
-    if entry.state is EntryState.INTENT and entry.marker_partition is not None:
+    if entry.state is EntryState.INTENT:
         value["markers"] = [entry.marker_partition, entry.markers_before]
     if entry.once:
         value["once"] = True
@@ -136,12 +132,23 @@ def read_key(key: bytes | None) -> RecordKey | None:
 
 def read_entry(key: RecordKey, value: bytes) -> Entry:
     """Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
-    return _read(key, value, _entry)
-
-
-def read_marker(key: RecordKey, value: bytes) -> Marker:
-    """Raises as ``read_entry`` does."""
-    return _read(key, value, _marker)
+    try:
+        fields = json.loads(value)
+        version = _number(fields["version"], _INT64, 1)
+        if version <= VERSION:
+            return _entry(key, fields)
+    except _UNREADABLE as error:
+        raise ExactlyOnceError(
+            f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has "
+            f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The "
+            "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
+            "(transactionalIdPrefix, or txnAppId)."
+        ) from error
+    raise ExactlyOnceError(
+        f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads up to {VERSION}. A "
+        f"later release has written under the name {key.name!r}: run that one, or complete its batches with it before "
+        "going back."
+    )
 
 
 def encode_batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
@@ -194,52 +201,22 @@ def _prepared_fields(share: TaskShare) -> list[object]:
     prepared = share.prepared
     if prepared is None:
         return []
-    marker = [] if share.marker is None else [share.marker]
-    return [prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, *marker]
-
-
-def _read(key: RecordKey, value: bytes, parse: Callable[[RecordKey, dict[str, Any]], _T]) -> _T:
-    try:
-        fields = json.loads(value)
-        version = _number(fields["version"], _INT64)
-        if version <= VERSION:
-            return parse(key, fields)
-    except _UNREADABLE as error:
-        raise ExactlyOnceError(
-            f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has "
-            f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The "
-            "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
-            "(transactionalIdPrefix, or txnAppId)."
-        ) from error
-    raise ExactlyOnceError(
-        f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads up to {VERSION}. A "
-        f"later release has written under the name {key.name!r}: run that one, or complete its batches with it before "
-        "going back."
-    )
-
-
-def _marker(key: RecordKey, fields: dict[str, Any]) -> Marker:
-    assert key.query is not None
-    assert key.task is not None
-    rows = _row_sum(fields["rows"], fields["checksum"])
-    return Marker(key.query, _number(fields["batch"], _INT64, _MIN_INT64), key.task, rows)
+    return [
+        prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, share.marker
+    ]  # fmt: skip
 
 
 def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     assert key.query is not None
-    id_prefix = key.name if fields["version"] == 1 else ""
-    shares = tuple(_share(id_prefix, *share) for share in fields["tasks"])
+    state, target = EntryState(fields["stage"]), fields.get("target")
     marker_partition, markers_before = None, 0
-    if "markers" in fields:
+    if state is EntryState.INTENT:
         marker_partition, markers_before = (_number(each, _INT32) for each in fields["markers"])
-        if any(share.prepared is not None and share.marker is None for share in shares):
-            raise ValueError("the offset of a marker is missing")
-    target = fields.get("target")
     return Entry(
         query=key.query,
         number=_number(fields["batch"], _INT64, _MIN_INT64),
-        state=EntryState(fields["stage"]),
-        tasks=shares,
+        state=state,
+        tasks=tuple(_share(*share) for share in fields["tasks"]),
         decided_at=_number(fields["time"], _YEAR_9999),
         target=Target(None if target is None else _string(target)) if "target" in fields else None,
         marker_partition=marker_partition,
@@ -253,15 +230,15 @@ def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
     return SchemaId(_string(side), _string(subject), _number(schema_id, _INT32))
 
 
-def _share(id_prefix: str, count: object, checksum: object, *prepared: Any) -> TaskShare:
+def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:
     rows = _row_sum(count, checksum)
     if not prepared:
         return TaskShare(rows)
-    name, producer_id, epoch, version, *marker = prepared
+    name, producer_id, epoch, version, marker = prepared
     transaction = PreparedTransaction(
-        id_prefix + _string(name), _number(producer_id, _INT64), _number(epoch, _INT16), _number(version, _INT16)
+        _string(name), _number(producer_id, _INT64), _number(epoch, _INT16), _number(version, _INT16)
     )
-    return TaskShare(rows, transaction, _number(marker[0], _INT64) if marker else None)
+    return TaskShare(rows, transaction, _number(marker, _INT64))
 
 
 def _row_sum(count: object, checksum: object) -> RowSum:

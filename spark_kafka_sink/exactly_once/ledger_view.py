@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key, read_marker
+from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.model import ProducerIdentity
 from spark_kafka_sink.records.decode import BatchView, DecodedRecord
@@ -26,7 +26,7 @@ class _Written(NamedTuple):
 
 
 class LedgerView:
-    """One name's entries and markers. ``apply`` batches in the order of the log, from its start.
+    """One name's entries. ``apply`` batches in the order of the log, from its start.
 
     ``removed``: queries whose entry was removed as done. ``foreign``: number of records that this sink did not write.
     """
@@ -37,12 +37,12 @@ class LedgerView:
         self.foreign = 0
         self._written: dict[str, _Written] = {}
         self._entries: dict[str, Entry] = {}
-        self._markers: dict[RecordKey, bytes] = {}
         self._undecided: dict[int, tuple[int, list[_Written]]] = {}
         self._last: _Written | None = None
 
     def apply(self, batches: Iterable[RawBatch]) -> None:
-        """Records outside transactions decide nothing: a plain append proves no driver identity."""
+        """Records outside transactions decide nothing: a plain append proves no driver identity. Markers say nothing
+        here: ``MarkerOutcomes`` looks them up by their offsets."""
         for batch in batches:
             if batch.header.is_control:
                 if batch.header.producer_id in self._undecided:
@@ -70,16 +70,6 @@ class LedgerView:
         """The producer of the query's entry."""
         header = self._written[query].header
         return ProducerIdentity(header.producer_id, header.producer_epoch)
-
-    def committed(self, query: str, number: int, task: int) -> bool:
-        """Version 1: whether the marker in this partition says that the task's rows are committed."""
-        key = RecordKey(self.name, query, task)
-        return key in self._markers and read_marker(key, self._markers[key]).number == number
-
-    def undecided(self, prepared: PreparedTransaction) -> bool:
-        """Whether the transaction has records here, and no control record."""
-        epoch, _ = self._undecided.get(prepared.producer_id, (None, ()))
-        return epoch == prepared.epoch
 
     def continues(self, planned: DriverIdentity, identity: TransactionalIdentity) -> bool:
         """Whether no other driver came between ``planned``, which planning passed to a commit, and ``identity``.
@@ -115,7 +105,7 @@ class LedgerView:
             key = read_key(record.key)
             if key is None:
                 self.foreign += 1
-            elif key.name == self.name and key.query is not None:
+            elif key.name == self.name and key.query is not None and key.task is None:
                 written.append(_Written(key, record.value, batch.header))
         return written
 
@@ -124,12 +114,7 @@ class LedgerView:
         if not batch.is_commit:
             return
         for written in pending:
-            if written.key.task is None:
-                self._enter(written)
-            elif written.value is None:
-                self._markers.pop(written.key, None)
-            else:
-                self._markers[written.key] = written.value
+            self._enter(written)
 
     def _enter(self, written: _Written) -> None:
         query = written.key.query

@@ -112,8 +112,7 @@ class SchemaId(NamedTuple):
 class TaskShare:
     """One task's rows, and the transaction that holds them.
 
-    ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker;
-    None in version 1 of the ledger's format.
+    ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker.
     """
 
     rows: RowSum
@@ -130,8 +129,8 @@ class EntryState(Enum):
 class Entry:
     """The ledger's entry of a query: its last decided batch. DONE: all its transactions are known to be committed.
 
-    ``target`` None: not recorded (streams). ``marker_partition``: partition of the tasks' markers; None in version 1,
-    where they are in the entry's. ``markers_before``: number of tasks that may have left a marker in earlier batches.
+    ``target`` None: not recorded (streams). ``marker_partition``: of the tasks' markers, which an entry that is read as
+    DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
     ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
     replay encodes its rows with them.
     """

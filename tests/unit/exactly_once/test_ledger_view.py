@@ -17,7 +17,6 @@ from spark_kafka_sink.exactly_once.ledger_format import (
     raw_batches,
     read_entry,
     read_key,
-    read_marker,
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.values import (
@@ -35,7 +34,8 @@ from spark_kafka_sink.transactions.values import PreparedTransaction, Transactio
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)
-ENTRY = Entry("q", 4, EntryState.INTENT, (TaskShare(RowSum(2, 2**64 - 1), PREPARED), TaskShare(RowSum())), 123)
+SHARES = (TaskShare(RowSum(2, 2**64 - 1), PREPARED, 77), TaskShare(RowSum()))
+ENTRY = Entry("q", 4, EntryState.INTENT, SHARES, 123, marker_partition=13, markers_before=40)
 MARKER = Marker("q", 4, 0, RowSum(2, 9))
 TOMBSTONE = None
 
@@ -49,11 +49,11 @@ anything = st.binary(max_size=40) | json_text | nested
 
 
 def read_record(name, key, value):
-    """The entry or marker under a key of this name; None for another's."""
+    """The entry under a key of this name; None for another's."""
     parsed = read_key(key)
     if parsed is None or parsed.name != name or parsed.query is None:
         return None
-    return read_entry(parsed, value) if parsed.task is None else read_marker(parsed, value)
+    return read_entry(parsed, value)
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ def view():
 
 
 def test_what_is_written_is_read():
-    for record, value in ((entry_record("app", ENTRY), ENTRY), (marker_record("app", MARKER), MARKER)):
-        assert read_record("app", *record) == value
-        assert read_record("ap", *record) is None
+    record = entry_record("app", ENTRY)
+    assert read_record("app", *record) == ENTRY
+    assert read_record("ap", *record) is None
 
 
 def test_an_attempts_own_id_is_kept():
     prepared = PreparedTransaction("app-0.17", 7, 2, 5)
-    entry = Entry("q", 0, EntryState.INTENT, (TaskShare(RowSum(1, 1), prepared),))
+    entry = replace(ENTRY, tasks=(TaskShare(RowSum(1, 1), prepared, 0),))
     assert read_record("app", *entry_record("app", entry)) == entry
 
 
@@ -83,19 +83,16 @@ def test_the_ids_of_schemas_are_kept():
     entry = replace(ENTRY, schemas=(SchemaId("key", "t-key", 7), SchemaId("value", "t-value", 2**31 - 1)))
     key, value = entry_record("app", entry)
     assert read_record("app", key, value) == entry
-    assert json.loads(value)["version"] == 2, "an earlier release encodes nothing, so it may ignore them"
     assert "schemas" not in json.loads(entry_record("app", ENTRY).value)
 
 
-def test_what_an_earlier_release_wrote_is_read():
-    """Its transactional ids are what follows the name; of a target it knew nothing."""
+def test_fields_of_later_releases_that_need_no_new_version_are_ignored():
     key, value = entry_record("app", ENTRY)
-    first = {**json.loads(value), "version": 1, "tasks": [[2, "f" * 16, "-0", 7, 2, 5], [0, "0" * 16]]}
-    assert read_record("app", key, json.dumps(first).encode()) == ENTRY
+    assert read_record("app", key, json.dumps({**json.loads(value), "weather": "fine"}).encode()) == ENTRY
 
 
 def test_ids_that_do_not_begin_with_the_name_are_kept():
-    entry = Entry("q", 0, EntryState.INTENT, (TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5)),))
+    entry = replace(ENTRY, tasks=(TaskShare(RowSum(1, 1), PreparedTransaction("mine-app-0", 7, 2, 5), 0),))
     assert read_record("txn-app", *entry_record("txn-app", entry)) == entry
 
 
@@ -106,8 +103,8 @@ def test_keys_do_not_depend_on_the_version():
 
 def test_a_later_releases_record_is_refused_not_misread():
     key, value = entry_record("app", ENTRY)
-    later = json.dumps({**json.loads(value), "version": 3}).encode()
-    with pytest.raises(ExactlyOnceError, match=r"is of version 3, this release reads up to 2.*name 'app'"):
+    later = json.dumps({**json.loads(value), "version": 2}).encode()
+    with pytest.raises(ExactlyOnceError, match=r"is of version 2, this release reads up to 1.*name 'app'"):
         read_record("app", key, later)
 
 
@@ -124,8 +121,7 @@ def test_what_is_not_ours_is_passed_over(key):
 
 def test_a_markers_place_is_kept():
     """Apart from comparisons, as a done entry has it no more."""
-    entry = replace(ENTRY, tasks=(TaskShare(RowSum(1, 1), PREPARED, 77),), marker_partition=13, markers_before=40)
-    read = read_record("app", *entry_record("app", entry))
+    read = read_record("app", *entry_record("app", ENTRY))
     assert (read.tasks[0].marker, read.marker_partition, read.markers_before) == (77, 13, 40)
 
 
@@ -178,11 +174,6 @@ def test_aborted_records_never_count(view):
 def test_one_open_transaction_hides_no_other(view):
     apply(view, written(8, marker_record("app", MARKER)), written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
     assert view.entries == {"q": ENTRY}
-    assert not view.committed("q", 4, 0)
-    apply(view, ended(8, COMMIT))
-    assert view.committed("q", 4, 0)
-    assert not view.committed("q", 5, 0)
-    assert not view.committed("q", 4, 1)
 
 
 def test_a_record_outside_of_any_transaction_decides_nothing(view):
@@ -194,15 +185,6 @@ def test_a_record_outside_of_any_transaction_decides_nothing(view):
 def test_a_barrier_is_not_foreign(view):
     apply(view, written(-1, barrier_record("app"), barrier_record("other"), attributes=0))
     assert view.foreign == 0
-
-
-def test_a_transaction_is_undecided_until_its_end_is_in_the_log(view):
-    assert not view.undecided(PREPARED)
-    apply(view, written(7, marker_record("app", MARKER)))
-    assert view.undecided(PREPARED)
-    assert not view.undecided(PreparedTransaction("app-0", 7, 1, 5)), "another epoch's"
-    apply(view, ended(7, ABORT))
-    assert not view.undecided(PREPARED)
 
 
 def test_a_removed_entry_leaves_nothing_to_finish(view):
@@ -224,7 +206,7 @@ def test_a_transaction_whose_end_compaction_removed_is_not_ended_by_the_next_one
     assert view.entries == {"q2": other}
 
 
-@pytest.mark.parametrize("value", [b"{", b"[" * 3000 + b"]" * 3000, json.dumps({"version": 3}).encode()])
+@pytest.mark.parametrize("value", [b"{", b"[" * 3000 + b"]" * 3000, json.dumps({"version": 2}).encode()])
 def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view, value):
     """The entry before it does not come back to life."""
     apply(view, written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
@@ -247,7 +229,7 @@ def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view,
         {"batch": 1 << 63}, {"batch": True}, {"time": -1}, {"stage": []}, {"target": 3}, {"markers": [1]},
         {"tasks": [[1, "0" * 16, "app-0", 1 << 63, 0, 5]]}, {"tasks": [[1, "0" * 16, "app-0", 1, 1 << 15, 5]]},
         {"tasks": [[-1, "0" * 16]]}, {"tasks": [[1, " 0x0 _1"]]}, {"tasks": "ab"}, {"tasks": [[1, "0" * 16, "app-0"]]},
-        {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]], "markers": [11, 0]}, {"version": 0.5}, {"version": -1},
+        {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]]}, {"version": 0.5}, {"version": -1}, {"version": 0},
         {"time": 253_402_300_800_000}, {"target": "\x1b[2J"}, {"tasks": [[1, "0" * 16, "app-\ud800", 7, 2, 5]]},
     ],
 )  # fmt: skip
@@ -308,7 +290,6 @@ def test_whatever_stands_in_the_ledger_is_read_or_refused(records):
     view.apply(log.take())
     try:
         entries = view.entries
-        view.committed("q", 0, 0)
     except ExactlyOnceError:
         return
     assert all(isinstance(entry, Entry) for entry in entries.values())

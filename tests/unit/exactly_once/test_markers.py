@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import commit, ledger_topic
+from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.complete import lost_tasks
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
@@ -107,21 +107,6 @@ def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, qu
     broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
     gone(broker, query, monkeypatch)
     broker.create_partitions(LEDGER, 20)
-    assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
-    assert committed(broker) == EACH_ONCE
-
-
-def test_an_intent_of_the_first_format_is_finished_by_the_markers_among_the_entries(broker, query, monkeypatch):
-    broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
-    ordered = commit.commit_order
-
-    def first_format(*arguments):
-        order = ordered(*arguments)
-        shares = tuple(replace(share, marker=None) for share in order.entry.tasks)
-        return replace(order, entry=replace(order.entry, marker_partition=None, tasks=shares))
-
-    monkeypatch.setattr(commit, "commit_order", first_format)
-    gone(broker, query, monkeypatch)
     assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
 
