@@ -79,6 +79,13 @@ class PartitionQueue:
             or (bool(self.batches) and self.batches[0].created < since)
         )
 
+    def pass_by(self) -> None:
+        """The sender had room for the first batch, and a caller has claimed it. It takes no more rows after this claim:
+        a caller that claims it again and again would keep it from the sender.
+        """
+        if self.batches and self.batches[0].claimed:
+            self.batches[0].filled = True
+
     def unclaimed_head(self) -> ProducerBatch | None:
         head = self.batches[0] if self.batches else None
         return None if head is None or head.claimed else head
@@ -207,7 +214,8 @@ class RecordAccumulator:
         batch.seal(self._codec, payload, plain_size)
 
     def publish(self, claim: Claim) -> bool:
-        """Let the sender drain the claimed batches; returns whether the caller should wake it.
+        """Let the sender drain the claimed batches; returns whether the caller must wake it: it may be asleep until the
+        end of another linger.ms, and these batches may have come due while they were claimed.
 
         Raises the error the producer was aborted with: the caller must then ``retract``. After an interrupt,
         ``claim.published`` says whether the sender has the batches.
@@ -216,7 +224,7 @@ class RecordAccumulator:
             if self._aborted_by is not None:
                 raise self._aborted_by
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
-            in_order = True
+            in_order, listed = True, False
             batches = claim.batches()
             for batch in batches:
                 queue = self._queues[batch.partition]
@@ -225,7 +233,7 @@ class RecordAccumulator:
                 elif not batch.due and batch not in self._lingering:
                     self._lingering[batch] = queue
                     in_order = in_order and batch.created >= newest
-                self._list_if_sendable(queue, batch)
+                listed = self._list_if_sendable(queue, batch) or listed
             if not in_order:
                 self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
             try:
@@ -234,10 +242,10 @@ class RecordAccumulator:
             except BaseException:
                 _unclaim(batches)
                 raise
-            return bool(claim.filled or claim.opened or self._flushes or self.pool.exhausted)
+            return bool(listed or claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> bool:
-        """Restore the batches of a claim whose rows could not be encoded.
+        """Restore the batches of a claim whose rows could not be encoded. The caller wakes the sender afterwards.
 
         False when the producer was aborted: the caller must then ``retract``.
         """
@@ -252,7 +260,10 @@ class RecordAccumulator:
             return True
 
     def retract(self, claim: Claim) -> None:
-        """Remove a claim's batches with all their rows. The caller completes them and calls ``finish``."""
+        """Remove a claim's batches with all their rows.
+
+        The caller completes them, calls ``finish`` and wakes the sender.
+        """
         with self._lock:
             for batch in claim.batches():
                 self._unqueue(batch)
@@ -348,6 +359,7 @@ class RecordAccumulator:
                     if queue.sendable(now, send_all):
                         queues.rotate(-1)
                         continue
+                queue.pass_by()
                 queues.popleft().listed = False
         return batches
 
@@ -511,10 +523,15 @@ class RecordAccumulator:
                 queue.listed = queue in ready
                 raise
 
-    def _list_if_sendable(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """While a caller had the batch, it may have become due or full, or another batch may have followed it."""
-        if not queue.listed and (batch.payload is not None or batch.due or len(queue.batches) > 1):
-            self._list(queue)
+    def _list_if_sendable(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """While a caller had the batch, it may have become due or full, or another batch may have followed it.
+
+        Returns whether the sender must be woken for it: a queue that was listed before is waiting for its node.
+        """
+        if queue.listed or not (batch.payload is not None or batch.due or len(queue.batches) > 1):
+            return False
+        self._list(queue)
+        return True
 
     def _update_leaders(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot

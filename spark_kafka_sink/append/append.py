@@ -138,16 +138,18 @@ class Appender:
         """An append failed, or was interrupted at any line. Unless its rows are published, its memory is free
         afterwards, its batches are as before or complete, and ``callbacks`` know.
 
-        Called by ``_publish`` and again by the owner of the claim: an interrupt may strike in here too.
+        Called by ``_publish`` and again by the owner of the claim: an interrupt may strike in here too. The sender is
+        woken, because its batches may have come due while they were claimed.
         """
+        if not claim.published:
+            self._undo(claim, callbacks, as_exception(error))
+        self.sender_thread.wakeup_poll()
+
+    def _undo(self, claim: Claim, callbacks: AppendCallbacks, cause: Exception) -> None:
         accumulator = self.accumulator
-        if claim.published:
-            self.sender_thread.wakeup_poll()
-            return
         accumulator.pool.cancel(claim.memory)
         if claim.undone:
             return
-        cause = as_exception(error)
         if self.transactions is not None:
             self.transactions.records_lost(cause)
         if not claim.rows_added and accumulator.give_back(claim):

@@ -138,6 +138,45 @@ def test_race_a_full_batch_behind_a_claimed_one_goes_out_when_that_is_published(
     assert [desk.drained_counts(), desk.drained_counts()] == [[3], [10]]
 
 
+def test_a_batch_that_came_due_while_it_was_claimed_wakes_the_sender_once(desk):
+    desk.append(3)
+    claim = desk.claim(1)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == []
+    assert desk.publish(claim)
+    assert not desk.append(1), "its queue is listed: the sender is awake, or the node has no room"
+    assert desk.drained_counts() == [5]
+
+
+def test_an_open_batch_that_gets_rows_before_it_is_due_does_not_wake_the_sender(desk):
+    assert desk.append(3)
+    assert not desk.append(1)
+
+
+def test_a_batch_that_is_claimed_whenever_the_sender_looks_takes_no_more_rows(desk):
+    """One caller with many small appends kept a due batch from the sender until it was full."""
+    desk.append(1)
+    claim = desk.claim(1)
+    desk.clock.advance(10)
+    assert desk.drained_counts() == []
+    desk.publish(claim)
+    claim = desk.claim(1)
+    assert desk.drained_counts() == []
+    desk.publish(claim)
+    later = desk.claim(1)
+    assert desk.drained_counts() == [3]
+    assert later.opened
+    desk.publish(later)
+
+
+def test_a_due_batch_takes_rows_while_its_node_has_no_room(desk):
+    desk.append(1)
+    desk.clock.advance(10)
+    desk.ready()
+    desk.append(1)
+    assert desk.drained_counts() == [2]
+
+
 def test_giving_back_leaves_everything_as_it_was(desk):
     desk.append(4)
     claim = desk.claim(20)
