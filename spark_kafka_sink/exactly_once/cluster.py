@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -42,11 +41,11 @@ class Cluster(Rpc):
             raise broker_error(code, f"Metadata of topic {name}")
         return info
 
-    def topic_ids(self, names: Iterable[str], deadline: float) -> dict[str, UUID | None]:
+    def topics(self, names: Iterable[str], deadline: float) -> dict[str, TopicInfo | None]:
         """By one request; None for a topic that does not exist. Leaves out topics with another error."""
         topics = parse_metadata(topic_metadata(self, [*names], deadline)).topics
         return {
-            name: info.topic_id if info.error == ErrorCode.none.value else None
+            name: info if info.error == ErrorCode.none.value else None
             for name, info in topics.items()
             if ErrorCode(info.error) in (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import steps
@@ -14,23 +13,21 @@ from spark_kafka_sink.exactly_once.decisions import commit_order, done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
+from spark_kafka_sink.exactly_once.topic_changes import check_replay, topic_changes
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, listed
-
-_METADATA_LAG_MS: Final = 2_000.0
-"""A broker may learn of a new topic this late."""
-
-_PAUSE_MS: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
     """``entry`` None: the batch was committed before. ``cleanup_failure``: what could not be cleaned up afterwards,
     with the command that does it, or "". ``recreated``: topics that were deleted before their rows were visible.
+    ``missing``: topics of a batch that was committed before, which do not exist now.
     """
 
     entry: Entry | None
     cleanup_failure: str = ""
     recreated: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> CommitOutcome:
@@ -43,9 +40,10 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     with session_for(settings) as session:
         order = commit_order(reports, settings.producer.transaction_timeout_ms, session.clock.epoch_ms())
         entry, write = order.entry, reports[0].write
-        if entry is None:
-            return CommitOutcome(None)
         deadline = session.deadline(settings.producer.delivery_timeout_ms)
+        missing = check_replay(session, reports, deadline)
+        if entry is None:
+            return CommitOutcome(None, missing=missing)
         _refuse_recreated(session, reports, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
@@ -85,15 +83,7 @@ def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
 
 def _recreated_topics(session: Session, reports: Sequence[TaskReport], deadline: float) -> tuple[str, ...]:
     """Topics whose id is not the one that the tasks wrote to."""
-    written = {each for report in reports for each in report.topics}
-    patience = min(deadline, session.deadline(_METADATA_LAG_MS))
-    while written:
-        ids = session.cluster.topic_ids(sorted({name for name, _ in written}), deadline)
-        gone = tuple(sorted({name for name, topic_id in written if ids.get(name, topic_id) != topic_id}))
-        if not gone or session.clock.now() >= patience:
-            return gone
-        session.cluster.pause(_PAUSE_MS)
-    return ()
+    return topic_changes(session, {each for report in reports for each in report.topics}, deadline).gone
 
 
 def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline: float) -> None:

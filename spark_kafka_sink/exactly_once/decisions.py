@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.values import (
     TaskAction,
     TaskReport,
     TaskShare,
+    TopicId,
     WriteId,
     WriteKind,
     WritePlan,
@@ -219,6 +220,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         markers_before=max(report.markers_before for report in reports),
         once=first.write_id.kind is WriteKind.ONCE,
         schemas=_schemas(reports),
+        topics=_topics(reports),
     )
     if not prepared:
         return CommitOrder(entry)
@@ -232,6 +234,13 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
         )
     return CommitOrder(entry, decide_by)
+
+
+def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
+    """Of all tasks, and of what a repair finds committed."""
+    written = {each for report in reports for each in report.topics}
+    names = {each.name for each in written}
+    return tuple(sorted(written | {each for each in reports[0].decided_topics if each.name not in names}))
 
 
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:

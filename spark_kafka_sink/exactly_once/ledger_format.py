@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_headers, decode_batches
@@ -31,6 +33,7 @@ _INT32: Final = (1 << 31) - 1
 _INT16: Final = (1 << 15) - 1
 _YEAR_9999: Final = 253_402_300_799_999
 _CHECKSUM: Final = re.compile(r"[0-9a-f]{16}")
+_TOPIC_ID: Final = re.compile(r"[\w-]{22}", re.ASCII)
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 _CODEC: Final = "gzip"
@@ -97,6 +100,8 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["once"] = True
     if entry.schemas:
         value["schemas"] = entry.schemas
+    if entry.topics:
+        value["topics"] = [[topic.name, shown_id(topic.id)] for topic in entry.topics]
     return LedgerRecord(RecordKey(name, entry.query).to_bytes(), _json(value))
 
 
@@ -223,11 +228,23 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         markers_before=markers_before,
         once=fields.get("once", False) is True,
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
+        topics=tuple(_topic(*each) for each in fields.get("topics", ())),
     )
 
 
 def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
     return SchemaId(_string(side), _string(subject), _number(schema_id, _INT32))
+
+
+def shown_id(topic_id: UUID) -> str:
+    """As Kafka's tools show a topic's id (Java: ``Uuid.toString``)."""
+    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def _topic(name: object, topic_id: object) -> TopicId:
+    if not _TOPIC_ID.fullmatch(_string(topic_id)):
+        raise ValueError("a topic's id has 22 characters")
+    return TopicId(_string(name), UUID(bytes=urlsafe_b64decode(f"{topic_id}==")))
 
 
 def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:

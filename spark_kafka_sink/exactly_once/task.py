@@ -30,6 +30,7 @@ from spark_kafka_sink.exactly_once.values import (
     TaskAttempt,
     TaskReport,
     TaskShare,
+    TopicId,
     WriteKind,
     WritePlan,
     task_id,
@@ -148,7 +149,10 @@ class TaskTransaction:
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
-        self.begun().append_columns(topic, columns, partitions, self._own)
+        producer = self.begun()
+        producer.append_columns(topic, columns, partitions, self._own)
+        if topic not in self._topic_ids and topic != self._plan.ledger.topic:
+            self._note_topic_id(producer, topic)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
@@ -173,6 +177,7 @@ class TaskTransaction:
         last = plan.entries.get(write_id.query)
         trusted = plan.ledger_start == LedgerStart(RecoveryMode.LEDGER, write_id.number)
         compared = last is not None and self.action is TaskAction.SKIP and not trusted
+        replayed = last is not None and self.action is not TaskAction.WRITE and not trusted
         return TaskReport(
             name=plan.name,
             ledger=plan.ledger,
@@ -186,6 +191,7 @@ class TaskTransaction:
             markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
             topics=self._topics(),
             schemas=schemas,
+            decided_topics=last.topics if last is not None and replayed else (),
         )
 
     def __enter__(self) -> Self:
@@ -216,20 +222,21 @@ class TaskTransaction:
         if topic_id is not None:
             self._topic_ids[topic] = topic_id
 
-    def _topics(self) -> tuple[tuple[str, UUID], ...]:
-        """The topics written to, with their ids; raises if one was recreated since its first row."""
+    def _topics(self) -> tuple[TopicId, ...]:
+        """The topics written to, with their ids; raises if one was recreated since its first record."""
         if self._producer is None:
             return ()
-        names = sorted({partition.topic for partition in self.receipt.deliveries})
+        written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
+        names = sorted(written - {self._plan.ledger.topic})
         known = [(name, self._producer.topic_id(name)) for name in names]
         recreated = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
         if recreated:
             raise ExactlyOnceError(
                 f"Task {self._task} of {self._write_id} (name {self._plan.name}): topic {', '.join(recreated)} was "
-                "deleted (and perhaps created again) while it wrote, and its earlier rows are gone. Nothing is "
+                "deleted (and perhaps created again) while it wrote, and what it had written to it is gone. Nothing is "
                 "committed: run the task again, or start the query again."
             )
-        return tuple((name, topic_id) for name, topic_id in known if topic_id is not None)
+        return tuple(TopicId(name, topic_id) for name, topic_id in known if topic_id is not None)
 
     def _marker_offset(self, marker: TopicPartition) -> int:
         """Where to look for the marker when the transaction is no longer open."""

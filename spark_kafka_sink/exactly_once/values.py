@@ -108,6 +108,13 @@ class SchemaId(NamedTuple):
     id: int
 
 
+class TopicId(NamedTuple):
+    """A topic that rows, dead letters or receipts were written to. A topic that is created again has another id."""
+
+    name: str
+    id: UUID
+
+
 @dataclass(frozen=True, slots=True)
 class TaskShare:
     """One task's rows, and the transaction that holds them.
@@ -132,7 +139,7 @@ class Entry:
     ``target`` None: not recorded (streams). ``marker_partition``: of the tasks' markers, which an entry that is read as
     DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
     ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
-    replay encodes its rows with them.
+    replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
     """
 
     query: str
@@ -145,6 +152,7 @@ class Entry:
     markers_before: int = field(default=0, compare=False)
     once: bool = False
     schemas: tuple[SchemaId, ...] = ()
+    topics: tuple[TopicId, ...] = ()
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
@@ -216,8 +224,9 @@ class TaskReport:
 
     ``began_at``: epoch ms on the executor's clock, before its transaction began. ``tasks_before``: number of tasks of
     the batch when it was decided, if it is being repaired; else 0. ``decided``: all rows of the committed batch, which
-    a skipped replay must have too; None: not compared. ``markers_before``: as in ``Entry``. ``topics``: names and ids
-    of the topics that rows were written to. ``schemas``: as in ``Entry``.
+    a skipped replay must have too; None: not compared. ``markers_before``: as in ``Entry``. ``topics``: those that this
+    task wrote to. ``decided_topics``: those of the decided batch that this is a replay of; empty: not compared.
+    ``schemas``: as in ``Entry``.
     """
 
     name: str
@@ -230,8 +239,9 @@ class TaskReport:
     tasks_before: int = 0
     decided: RowSum | None = None
     markers_before: int = 0
-    topics: tuple[tuple[str, UUID], ...] = ()
+    topics: tuple[TopicId, ...] = ()
     schemas: tuple[SchemaId, ...] = ()
+    decided_topics: tuple[TopicId, ...] = ()
 
     @property
     def write(self) -> str:

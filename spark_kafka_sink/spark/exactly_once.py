@@ -164,6 +164,12 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
             "created again) meanwhile: the rows that were written to it are gone.",
             logging.WARNING,
         )
+    if outcome.missing:
+        announce(
+            f"{reports[0].write_id} was committed before, but topic {', '.join(outcome.missing)} does not exist now: "
+            "what was written to it is gone, and is not written again.",
+            logging.WARNING,
+        )
     if outcome.entry is None:
         return f"{reports[0].write_id} was committed before; nothing written"
     prefix = f"transactionalIdPrefix {settings.prefix}"

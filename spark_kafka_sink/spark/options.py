@@ -54,8 +54,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "What to do if checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail; the "
            "error names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks batch N-1 "
            "(the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as committed even "
-           "if its replay has different rows.", Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
-           "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
+           "if its replay has different rows, or a topic was created again since.",
+           Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
+                    "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", Kind.STRING, None, "medium",
            "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
            "Delta Lake). Use a different one per topic."),

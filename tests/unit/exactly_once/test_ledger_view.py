@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     SchemaId,
     Target,
     TaskShare,
+    TopicId,
 )
 from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
@@ -84,6 +86,14 @@ def test_the_ids_of_schemas_are_kept():
     key, value = entry_record("app", entry)
     assert read_record("app", key, value) == entry
     assert "schemas" not in json.loads(entry_record("app", ENTRY).value)
+
+
+def test_the_ids_of_topics_are_kept_as_kafkas_tools_show_them():
+    topics = (TopicId("a", UUID(int=0)), TopicId("b", UUID("ffffffff-ffff-4fff-bfff-fffffffffff0")))
+    key, value = entry_record("app", replace(ENTRY, topics=topics))
+    assert json.loads(value)["topics"] == [["a", "A" * 22], ["b", "________T_-_________8A"]]
+    assert read_record("app", key, value) == replace(ENTRY, topics=topics)
+    assert "topics" not in json.loads(entry_record("app", ENTRY).value)
 
 
 def test_fields_of_later_releases_that_need_no_new_version_are_ignored():
@@ -230,6 +240,7 @@ def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view,
         {"tasks": [[1, "0" * 16, "app-0", 1 << 63, 0, 5]]}, {"tasks": [[1, "0" * 16, "app-0", 1, 1 << 15, 5]]},
         {"tasks": [[-1, "0" * 16]]}, {"tasks": [[1, " 0x0 _1"]]}, {"tasks": "ab"}, {"tasks": [[1, "0" * 16, "app-0"]]},
         {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]]}, {"version": 0.5}, {"version": -1}, {"version": 0},
+        {"topics": [["out"]]}, {"topics": [["out", "A" * 21]]}, {"topics": [["out", "A" * 21 + "+"]]}, {"topics": 1},
         {"time": 253_402_300_800_000}, {"target": "\x1b[2J"}, {"tasks": [[1, "0" * 16, "app-\ud800", 7, 2, 5]]},
     ],
 )  # fmt: skip
