@@ -163,6 +163,10 @@ class UnsupportedVersionError(KafkaError):
     """Broker and client share no version of an API (Java: ``UnsupportedVersionException``)."""
 
 
+class RequestBuildError(KafkaError):
+    """A request could not be built, so it was not sent. ``__cause__`` is the exception; the log has its trace."""
+
+
 class BrokerError(KafkaError):
     """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name."""
 

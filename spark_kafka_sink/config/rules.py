@@ -12,6 +12,7 @@ from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALI
 from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl
 from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions, tls_without_effect
+from spark_kafka_sink.protocol_values import text_fault
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 BATCHES_IN_MEMORY: Final = 16
@@ -135,6 +136,14 @@ def idempotence(draft: Draft) -> None:
             draft.warn(name, f"{state}, so idempotence, on by default, is off: retries may write records twice.")
 
 
+def texts(draft: Draft) -> None:
+    """Those that every request or every request of a transaction carries."""
+    for name in _ON_THE_WIRE:
+        value = draft.values[name]
+        if value is not None and (fault := text_fault(value)) is not None:
+            draft.fault(name, f"{fault}.")
+
+
 def transactions(draft: Draft) -> None:
     """As Java: a transactional producer is idempotent, and its id is not empty."""
     values, name = draft.values, "transactional.id"
@@ -195,6 +204,8 @@ def backoffs(draft: Draft) -> None:
             values[first] = values[longest]
 
 
+_ON_THE_WIRE = ("client.id", "transactional.id")
+
 SERIALIZERS = ("key.serializer", "value.serializer")
 
 BACKOFFS: Mapping[str, str] = {
@@ -218,6 +229,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"partitioner.class"}), partitioner),
     (frozenset(SERIALIZERS), serializers),
     (frozenset({"interceptor.classes"}), interceptors),
+    (frozenset(_ON_THE_WIRE), texts),
     (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),

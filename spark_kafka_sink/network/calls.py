@@ -19,10 +19,9 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
-    AuthenticationError,
     KafkaError,
     NetworkError,
-    UnsupportedVersionError,
+    RequestBuildError,
     WrongProtocolError,
     unexpected,
 )
@@ -30,7 +29,7 @@ from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, TopicPartit
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import KioRequest, MakeEntity, Response, camel_case
-from spark_kafka_sink.network.error_table import Action, action, broker_error
+from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -335,8 +334,8 @@ class Calls:
         wanted = set(targets)
         for call in [call for call in self._calls if call.target in wanted]:
             call.last_error = error
-            if isinstance(error, (AuthenticationError, UnsupportedVersionError)):
-                self._end(call, CallEnd(Action.FAIL, error=error))
+            if isinstance(error, NOT_RETRIED):
+                self._end_unsent(call, error)
         self._find_later(now)
 
     def _find_later(self, now: float) -> None:
@@ -394,13 +393,12 @@ class Calls:
         return wake_at
 
     def _request(self, connection: Node, call: Call, now: float) -> None:
-        call.in_flight = True
-        call.attempts += 1
-
         def completed(response: Response) -> None:
             self._completed(call, response)
 
         self._client.send(connection.id, KioRequest(call.api, call.versions, call.make, completed), now)
+        call.in_flight = True
+        call.attempts += 1
 
     # Responses
 
@@ -417,7 +415,7 @@ class Calls:
         now, error = response.completed_at, response.error
         if error is not None:
             if _is_fatal(error, call.target):
-                self._end(call, CallEnd(Action.FAIL, error=error))
+                self._end_unsent(call, error)
             else:
                 self._retry(call, Action.REFRESH_RETRY, error, now)
             return
@@ -445,6 +443,11 @@ class Calls:
         backoff = self._soon if what is Action.RETRY_SOON else self._backoff
         call.retry_at = now + backoff.delay(call.attempts - 1)
 
+    def _end_unsent(self, call: Call, error: KafkaError) -> None:
+        """A request that could not be built costs its transaction, but not the producer."""
+        what = Action.ABORT if isinstance(error, RequestBuildError) else Action.FAIL
+        self._end(call, CallEnd(what, error=error))
+
     def _end_all(self, target: Target, end: CallEnd) -> None:
         for call in [call for call in self._calls if call.target == target]:
             self._end(call, end)
@@ -461,4 +464,4 @@ class Calls:
 def _is_fatal(error: KafkaError, target: Target) -> bool:
     """A coordinator may be found elsewhere, on a node that speaks Kafka's protocol."""
     wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
-    return wrong_peer or isinstance(error, (AuthenticationError, UnsupportedVersionError))
+    return wrong_peer or isinstance(error, NOT_RETRIED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import struct
 from collections.abc import Sequence
 from functools import cache
@@ -14,12 +15,14 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
-from spark_kafka_sink.errors import KafkaError, NetworkError
+from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
 from spark_kafka_sink.network.arrays import check_arrays
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload, ResponsePayload
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 R = TypeVar("R", bound="ResponsePayload")
 
@@ -70,7 +73,8 @@ class Request:
     def build(self, version: int, correlation_id: int, client_id: str) -> Sequence[Bytes]:
         """The whole frame, size and header first (``request_header``).
 
-        The buffers are sent without a copy and must not change before the request completes.
+        The buffers are sent without a copy and must not change before the request completes. An exception ends the
+        request with ``RequestBuildError``.
         """
         raise NotImplementedError
 
@@ -127,6 +131,14 @@ def response_type(api: str, version: int) -> type[ResponsePayload]:
     module = import_module(f"spark_kafka_sink.network.{api}") if api in _OWN_RESPONSES else schema(api, version)
     entity: type[ResponsePayload] = getattr(module, f"{camel_case(api)}Response")
     return entity
+
+
+def build_error(api_key: int, error: Exception) -> RequestBuildError:
+    """The error of a request whose bytes could not be made. Logs the trace: it holds batches, so the error drops it."""
+    _log.error("A request %s could not be built", api_name(api_key), exc_info=error)
+    failed = RequestBuildError(f"The request {api_name(api_key)} could not be built: {error!r}")
+    failed.__cause__ = error.with_traceback(None)
+    return failed
 
 
 def request_header(

@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.codec import API_KEYS, Request, api_name, encode_request
+from spark_kafka_sink.network.codec import API_KEYS, Request, api_name, build_error, encode_request
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
 from spark_kafka_sink.security.login_step import LoginStep
 
@@ -256,12 +256,18 @@ class Connection:
         return len(self.unacknowledged) + sum(sent.request is not None for sent in self.in_flight)
 
     def send(self, request: Request, now: float) -> Sequence[Bytes]:
-        """The frame to send. Raises ``UnsupportedVersionError``; then the request is not in flight."""
+        """The frame to send.
+
+        Raises ``UnsupportedVersionError`` or ``RequestBuildError``; then the request is not in flight.
+        """
         if self.state is not ConnectionState.READY or self.api_versions is None:
             raise IllegalStateError(f"{self.node} is not ready for a request: the connection is {self.state.value}")
         version = self.api_versions.pick(request.api_key, *request.versions)
         correlation_id = self._next_correlation_id()
-        buffers = request.build(version, correlation_id, self._config.client_id)
+        try:
+            buffers = request.build(version, correlation_id, self._config.client_id)
+        except Exception as error:
+            raise build_error(request.api_key, error) from error
         if self._tls is not None:
             self._tls.write(buffers)
             buffers = (self._tls.take_output(),)
@@ -430,7 +436,10 @@ class Connection:
     def _send_handshake_step(self, request: RequestPayload, now: float) -> None:
         correlation_id = self._next_correlation_id()
         self._authenticating = request.__api_key__ != API_KEYS["api_versions"]
-        frame = encode_request(request, correlation_id, self._config.client_id)
+        try:
+            frame = encode_request(request, correlation_id, self._config.client_id)
+        except Exception as error:
+            raise build_error(request.__api_key__, error) from error
         deadline = now + self._config.request_timeout_ms
         sent = InFlight(self.node, None, request.__api_key__, request.__version__, correlation_id, now, deadline)
         self.in_flight.append(sent)

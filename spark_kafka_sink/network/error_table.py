@@ -11,7 +11,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, OutOfOrderSequenceError, ProducerFencedError
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    BrokerError,
+    OutOfOrderSequenceError,
+    ProducerFencedError,
+    RequestBuildError,
+    UnsupportedVersionError,
+)
 
 
 class Action(IntEnum):
@@ -128,6 +135,9 @@ NOT_OPEN: Final = frozenset(
     }
 )
 """EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them too."""
+
+NOT_RETRIED: Final = (AuthenticationError, UnsupportedVersionError, RequestBuildError)
+"""Errors without a code that the same request would meet again. A connection's other errors are retried."""
 
 FORBIDDEN: Final = frozenset({ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed})
 """Codes of admin requests that the principal may not send."""

@@ -21,9 +21,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
+    InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
+    RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
     unexpected,
@@ -34,6 +36,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
+from spark_kafka_sink.protocol_values import text_fault
 from spark_kafka_sink.waiting import Waiters
 
 if TYPE_CHECKING:
@@ -101,10 +104,12 @@ class Metadata:
     ) -> ClusterSnapshot:
         """A snapshot with all topics, each with the partition given for it. ``wake`` makes the sender request them.
 
-        Raises ``KafkaTimeoutError`` with Kafka's text and the known reason. Raises at once: ``BrokerError`` for an
-        invalid or forbidden topic, ``WrongProtocolError``, ``UnsupportedVersionError`` and the error of
-        ``fail_waiters``.
+        Raises ``KafkaTimeoutError`` with Kafka's text and the known reason. Raises at once: ``InvalidRecordError`` for
+        a name that no request can carry, ``BrokerError`` for an invalid or forbidden topic, ``WrongProtocolError``,
+        ``UnsupportedVersionError``, ``RequestBuildError`` and the error of ``fail_waiters``.
         """
+        for topic in wanted:
+            self._check_name(topic)
         now = since = clock.now()
         deadline = now + max_wait_ms
         with self._lock:
@@ -133,6 +138,7 @@ class Metadata:
 
         Raises as ``wait_for_topics``.
         """
+        self._check_name(topic)
         now = since = clock.now()
         deadline = now + max_wait_ms
         with self._lock:
@@ -155,6 +161,11 @@ class Metadata:
             wake()
             seen = self._await_round(seen, since, deadline - now)
             now = clock.now()
+
+    def _check_name(self, topic: object) -> None:
+        """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
+        if topic not in self.snapshot.topics and (fault := text_fault(topic)) is not None:
+            raise InvalidRecordError(f"Invalid topic {topic!a:.100}: it {fault}.")
 
     def _await_round(self, seen: int, since: float, timeout_ms: float) -> int:
         self._waits.append(since)
@@ -264,14 +275,22 @@ class Metadata:
             self._urgent = self._urgent and bool(self._new_topics)
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The request in flight failed; the next asks for all topics, after a backoff."""
+        """The request in flight failed; the next asks for all topics, after a backoff.
+
+        After ``RequestBuildError`` waiters raise it, and the topics that no response had are forgotten: with them, the
+        next request might fail, too.
+        """
         with self._lock:
             self._in_flight = self._urgent = False
             self._full_requested = True
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self._attempts += 1
             self._failing_since = now if self._failing_since is None else self._failing_since
-            if isinstance(error, _FATAL_ERRORS):
+            if isinstance(error, RequestBuildError):
+                known = self.snapshot.topics
+                self._last_used = {topic: used for topic, used in self._last_used.items() if topic in known}
+                self._new_topics &= known.keys()
+            if isinstance(error, (*_FATAL_ERRORS, RequestBuildError)):
                 self._end_round(error)
 
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:

@@ -34,11 +34,10 @@ from spark_kafka_sink.errors import (
     KafkaError,
     NetworkError,
     ProducerClosedError,
-    UnsupportedVersionError,
 )
 from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.network.codec import Response
-from spark_kafka_sink.network.error_table import Action, action, broker_error
+from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
@@ -419,7 +418,7 @@ def _handle_response(
     again: list[_Message] = []
     for partition, group in groups.items():
         if error is not None:
-            again += results.fail(group, error, not isinstance(error, (AuthenticationError, UnsupportedVersionError)))
+            again += results.fail(group, error, not isinstance(error, NOT_RETRIED))
         elif not isinstance(body, ProduceResponse):
             results.deliver(group, partition.partition, UNKNOWN_OFFSET, NO_TIMESTAMP)  # acks=0
         else:

@@ -10,6 +10,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.assembly import ProducerParts
+from spark_kafka_sink.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64, check_number, check_text
 from spark_kafka_sink.transactions.manager import Command, TransactionManager
 from spark_kafka_sink.transactions.states import Step
 from spark_kafka_sink.transactions.values import (
@@ -88,6 +89,10 @@ class TransactionalProducer:
         connections can serve one task after the other. The same id again is fenced like any other.
         """
         step = Step.INIT if transactional_id is None else Step.INIT_AS
+        if transactional_id is not None:
+            check_text("transactional_id", transactional_id)
+            if not transactional_id:
+                raise ValueError("Invalid transactional_id: it is empty.")
         return cast(TransactionalIdentity, self._call(step, timeout_ms, transactional_id=transactional_id))
 
     def resume_transactions(self, identity: TransactionalIdentity) -> None:
@@ -97,6 +102,8 @@ class TransactionalProducer:
         The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
         by a producer with its transactional.id.
         """
+        check_number("identity.producer_id", identity.producer_id, 0, LARGEST_INT64)
+        check_number("identity.epoch", identity.epoch, 0, LARGEST_INT16)
         self._call(Step.RESUME, None, identity=identity)
 
     def begin_transaction(self) -> None:
@@ -109,12 +116,13 @@ class TransactionalProducer:
         """Commit a consumer's offsets with the transaction.
 
         ``offsets``: (topic, partition) → offset of the next record to read, or ``OffsetAndMetadata``. ``group``: the
-        group's id; ``ConsumerGroupMetadata`` also fences zombie members (KIP-447).
+        group's id; ``ConsumerGroupMetadata`` also fences zombie members (KIP-447). Raises ``ValueError`` for a value
+        that no request can carry.
         """
         self._manager()
         if not isinstance(group, ConsumerGroupMetadata):
             group = ConsumerGroupMetadata(group)
-        checked = {TopicPartition(*where): _checked(offset) for where, offset in offsets.items()}
+        checked = {_partition(where): _offset(where, offset) for where, offset in offsets.items()}
         if checked:
             self._call(Step.SEND_OFFSETS, timeout_ms, offsets=checked, group=group)
 
@@ -198,8 +206,17 @@ class TransactionalProducer:
         raise NotImplementedError
 
 
-def _checked(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-    if value.offset < 0:
-        raise ValueError(f"Invalid negative offset: {value.offset}")
-    return value
+def _partition(where: tuple[str, int]) -> TopicPartition:
+    partition = TopicPartition(*where)
+    check_text("topic in offsets", partition.topic)
+    check_number(f"partition of {partition.topic} in offsets", partition.partition, 0, LARGEST_INT32)
+    return partition
+
+
+def _offset(where: object, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    if isinstance(given, OffsetAndMetadata):
+        return given
+    try:
+        return OffsetAndMetadata(given)
+    except ValueError as error:
+        raise ValueError(f"offsets of {where}: {error}") from None

@@ -14,17 +14,15 @@ from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OF
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
-    AuthenticationError,
     BrokerError,
     KafkaTimeoutError,
     NetworkError,
-    UnsupportedVersionError,
     unexpected,
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
-from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, broker_error
+from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.sender.parts import SenderParts
 from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.sender.trouble_log import TroubleLog
@@ -161,7 +159,7 @@ class ProduceResponseHandler:
     def _handle_failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         self._metadata.request_update()
         for batch in batches:
-            if isinstance(error, (AuthenticationError, UnsupportedVersionError)):
+            if isinstance(error, NOT_RETRIED):
                 self._fail_unless_done(batch, error)
             else:
                 self._retry(batch, error, False, now)

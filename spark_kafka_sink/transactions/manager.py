@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
     KafkaError,
+    RequestBuildError,
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
@@ -308,6 +309,10 @@ class TransactionManager:
         self._calls.start(messages.init_producer_id(self._identity, self._timeout_ms, self._initialized))
 
     def _initialized(self, end: CallEnd) -> None:
+        if isinstance(end.error, RequestBuildError):
+            self._move(Step.UNSENT)
+            self._complete(None, end.error)
+            return
         if end.error is not None:
             self._break(end.error)
             return
@@ -351,6 +356,9 @@ class TransactionManager:
         elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
             # The coordinator does not know this transaction: no AddPartitionsToTxn or its response was lost.
             self._ended(self._identity.identity)
+        elif isinstance(end.error, RequestBuildError):
+            self.error = None  # of a transaction that was being aborted for it
+            self._fail(end.error, Step.UNSENT)
         else:
             self._handle_error(end)
 

@@ -45,6 +45,7 @@ class Step(Enum):
     BUMP = "aborted, but sequence numbers were lost: the next transaction needs a new epoch"
     FAIL = "a batch or a request failed: this transaction can only be aborted"
     REFUSED = "the coordinator refused the commit: this transaction can only be aborted"
+    UNSENT = "InitProducerId or EndTxn could not be built: the call may be repeated"
     BREAK = "fatal error: fenced, not authorized, not supported"
 
 
@@ -54,6 +55,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.UNINITIALIZED, Step.INIT_AS): State.INITIALIZING,
         (State.UNINITIALIZED, Step.RESUME): State.READY,
         (State.INITIALIZING, Step.INITIALIZED): State.READY,
+        (State.INITIALIZING, Step.UNSENT): State.UNINITIALIZED,
         (State.READY, Step.INIT_AS): State.INITIALIZING,
         (State.READY, Step.BEGIN): State.IN_TRANSACTION,
         (State.IN_TRANSACTION, Step.SEND_OFFSETS): State.IN_TRANSACTION,
@@ -72,10 +74,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.COMMITTING, Step.FLUSHED): State.ENDING,
         (State.ENDING, Step.ENDED): State.READY,
         (State.ENDING, Step.REFUSED): State.ABORTABLE_ERROR,
+        (State.ENDING, Step.UNSENT): State.ABORTABLE_ERROR,
         (State.ENDING, Step.FAIL): State.ENDING,  # records appended too late for this transaction
         (State.ABORTING, Step.ENDED): State.READY,
         (State.ABORTING, Step.BUMP): State.INITIALIZING,
         (State.ABORTING, Step.FAIL): State.ABORTING,
+        (State.ABORTING, Step.UNSENT): State.ABORTABLE_ERROR,
         (State.ABORTABLE_ERROR, Step.ABORT): State.ABORTING,
         (State.ABORTABLE_ERROR, Step.FAIL): State.ABORTABLE_ERROR,
         **{(state, Step.BREAK): State.FATAL_ERROR for state in State},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.model import ProducerIdentity
+from spark_kafka_sink.protocol_values import LARGEST_INT32, LARGEST_INT64, check_number, check_text
 
 END_TXN_V1: Final = 3
 """Version of EndTxn in the first transaction protocol; every broker supports it."""
@@ -45,21 +46,39 @@ class PreparedTransaction(TransactionalIdentity):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """``offset`` of the next record to read, as a consumer commits it. ``leader_epoch`` -1: unknown."""
+    """``offset`` of the next record to read, as a consumer commits it. ``leader_epoch`` -1: unknown.
+
+    Raises ``ValueError`` for a field that no request can carry.
+    """
 
     offset: int
-    metadata: str = ""
+    metadata: str | None = ""
     leader_epoch: int = -1
+
+    def __post_init__(self) -> None:
+        check_number("offset", self.offset, -LARGEST_INT64, LARGEST_INT64)
+        if self.offset < 0:
+            raise ValueError(f"Invalid negative offset: {self.offset}")  # Java's text
+        check_number("leader_epoch", self.leader_epoch, -1, LARGEST_INT32)
+        if self.metadata is not None:
+            check_text("metadata", self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
     """The consumer of a transaction's input. The defaults do not fence zombie members (KIP-447).
 
-    ``group_instance_id``: of a static member.
+    ``group_instance_id``: of a static member. Raises ``ValueError`` for a field that no request can carry.
     """
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("group_id", self.group_id)
+        check_text("member_id", self.member_id)
+        check_number("generation_id", self.generation_id, -1, LARGEST_INT32)
+        if self.group_instance_id is not None:
+            check_text("group_instance_id", self.group_instance_id)

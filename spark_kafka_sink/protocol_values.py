@@ -1,0 +1,45 @@
+"""What a field of Kafka's protocol can hold, for the calls that take a value for one.
+
+A value that no request can carry is refused where it is given. Later it would fail a request with other callers' data.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Final
+
+LARGEST_INT16: Final = 2**15 - 1
+LARGEST_INT32: Final = 2**31 - 1
+LARGEST_INT64: Final = 2**63 - 1
+
+_LONGEST_STRING: Final = LARGEST_INT16
+"""Bytes. Brokers also refuse longer strings in the encoding of flexible versions, which has no limit."""
+
+
+def text_fault(value: object) -> str | None:
+    """Why ``value`` is no string of the protocol, in words that follow its name (``must be …``); None if it is one."""
+    if not isinstance(value, str):
+        return f"must be a str, not {type(value).__name__}"
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        return f"has {value[error.start]!a} at index {error.start}, a lone surrogate that UTF-8 cannot encode"
+    if size > _LONGEST_STRING:
+        return f"has {size} bytes in UTF-8, more than the {_LONGEST_STRING} that Kafka allows"
+    return None
+
+
+def check_text(name: str, value: object) -> None:
+    """Raises ``ValueError`` for what is no string of the protocol."""
+    if (fault := text_fault(value)) is not None:
+        raise ValueError(f"Invalid {name}: it {fault}.")
+
+
+def check_number(name: str, value: object, low: int, high: int) -> None:
+    """Raises ``ValueError`` for what is no integer from ``low`` to ``high``."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # a TypeError is what this asks for
+    except TypeError:
+        raise ValueError(f"Invalid {name}: it must be an int, not {type(value).__name__}.") from None
+    if not low <= number <= high:
+        raise ValueError(f"Invalid {name}: it must be from {low} to {high}, but is {number}.")

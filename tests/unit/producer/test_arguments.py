@@ -1,0 +1,147 @@
+"""Names, texts and numbers that no request can carry are refused by the call that gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalIdentity
+
+SURROGATE = "caf\udce9"
+TOO_LONG = "x" * 32_768
+LARGEST = 2**63 - 1
+
+
+def send(producer, topic):
+    return producer.send(ProducerRecord(topic, b"v"))
+
+
+def send_columns(producer, topic):
+    return producer.send_columns(topic, value=[b"v"])
+
+
+def append_columns(producer, topic):
+    columns = RecordColumns(None, bytes_column([b"v"]))
+    return producer.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
+
+
+USES_OF_TOPICS = [
+    send, send_columns, append_columns, KafkaProducer.partitions_for, KafkaProducer.partition_count,
+    KafkaProducer.look_again,
+]  # fmt: skip
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    return kafka_test_broker
+
+
+@pytest.mark.parametrize("use", USES_OF_TOPICS)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (SURROGATE, r"it has '\\udce9' at index 3, a lone surrogate that UTF-8 cannot encode"),
+        (TOO_LONG, "it has 32768 bytes in UTF-8, more than the 32767 that Kafka allows"),
+    ],
+    ids=["surrogate", "too long"],
+)
+def test_incident_a_topic_that_no_request_can_carry_made_every_new_topic_time_out(broker, use, name, reason):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(InvalidRecordError, match=f"^Invalid topic .*: {reason}"):
+            use(producer, name)
+        producer.send(ProducerRecord("t", b"v")).result(120)
+    assert broker.topic("t").values() == [b"v"]
+
+
+def test_the_sync_producer_refuses_such_a_topic_too(broker):
+    with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(InvalidRecordError, match="Invalid topic"):
+            producer.send(ProducerRecord(SURROGATE, b"v"))
+        producer.send(ProducerRecord("t", b"v"))
+    assert broker.topic("t").values() == [b"v"]
+
+
+@pytest.fixture
+def transactional(broker):
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
+    with KafkaProducer(config) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord("t", b"v"))
+        yield producer
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group", "argument"),
+    [
+        ({("t", 0): 2**63}, "g", r"offsets of \('t', 0\): Invalid offset: it must be from"),
+        ({("t", 0): 1.5}, "g", "Invalid offset: it must be an int, not float"),
+        ({("t", 2**31): 1}, "g", "Invalid partition of t in offsets"),
+        ({("t", -1): 1}, "g", "Invalid partition of t in offsets"),
+        ({(SURROGATE, 0): 1}, "g", "Invalid topic in offsets: it has"),
+        ({("t", 0): 1}, SURROGATE, "Invalid group_id: it has"),
+        ({("t", 0): 1}, None, "Invalid group_id: it must be a str, not NoneType"),
+    ],
+)
+def test_incident_offsets_that_no_request_can_carry_left_the_transaction_ongoing(
+    broker, transactional, offsets, group, argument
+):
+    with pytest.raises(ValueError, match=argument):
+        transactional.send_offsets_to_transaction(offsets, group)
+    transactional.commit_transaction()
+    assert broker.topic("t").values() == [b"v"]
+
+
+def test_offsets_at_the_limits_are_committed(broker, transactional):
+    offset = OffsetAndMetadata(LARGEST, "naïve \U0001f600", 2**31 - 1)
+    transactional.send_offsets_to_transaction({("t", 0): offset}, ConsumerGroupMetadata("gruppé"))
+    transactional.commit_transaction()
+    assert broker.committed("gruppé") == {("t", 0): LARGEST}
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: OffsetAndMetadata(2**63), "offset"),
+        (lambda: OffsetAndMetadata(-1), "negative offset"),
+        (lambda: OffsetAndMetadata(1, SURROGATE), "metadata"),
+        (lambda: OffsetAndMetadata(1, TOO_LONG), "metadata"),
+        (lambda: OffsetAndMetadata(1, "", 2**31), "leader_epoch"),
+        (lambda: ConsumerGroupMetadata("g", 2**31), "generation_id"),
+        (lambda: ConsumerGroupMetadata("g", 1, SURROGATE), "member_id"),
+        (lambda: ConsumerGroupMetadata("g", 1, "m", SURROGATE), "group_instance_id"),
+    ],
+)
+def test_values_of_consumers_name_the_field_that_is_wrong(make, argument):
+    with pytest.raises(ValueError, match=f"^Invalid {argument}: "):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda producer: producer.init_transactions(transactional_id=SURROGATE), "transactional_id: it has"),
+        (lambda producer: producer.init_transactions(transactional_id=""), "transactional_id: it is empty"),
+        (lambda producer: producer.init_transactions(transactional_id=7), "transactional_id: it must be a str"),
+        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", 2**63, 0, 5)), "identity.producer_"),
+        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", 1, 2**15, 5)), "identity.epoch"),
+    ],
+)
+def test_an_identity_that_no_request_can_carry_is_refused_and_the_producer_goes_on(broker, call, argument):
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
+    with KafkaProducer(config) as producer:
+        with pytest.raises(ValueError, match=f"^Invalid {argument}"):
+            call(producer)
+        producer.init_transactions()
+
+
+@pytest.mark.parametrize("option", ["client.id", "transactional.id"])
+@pytest.mark.parametrize(("text", "reason"), [(SURROGATE, "lone surrogate"), (TOO_LONG, "32768 bytes in UTF-8")])
+def test_ids_that_no_request_can_carry_are_refused_with_the_option(option, text, reason):
+    with pytest.raises(ConfigError, match=f"^{option} has .*{reason}"):
+        ProducerConfig.parse({"bootstrap.servers": "b:9092", option: text})

@@ -1,0 +1,257 @@
+"""An exception while a request's bytes are made fails the one call that the request is for, and holds nothing back."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink import ProducerRecord, SyncProducer
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, RequestBuildError, TransactionAbortableError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network import codec, connection
+from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.topics import NewTopic, create_topic
+from spark_kafka_sink.sender import produce_api
+from spark_kafka_sink.testing.broker import TestBroker
+from spark_kafka_sink.transactions.states import State, Step
+from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from tests.unit.scripted_engine import Engine
+from tests.unit.transactions.transactional_engine import TransactionalEngine, partition
+
+DEADLINE_MS = 120_000.0
+GROUP = ConsumerGroupMetadata("readers")
+both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
+
+
+def fails_once(monkeypatch, api):
+    """The encoder of the next request of this API raises."""
+    left = [api]
+    encode, frame = codec.encode_request, produce_api._frame
+
+    def encode_request(request, *others):
+        if left and type(request).__name__ == f"{api}Request":
+            left.clear()
+            raise ArithmeticError("a bug")
+        return encode(request, *others)
+
+    def produce_frame(*arguments):
+        if left and api == "Produce":
+            left.clear()
+            raise ArithmeticError("a bug")
+        return frame(*arguments)
+
+    monkeypatch.setattr(codec, "encode_request", encode_request)
+    monkeypatch.setattr(connection, "encode_request", encode_request)
+    monkeypatch.setattr(produce_api, "_frame", produce_frame)
+    return left
+
+
+def send(engine, partition=0):
+    return engine.parts.pending.append(ProducerRecord("t", b"v", partition=partition), None, b"v")
+
+
+def delivers(engine):
+    """A record sent now is in the log, and no memory is held."""
+    future = send(engine)
+    engine.settle()
+    assert future.result(0).offset == len(engine.values()) - 1
+    assert engine.memory_is_free()
+    assert not engine.parts.accumulator.has_incomplete
+
+
+def test_incident_metadata_stayed_in_flight_for_ever_and_every_new_topic_timed_out(monkeypatch, caplog):
+    engine = Engine()
+    requested, respond = [], engine._metadata
+
+    def metadata(request):
+        requested.append([topic.name for topic in request.entity().topics])
+        return respond(request)
+
+    monkeypatch.setattr(engine, "_metadata", metadata)
+    left = fails_once(monkeypatch, "Metadata")
+    with pytest.raises(RequestBuildError, match=r"Metadata could not be built: ArithmeticError\('a bug'\)"):
+        engine.parts.metadata.wait_for_topic("poisoned", None, DEADLINE_MS, engine.clock, engine.spin)
+    assert not left
+    assert "Traceback" in caplog.text
+    engine.spin(engine.config.retry_backoff_max_ms)
+    engine.connect()
+    assert requested
+    assert not any("poisoned" in topics for topics in requested)
+    delivers(engine)
+
+
+def test_a_known_topic_is_still_asked_for_after_a_metadata_request_that_could_not_be_built(monkeypatch):
+    engine = Engine()
+    engine.connect()
+    fails_once(monkeypatch, "Metadata")
+    engine.parts.metadata.request_update()
+    engine.spin(1_000)
+    generation = engine.parts.metadata.snapshot.generation
+    engine.spin(engine.config.retry_backoff_max_ms * 2)
+    assert engine.parts.metadata.snapshot.generation > generation
+    assert "t" in engine.parts.metadata.snapshot.topics
+    delivers(engine)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_records_of_a_produce_request_that_could_not_be_built_fail_once_and_the_next_are_delivered(
+    monkeypatch, idempotent
+):
+    engine = Engine(enable_idempotence=idempotent)
+    engine.connect()
+    delivers(engine)
+    fails_once(monkeypatch, "Produce")
+    future = send(engine)
+    engine.settle()
+    assert isinstance(future.exception(0), RequestBuildError)
+    delivers(engine)
+
+
+def test_a_topics_limit_that_could_not_be_asked_for_does_not_stop_its_records(monkeypatch):
+    engine = Engine(batch_size=4_000, linger_ms=5)
+    engine.connect()
+    engine.max_message_bytes = 2_000
+    fails_once(monkeypatch, "DescribeConfigs")
+    futures = [
+        engine.parts.pending.append(ProducerRecord("t", b"v" * 100, partition=0), None, b"v" * 100) for _ in range(30)
+    ]
+    engine.settle()
+    assert [future.result(0).offset for future in futures] == list(range(30))
+    assert engine.described == 0
+    assert engine.memory_is_free()
+
+
+@both_protocols
+@pytest.mark.parametrize("api", ["FindCoordinator", "InitProducerId"])
+def test_an_init_that_could_not_be_built_may_be_called_again(monkeypatch, v2, api):
+    engine = TransactionalEngine(v2)
+    fails_once(monkeypatch, api)
+    with pytest.raises(RequestBuildError, match=f"{api} could not be built"):
+        engine.call(Step.INIT)
+    assert engine.state is State.UNINITIALIZED
+    engine.begun()
+    engine.append([b"a"])
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"a"]
+
+
+OFFSETS = {partition(0): OffsetAndMetadata(7)}
+
+
+@pytest.mark.parametrize(
+    ("api", "v2"),
+    [("TxnOffsetCommit", False), ("TxnOffsetCommit", True), ("AddOffsetsToTxn", False), ("FindCoordinator", True)],
+)
+def test_incident_offsets_that_could_not_be_sent_blocked_every_abort_and_left_the_transaction_open(
+    monkeypatch, api, v2
+):
+    engine = TransactionalEngine(v2).begun()
+    engine.append([b"a"])
+    engine.spin()
+    fails_once(monkeypatch, api)
+    with pytest.raises(TransactionAbortableError, match=f"abort it: The request {api} could not be built"):
+        engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
+    engine.call(Step.ABORT)
+    assert engine.visible() == []
+    engine.begin()
+    engine.append([b"b"])
+    engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"b"]
+    assert engine.offsets() == {("t", 0): 7}
+    assert engine.memory_is_free()
+
+
+def test_partitions_that_could_not_be_added_fail_their_transaction_only(monkeypatch):
+    engine = TransactionalEngine(False).begun()
+    fails_once(monkeypatch, "AddPartitionsToTxn")
+    engine.append([b"a"])
+    with pytest.raises(TransactionAbortableError, match="AddPartitionsToTxn could not be built"):
+        engine.call(Step.COMMIT)
+    engine.call(Step.ABORT)
+    engine.begin()
+    engine.append([b"b"], receipt=SendReceipt())
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"b"]
+
+
+@both_protocols
+@pytest.mark.parametrize("step", [Step.COMMIT, Step.ABORT])
+def test_a_transaction_whose_end_could_not_be_built_can_be_aborted(monkeypatch, v2, step):
+    engine = TransactionalEngine(v2).begun()
+    engine.append([b"a"])
+    engine.spin()
+    fails_once(monkeypatch, "EndTxn")
+    with pytest.raises(TransactionAbortableError, match="EndTxn could not be built"):
+        engine.call(step)
+    assert engine.state is State.ABORTABLE_ERROR
+    engine.call(Step.ABORT)
+    assert engine.visible() == []
+    engine.begin()
+    engine.append([b"b"])
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"b"]
+
+
+@pytest.fixture
+def rpc(kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    rpc = Rpc(ProducerConfig.parse({"bootstrap.servers": kafka_test_broker.bootstrap_servers}), SystemClock())
+    yield rpc
+    rpc.close()
+
+
+def test_a_blocking_call_that_could_not_be_built_fails_at_once_and_the_next_one_works(monkeypatch, rpc):
+    deadline = rpc.now() + DEADLINE_MS
+    rpc.await_brokers(deadline)
+    fails_once(monkeypatch, "CreateTopics")
+    with pytest.raises(RequestBuildError, match="CreateTopics could not be built"):
+        create_topic(rpc, NewTopic("new"), deadline)
+    create_topic(rpc, NewTopic("new"), deadline)
+    assert not rpc.calls.busy
+
+
+def test_a_leader_that_could_not_be_asked_for_fails_the_call_to_it(monkeypatch, rpc):
+    deadline = rpc.now() + DEADLINE_MS
+    rpc.await_brokers(deadline)
+
+    def make(module, version):
+        raise AssertionError("no leader is known")
+
+    def codes(body):
+        return [CodeAt("Fetch", ErrorCode.none)]
+
+    fails_once(monkeypatch, "Metadata")
+    with pytest.raises(RequestBuildError, match="Metadata could not be built"):
+        rpc.call(Call("fetch", (4, 12), TopicPartition("t", 0), make, codes), deadline)
+    with pytest.raises(RequestBuildError, match="no leader is known"):
+        rpc.call(Call("fetch", (4, 12), TopicPartition("t", 0), make, codes), deadline)
+
+
+def test_the_sync_producer_does_not_send_again_what_could_not_be_built(monkeypatch, kafka_test_broker):
+    kafka_test_broker.create_topic("t")
+    with SyncProducer({"bootstrap.servers": kafka_test_broker.bootstrap_servers}) as producer:
+        producer.send(ProducerRecord("t", b"0"))
+        fails_once(monkeypatch, "Produce")
+        with pytest.raises(KafkaError, match="Produce could not be built"):
+            producer.send(ProducerRecord("t", b"lost"))
+        producer.send(ProducerRecord("t", b"1"))
+    assert kafka_test_broker.topic("t").values() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
+def test_a_connection_whose_handshake_could_not_be_built_is_tried_again(monkeypatch, api):
+    with TestBroker(listeners={"CLIENTS": "SASL_PLAINTEXT"}) as broker:
+        rpc = Rpc(ProducerConfig.parse(broker.client_options("CLIENTS")), SystemClock())
+        left = fails_once(monkeypatch, api)
+        try:
+            rpc.await_brokers(rpc.now() + DEADLINE_MS)
+        except KafkaTimeoutError as error:
+            raise AssertionError("the connection was not tried again") from error
+        finally:
+            rpc.close()
+        assert not left
