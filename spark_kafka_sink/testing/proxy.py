@@ -1,4 +1,5 @@
-"""A TCP proxy that a test puts between a client and one broker, to cut or silence connections at chosen bytes."""
+"""A TCP proxy that a test puts between a client and one broker: it cuts or silences connections at chosen bytes, and
+delivers a request late."""
 
 from __future__ import annotations
 
@@ -82,6 +83,20 @@ class Proxy:
 
         self._thread.call(heal)
 
+    def hold_request(self, api_key: int) -> None:
+        """Hold the next request of this API back until ``deliver``, and silence its line: the client's request times
+        out, and it asks again on another line."""
+        self._thread.call(lambda: setattr(self._cuts, "hold", api_key))
+
+    @property
+    def holds(self) -> bool:
+        """Whether a request is held back."""
+        return self._thread.call(lambda: self._cuts.held is not None)
+
+    def deliver(self) -> bytes:
+        """Pass on the request that is held back, on a connection of its own. Returns the response, without its size."""
+        return self._thread.run(self._deliver())
+
     def versions(self, api_key: int) -> set[int]:
         """Those in which this API has been asked for so far."""
         return self._thread.call(lambda: {version for key, version in self._cuts.seen if key == api_key})
@@ -127,6 +142,17 @@ class Proxy:
             for line in self._lines:
                 line.end()
 
+    async def _deliver(self) -> bytes:
+        request, self._cuts.held = self._cuts.held, None
+        if request is None:
+            raise ValueError("no request is held back")
+        reader, writer = await asyncio.open_connection(*self.broker)
+        try:
+            writer.write(request)
+            return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        finally:
+            writer.transport.abort()
+
     async def _close(self) -> None:
         self._server.close()
         serving = tuple(self._serving)
@@ -139,7 +165,7 @@ class Proxy:
 class _Cuts:
     """Cuts that have not happened yet, and requests ``seen``: API keys and versions of requests.
 
-    Loop thread only.
+    ``hold``: API key of the request to hold back next; ``held``: the one that is. Loop thread only.
     """
 
     after: dict[Direction, int] = field(default_factory=dict)
@@ -147,6 +173,8 @@ class _Cuts:
     parting: bool = False
     parted: bool = False
     seen: set[tuple[int, int]] = field(default_factory=set)
+    hold: int | None = None
+    held: bytes | None = None
 
     def happened(self, direction: Direction) -> None:
         del self.requests[direction]
@@ -222,6 +250,8 @@ class _Line:
             allowed = self._allowed(direction, data)
             if allowed is not None:
                 writer.write(data[:allowed])
+                if self.silent:
+                    await self._read(reader)
                 writer.close()
                 await writer.wait_closed()
                 return
@@ -248,9 +278,20 @@ class _Line:
             if api_key == self._cuts.requests.get(Direction.TO_BROKER):
                 self._cuts.happened(Direction.TO_BROKER)
                 return end
+            if api_key == self._cuts.hold:
+                return self._hold(data, end - _REQUEST_HEAD, head)
             if api_key == self._cuts.requests.get(Direction.TO_CLIENT):
                 self._awaited = head[8:12]
         return None
+
+    def _hold(self, data: bytes, start: int, head: bytes) -> int:
+        """Keeps the request that begins at ``start``, which small ones do whole; returns how many bytes may pass."""
+        request = data[max(start, 0) : start + 4 + int.from_bytes(head[:4])]
+        if len(request) < 4 + int.from_bytes(head[:4]):
+            raise ValueError("the request to hold back came in pieces")
+        self._cuts.hold, self._cuts.held = None, request
+        self.silent = True
+        return start
 
     def _until_response(self, data: bytes) -> int | None:
         for end, head in self._responses.heads(data):

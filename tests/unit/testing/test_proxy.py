@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -108,6 +109,28 @@ def test_a_line_is_cut_before_the_answer_to_the_request_asked_for(proxy, ends):
     assert everything(client) == answer(1)
     assert proxy.is_cut
     assert [proxy.versions(api_key) for api_key in (METADATA, END_TXN, 0)] == [{5}, {5}, set()]
+
+
+def test_a_request_that_is_held_back_is_delivered_late_on_a_line_of_its_own(listening, proxy, ends):
+    client, broker = ends
+    proxy.hold_request(END_TXN)
+    client.sendall(request(METADATA, 1) + request(END_TXN, 2) + request(METADATA, 3))
+    assert broker.recv(100) == request(METADATA, 1)
+    assert proxy.holds
+    broker.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        broker.recv(100)
+    with ThreadPoolExecutor(1) as pool:
+        delivered = pool.submit(proxy.deliver)
+        late, _ = listening.accept()
+        with late:
+            late.settimeout(DEADLINE_S)
+            assert late.recv(100) == request(END_TXN, 2)
+            late.sendall(answer(2))
+            assert delivered.result(DEADLINE_S) == answer(2)[4:]
+    assert not proxy.holds
+    with pytest.raises(ValueError, match="no request is held back"):
+        proxy.deliver()
 
 
 def test_a_network_that_is_parted_at_a_request_has_no_line_until_it_heals(listening, proxy, ends):
