@@ -4,6 +4,7 @@ decided batches and aborts what earlier runs left open."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
@@ -64,7 +65,9 @@ def _complete(session: Session, deadline: float) -> Completed:
     steps.reach("driver initialised")
     if session.settings.per_attempt:
         return Completed(driver, {}, {})  # the name is fresh: the ledger has no entry under it
-    return complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
+    completed = complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
+    # Not left to commit: abort knows the run by the identity in its plan.
+    return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
 
 
 def _was_committed(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:

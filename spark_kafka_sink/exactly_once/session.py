@@ -14,18 +14,18 @@ from typing import Final
 
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError, ProducerFencedError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, NotDecidedError
-from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
-from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction
+from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
 """Per process. The streams of one application are a few; each batch job has a name of its own."""
@@ -137,27 +137,25 @@ class Session:
         """Commits ``write`` in a transaction of the driver, which proves that the driver is not fenced. Returns the
         identity of its next transaction.
 
-        Raises ``ExactlyOnceError`` if another driver has fenced this one. After any other error the write may be
+        Raises ``NotDecidedError`` if the write is not committed and never will be. After any other error it may be
         committed or not; only a reader with a newer driver identity can tell.
         """
-        identity = driver.identity
+        name = driver.identity.transactional_id
         try:
-            parts = self.ledger.parts(driver, write)
-            if identity.end_txn_version < END_TXN_V2:
-                partitions = [part.log.partition for part in parts]
-                self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
-            now_ms = self.clock.epoch_ms()
-            for part in parts:
-                part.append(identity, now_ms, deadline)
-            steps.reach("intent in the log")
-            prepared = PreparedTransaction(identity.transactional_id, *identity.identity, identity.end_txn_version)
+            driver = self.in_own_epoch(driver, deadline)
+            parts = self._append(driver.identity, self.ledger.parts(driver, write), deadline)
             if self.clock.now() >= deadline:
-                raise NotDecidedError(f"the time was up before EndTxn of {identity.transactional_id} was sent")
-            (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now())
+                raise KafkaTimeoutError(f"the time was up before EndTxn of {name} was sent")
         except ProducerFencedError as error:
-            raise _fenced(identity.transactional_id, error) from error
+            raise NotDecidedError(_fenced(name, error)) from error
+        except KafkaError as error:
+            raise NotDecidedError(str(error)) from error
+        identity = driver.identity
+        prepared = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
+        (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now())
         if outcome.verdict is EndVerdict.GONE:
-            raise _fenced(identity.transactional_id, outcome.error) from outcome.error
+            error_type = ExactlyOnceError if outcome.unanswered else NotDecidedError
+            raise error_type(_fenced(name, outcome.error)) from outcome.error
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
         after = replace(identity, producer_id=outcome.identity.producer_id, epoch=outcome.identity.epoch)
@@ -168,15 +166,36 @@ class Session:
             identity,
             driver.sequence + len(entries.records),
             driver.marker_sequence + sum(len(p.records) for p in markers),
+            outcome.unanswered,
         )
+
+    def in_own_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity:
+        """The driver with an epoch in which no EndTxn of an earlier transaction can arrive."""
+        if not driver.end_unanswered:
+            return driver
+        outcome = self._init_producer_id(driver.identity.transactional_id, driver.identity.identity, deadline)
+        if outcome.identity is None:
+            raise outcome.error or KafkaError(f"InitProducerId of {outcome.transactional_id} failed")
+        return DriverIdentity(outcome.identity)
+
+    def _append(self, identity: TransactionalIdentity, parts: list[LedgerPart], deadline: float) -> list[LedgerPart]:
+        """Into a transaction that stays open."""
+        if identity.end_txn_version < END_TXN_V2:
+            partitions = [part.log.partition for part in parts]
+            self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
+        now_ms = self.clock.epoch_ms()
+        for part in parts:
+            part.append(identity, now_ms, deadline)
+        steps.reach("intent in the log")
+        return parts
 
     def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> InitProducerIdOutcome:
         (outcome,) = self.committer.init_producer_ids({name: identity}, deadline - self.clock.now())
         return outcome
 
 
-def _fenced(transactional_id: str, error: KafkaError | None) -> ExactlyOnceError:
-    return ExactlyOnceError(
+def _fenced(transactional_id: str, error: KafkaError | None) -> str:
+    return (
         f"Another driver has fenced {transactional_id}: a restarted run of this query, or a second query under the "
         f"same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits nothing "
         f"more. Give each query a prefix of its own; stop the run that is not wanted. ({error})"

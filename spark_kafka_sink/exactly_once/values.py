@@ -193,11 +193,16 @@ class LedgerPartitions:
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
     """``<name>-driver`` as InitProducerId returned it, with its next sequence numbers in the partitions of the entries
-    and of the markers."""
+    and of the markers.
+
+    ``end_unanswered``: an EndTxn of this epoch never had a response. Arriving late, it would end the next transaction
+    of the epoch, which therefore needs another one.
+    """
 
     identity: TransactionalIdentity
     sequence: int = 0
     marker_sequence: int = 0
+    end_unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

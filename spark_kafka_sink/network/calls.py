@@ -91,7 +91,8 @@ class ReadCodes(Protocol):
 class CallEnd:
     """How a call ended: ``body`` when ``action`` is SUCCEED, else ``error``. ``code``: ``none`` if no broker sent one.
 
-    ``node_id``: the network client's name of the connection that responded.
+    ``node_id``: the network client's name of the connection that responded. ``unanswered``: an earlier attempt was sent
+    and never had a response, so a broker may still receive it.
     """
 
     action: Action
@@ -99,6 +100,7 @@ class CallEnd:
     error: KafkaError | None = None
     code: ErrorCode = ErrorCode.none
     node_id: int = -1
+    unanswered: bool = False
 
 
 class CallHandler(Protocol):
@@ -127,6 +129,7 @@ class Call:
     retry_at: float = 0.0
     in_flight: bool = False
     stopped: bool = False
+    unanswered: bool = False
     last_error: KafkaError | None = None
 
     @property
@@ -414,6 +417,7 @@ class Calls:
     def _handle(self, call: Call, response: Response) -> None:
         now, error = response.completed_at, response.error
         if error is not None:
+            call.unanswered = True
             if _is_fatal(error, call.target):
                 self._end_unsent(call, error)
             else:
@@ -430,7 +434,7 @@ class Calls:
         if error is not None and what < Action.SPLIT:
             self._retry(call, what, error, now)
         else:
-            self._end(call, CallEnd(what, response.body, error, worst.code, response.node_id))
+            self._end(call, CallEnd(what, response.body, error, worst.code, response.node_id, call.unanswered))
 
     def _retry(self, call: Call, what: Action, error: KafkaError, now: float) -> None:
         call.last_error = error

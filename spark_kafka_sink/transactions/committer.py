@@ -36,6 +36,11 @@ CONNECTIONS: Final = 10
 """To one coordinator: a broker serves one request of a connection at a time."""
 
 
+_METADATA_VERSION: Final = "metadata.version"
+_KAFKA_3_6: Final = 12
+"""Level of metadata.version (3.6-IV0) that only a cluster without older brokers can have."""
+
+
 class EndVerdict(Enum):
     COMMITTED = "committed, now or by an earlier attempt with the same verdict"
     ABORTED = "aborted, now or by an earlier attempt with the same verdict"
@@ -47,7 +52,8 @@ class EndVerdict(Enum):
 class EndTxnOutcome:
     """The outcome of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none): the reason of GONE and UNDECIDED.
 
-    ``identity``: the one for the id's next transaction after COMMITTED and ABORTED.
+    ``identity``: the one for the id's next transaction after COMMITTED and ABORTED. ``unanswered``: an attempt never
+    had a response and may still arrive, so the next transaction needs another epoch than this one's (KAFKA-17754).
     """
 
     prepared: PreparedTransaction
@@ -55,6 +61,7 @@ class EndTxnOutcome:
     error_code: int = 0
     error: KafkaError | None = None
     identity: TransactionalIdentity | None = None
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +131,21 @@ class Committer:
         ]
 
     def abort(self, prepared: Iterable[PreparedTransaction], timeout_ms: float) -> list[EndTxnOutcome]:
-        """Aborts, and fences every producer with these identities; one outcome for each, in their order.
+        """Aborts these transactions, so that no row that arrives later can be committed; one outcome for each, in their
+        order.
 
-        EndTxn of transactions version 1 keeps the epoch: partitions would accept a zombie's rows, and its successor
-        would commit them. InitProducerId with the identity (KIP-360) aborts this identity's open transaction with
-        markers of the next epoch. An EndTxn before it would leave nothing open to abort.
+        EndTxn ends exactly this transaction, and rows that arrive later are refused: in transactions version 2 for
+        their epoch, in version 1 from Kafka 3.6 on because the transaction no longer has their partition. Older brokers
+        would take them, and commit them with the successor's. There InitProducerId with the identity (KIP-360) aborts
+        with markers of the next epoch. It is not exact: while a transaction of a successor is open, the coordinator
+        compares the producer id only, and aborts that one.
         """
         asked = list(prepared)
         timeout = self._transaction_timeout_ms
+        verified = self._partitions_are_verified()
         calls = [
             messages.end_txn(each, False)
-            if each.end_txn_version >= END_TXN_V2
+            if verified or each.end_txn_version >= END_TXN_V2
             else messages.init_producer_id(each, timeout)
             for each in asked
         ]
@@ -173,6 +184,13 @@ class Committer:
         call = messages.add_partitions(identity, partitions)
         self._rpc.call(call, self._rpc.now() + timeout_ms)
 
+    def _partitions_are_verified(self) -> bool:
+        """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
+        a connection, and for clusters with ZooKeeper, which do not say."""
+        found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
+        versions = next((each for each in found if each is not None), None)
+        return versions is not None and versions.features.get(_METADATA_VERSION, 0) >= _KAFKA_3_6
+
     def _run(self, calls: Iterable[Call], timeout_ms: float) -> None:
         self._rpc.run(calls, self._rpc.now() + timeout_ms)
 
@@ -188,7 +206,8 @@ def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: 
         return _failed(prepared, call, timeout_ms)
     producer = messages.identity_after(call.end.body, prepared.identity)
     identity = TransactionalIdentity(prepared.transactional_id, *producer, prepared.end_txn_version)
-    return EndTxnOutcome(prepared, EndVerdict.COMMITTED if commit else EndVerdict.ABORTED, identity=identity)
+    verdict = EndVerdict.COMMITTED if commit else EndVerdict.ABORTED
+    return EndTxnOutcome(prepared, verdict, identity=identity, unanswered=call.unanswered)
 
 
 def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
@@ -211,7 +230,7 @@ def _failed(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> End
     if end is None:
         return EndTxnOutcome(prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms))
     verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
-    return EndTxnOutcome(prepared, verdict, int(end.code), end.error)
+    return EndTxnOutcome(prepared, verdict, int(end.code), end.error, unanswered=call.unanswered)
 
 
 def _parsed(config: Config) -> ProducerConfig:

@@ -106,6 +106,7 @@ class TransactionManager:
         self._adding_partitions = False
         self._started = False
         self._confirmed = False
+        self._end_unanswered = False
 
     # Any thread
 
@@ -264,6 +265,12 @@ class TransactionManager:
         self._move(command.step)
 
     def _begin(self, command: Command) -> None:
+        if self._end_unanswered:
+            # It would end the next transaction of the same epoch, should it arrive late (KAFKA-17754).
+            self._pending = command
+            self._move(Step.BUMP)
+            self._init()
+            return
         self._started = self._confirmed = False
         node = self._calls.located(messages.transaction_key(self.transactional_id))
         if node is not None:
@@ -319,7 +326,11 @@ class TransactionManager:
         self._choose_protocol(end.node_id)
         self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
         self._move(Step.INITIALIZED)
-        self._complete(self.identity, None)
+        command = self._pending
+        if command is not None and command.step is Step.BEGIN:
+            self._begin(command)
+        else:
+            self._complete(self.identity, None)
 
     def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         def added(end: CallEnd) -> None:
@@ -351,6 +362,7 @@ class TransactionManager:
             self._calls.start(messages.end_txn(self._identity, commit, self._end_txn_completed))
 
     def _end_txn_completed(self, end: CallEnd) -> None:
+        self._end_unanswered |= end.unanswered
         if end.error is None:
             self._ended(messages.identity_after(end.body, self._identity.identity))
         elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
@@ -398,7 +410,8 @@ class TransactionManager:
             self._identity = replace(self._identity, end_txn_version=END_TXN_V2 if v2 else END_TXN_V1)
 
     def _restart(self, identity: ProducerIdentity) -> None:
-        """A new producer id or epoch: every sequence starts at 0."""
+        """A new producer id or epoch: every sequence starts at 0, and no EndTxn of another epoch has an effect."""
+        self._end_unanswered = False
         self._unmute()
         self._sequences.restart(identity)
         self._identity = replace(self._identity, producer_id=identity.producer_id, epoch=identity.epoch)

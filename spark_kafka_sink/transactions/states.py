@@ -42,7 +42,7 @@ class Step(Enum):
     INITIALIZED = "the coordinator granted a producer id and epoch"
     FLUSHED = "every batch of a transaction being prepared or committed is in the log"
     ENDED = "the coordinator has committed or aborted"
-    BUMP = "aborted, but sequence numbers were lost: the next transaction needs a new epoch"
+    BUMP = "the next transaction needs a new epoch: sequence numbers were lost, or an EndTxn may still arrive"
     FAIL = "a batch or a request failed: this transaction can only be aborted"
     REFUSED = "the coordinator refused the commit: this transaction can only be aborted"
     UNSENT = "InitProducerId or EndTxn could not be built: the call may be repeated"
@@ -58,6 +58,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
         (State.INITIALIZING, Step.UNSENT): State.UNINITIALIZED,
         (State.READY, Step.INIT_AS): State.INITIALIZING,
         (State.READY, Step.BEGIN): State.IN_TRANSACTION,
+        (State.READY, Step.BUMP): State.INITIALIZING,
         (State.IN_TRANSACTION, Step.SEND_OFFSETS): State.IN_TRANSACTION,
         (State.IN_TRANSACTION, Step.PREPARE): State.PREPARING,
         (State.IN_TRANSACTION, Step.COMMIT): State.COMMITTING,

@@ -107,7 +107,8 @@ def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abor
         after, sure = world, abort.sure
         if prepared is not None:
             after = abort_exactly(world, scenario, slot, prepared, f"abort of run {index}")
-            sure = sure and (world.txns[slot] == (prepared, "open") or not scenario.has("abort tells what it ended"))
+            own = world.txns[slot].is_open and world.txns[slot].holder == prepared
+            sure = sure and (own or not scenario.has("abort tells what it ended"))
         else:
             holder = world.txns[slot].holder
             after = initialise(world, slot, None)

@@ -136,6 +136,9 @@ LARGE: dict[str, Scenario] = {
     "transactions v1, aborts, a zombie attempt": Scenario(
         runs=(STREAM, ONE_TASK), protocol="v1", retries=1, mid_write=True
     ),
+    "transactions v1, a sweep that sleeps": Scenario(
+        runs=(ONE_TASK,) * 3, batches=2, protocol="v1", mid_write=True, aborts=False
+    ),
     "before Kafka 3.6, everything": Scenario(
         runs=(ONE_TASK,) * 2,
         batches=2,

@@ -94,7 +94,7 @@ def read_ledger(world: World, scenario: Scenario, index: int, run: Run) -> Steps
         if how and run.kept and (last is None or not last.done or last.batch < run.batch - 1):
             continue
         yield _read(after, scenario, index, run, view, how)
-    if not scenario.has("resolved reads") and any(txn.state == "open" for txn in world.txns):
+    if not scenario.has("resolved reads") and any(txn.is_open for txn in world.txns):
         hidden = (None,) * len(world.ledger)
         yield _read(world, scenario, index, run, hidden, ", whose end hides behind an open transaction")
 

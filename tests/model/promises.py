@@ -31,7 +31,7 @@ def unfinished(world: World, scenario: Scenario) -> str | None:
             rows = batch_bits(scenario, plan.query, 0, plan.cut)
             if world.visible & rows not in (0, rows):
                 return "a part of the batch job's rows is visible, and stays so"
-    open_ids = [slot for slot, txn in enumerate(world.txns) if txn.state == "open"]
+    open_ids = [slot for slot, txn in enumerate(world.txns) if txn.is_open]
     if open_ids and (scenario.tidy or _swept(world, scenario)):
         return f"the transactions of ids {open_ids} are left open: they hold readers up"
     return None

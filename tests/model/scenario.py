@@ -55,8 +55,9 @@ SAFEGUARDS: dict[str, str] = {
     "list before the fence": "P1 lists what is open after it has read the ledger, and aborts it by id",
     "sweep under an entry": "P1 sweeps a name of which this ledger has no entry",
     "sweep at the first entry": "a session sweeps at its first planning or never",
-    "fence what is swept": "with transactions v1 a sweep sends EndTxn(abort), which leaves the epoch as it is",
-    "init what is open": "with transactions v1 a sweep sends EndTxn(abort) and then InitProducerId",
+    "abort one epoch": "with transactions v1 a sweep sends InitProducerId, which ends what a successor has open",
+    "fence what is swept": "before 3.6 a sweep sends EndTxn(abort), which leaves the epoch as it is",
+    "init what is open": "before 3.6 a sweep sends EndTxn(abort) and then InitProducerId",
 }
 
 TASKS = 2  # at most, per batch

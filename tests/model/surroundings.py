@@ -29,7 +29,7 @@ def time_out(world: World, scenario: Scenario) -> Steps:
     if not world.left.timeouts and world.clock < OLD:
         return
     for slot, txn in enumerate(world.txns):
-        if txn.state == "open":
+        if txn.is_open:
             after = initialise(world, slot, None)
             yield f"the broker times out id {slot}", after if world.clock == OLD else spend(after, "timeouts")
 

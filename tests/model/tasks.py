@@ -9,6 +9,7 @@ from tests.model.scenario import ATTEMPTS, Scenario
 from tests.model.world import (
     Prepared,
     Run,
+    Txn,
     Waiting,
     World,
     flushed,
@@ -40,6 +41,12 @@ def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         slot = scenario.slot(index, task, attempt)
         prepared = Prepared(index, run.batch, attempt)
         who = f"run {index} task {task}.{attempt}"
+        again = state == "writing" and scenario.protocol == "v1" and world.txns[slot] == (prepared, "none")
+        if again:  # aborted by a sweep; rows of another partition open it again, as its epoch was not bumped
+            partial = world._replace(txns=put(world.txns, slot, Txn(prepared, "partial")))
+            reports = with_run(partial, index, run._replace(tasks=put(run.tasks, task, prepared)))
+            yield f"{who} opens its transaction again and prepares", reports
+            continue
         if world.txns[slot] != (prepared, "open" if state == "writing" else "none"):
             yield f"{who} is fenced", _failed(world, scenario, index, run, task, attempt)
             continue

@@ -66,6 +66,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("list before the fence",), "a batch job, recovered while it lives", FOR_GOOD),
     (("sweep under an entry",), "another ledger in between", UNDONE),
     (("sweep at the first entry",), "fewer tasks on replay", HELD_UP),
+    (("abort one epoch",), "transactions v1, a sweep that sleeps", UNDONE),
     (("fence what is swept",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
 ]

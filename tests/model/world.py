@@ -57,7 +57,12 @@ class Txn(NamedTuple):
     """A transactional id of the tasks at its coordinator."""
 
     holder: Prepared | None  # None: its last holder has no part in this any more
-    state: Literal["none", "open", "committed"]
+    # partial: opened again under its epoch (v1), by an attempt whose first rows were aborted
+    state: Literal["none", "open", "partial", "committed"]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("open", "partial")
 
 
 class Log(NamedTuple):
@@ -216,7 +221,7 @@ def with_entry(world: World, scenario: Scenario, key: int, entry: Entry | None) 
 
 def initialise(world: World, slot: int, holder: Prepared | None) -> World:
     """InitProducerId: the id belongs to ``holder`` now. An open transaction is aborted under a newer epoch."""
-    after = _fenced_log(world, slot) if world.txns[slot].state == "open" else world
+    after = _fenced_log(world, slot) if world.txns[slot].is_open else world
     return after._replace(txns=put(world.txns, slot, NOBODYS if holder is None else Txn(holder, "none")))
 
 
@@ -234,19 +239,29 @@ def flushed(world: World, slot: int) -> World:
 def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: str) -> World:
     """A sweep, or an abort, ends the transaction of one producer id and epoch: it touches no other attempt's.
 
-    With v2 EndTxn(abort), which bumps the epoch. With v1 InitProducerId with this identity, while the transaction is
-    open: its coordinator aborts it under the next epoch.
+    EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified) InitProducerId with this
+    identity: the coordinator aborts under the next epoch, and while a transaction is open it compares only the producer
+    id. So it may abort a successor's, decided or not, whose replay writes the rows again.
     """
-    if world.txns[slot] != (prepared, "open"):
+    holder, init = world.txns[slot].holder, _aborts_by_init(scenario)
+    if not world.txns[slot].is_open or (holder != prepared and not init):
         return world
     after = world
-    if any(task == slot % TASKS and world.ledger[key].parts[task] == prepared for key, task in standing(world.ledger)):
-        after = breaks(after, f"{who} aborts a transaction of run {prepared.run}, batch {prepared.batch}: {DECIDED}")
-    bumps = scenario.protocol == "v2" or scenario.has("fence what is swept")
-    holder = NOBODYS if bumps else Txn(prepared, "none")
+    ours = [key for key, task in standing(world.ledger) if task == slot % TASKS]
+    decided = any(world.ledger[key].parts[slot % TASKS] == holder for key in ours)
+    if decided and (holder == prepared or scenario.protocol != "unverified"):
+        after = breaks(after, f"{who} aborts a transaction of run {holder.run}, batch {holder.batch}: {DECIDED}")
+    bumps = scenario.protocol == "v2" or init
+    left = NOBODYS if bumps else Txn(prepared, "none")
     in_the_log = bumps and (scenario.protocol == "v2" or scenario.has("init what is open"))
     after = _fenced_log(after, slot) if in_the_log else _aborted_log(after, slot)
-    return after._replace(txns=put(world.txns, slot, holder))
+    return after._replace(txns=put(world.txns, slot, left))
+
+
+def _aborts_by_init(scenario: Scenario) -> bool:
+    if scenario.protocol == "unverified":
+        return scenario.has("fence what is swept")
+    return scenario.protocol == "v1" and not scenario.has("abort one epoch")
 
 
 DECIDED = "it was decided, and nobody else may end it"
@@ -269,6 +284,8 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
     if txn.state == "committed":
         return [("committed", world)]
     key, query = scenario.entries[prepared.run], scenario.runs[prepared.run].query
+    if txn.state == "partial":
+        world = breaks(world, f"the first rows of task {task} were aborted, and the others are committed")
     early = scenario.kind == "once" and world.ledger[key] is None
     bits = row_bits(scenario, query, prepared.batch, scenario.rows(prepared.run, task))
     twice = world.visible & bits and (query, prepared.batch) not in scenario.answered_for
@@ -355,4 +372,4 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
 def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:
     """What ListTransactions shows under the prefix of a run: ids, with producer ids and epochs."""
     slots = scenario.slots_of(index)
-    return frozenset((slot, world.txns[slot].holder) for slot in slots if world.txns[slot].state == "open")
+    return frozenset((slot, world.txns[slot].holder) for slot in slots if world.txns[slot].is_open)

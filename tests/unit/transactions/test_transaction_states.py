@@ -30,7 +30,7 @@ TROUBLES: dict[str, list[ErrorCode | Trouble]] = {
     "add_partitions_to_txn": [*COORDINATOR_TROUBLES, ErrorCode.topic_authorization_failed],
     "add_offsets_to_txn": [*COORDINATOR_TROUBLES, ErrorCode.group_authorization_failed],
     "txn_offset_commit": [*COORDINATOR_TROUBLES, ErrorCode.illegal_generation],
-    "end_txn": COORDINATOR_TROUBLES,
+    "end_txn": [*COORDINATOR_TROUBLES, Trouble.DELAYED],
     "produce": [
         *LOST,
         ErrorCode.not_enough_replicas,
@@ -68,6 +68,10 @@ class Transactions(RuleBasedStateMachine):
     @rule(node=st.integers(0, 1))
     def move_coordinator(self, node: int) -> None:
         self.engine.coordinator_node = node
+
+    @rule()
+    def deliver_delayed(self) -> None:
+        self.engine.deliver_delayed()
 
     @rule(ms=st.sampled_from([0, 1, 10, 100, 1_000]))
     def pass_time(self, ms: int) -> None:

@@ -296,6 +296,52 @@ def test_an_end_that_is_still_under_way_is_asked_about_again_within_milliseconds
 
 
 @both_protocols
+def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
+    engine = TransactionalEngine(v2).begun()
+    engine.append([b"a"])
+    engine.troubles["end_txn"].append(Trouble.DELAYED)
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"a"]
+    engine.begin()
+    engine.append([b"b"], receipt=SendReceipt())
+    engine.spin()
+    engine.deliver_delayed()
+    assert (engine.visible(), engine.open_values()) == ([b"a"], [b"b"])
+    engine.call(Step.ABORT)
+    assert engine.visible() == [b"a"]
+    assert engine.manager.identity.epoch == (2 if v2 else 1)
+
+
+def test_only_an_end_without_a_response_costs_a_new_epoch():
+    engine = TransactionalEngine(False).begun()
+    engine.troubles["end_txn"].extend([ErrorCode.concurrent_transactions, ErrorCode.not_coordinator])
+    engine.append([b"a"])
+    engine.call(Step.COMMIT)
+    engine.begin()
+    assert engine.manager.identity.epoch == 0
+    engine.append([b"b"], receipt=SendReceipt())
+    engine.troubles["end_txn"].append(Trouble.LOST_AFTER)
+    engine.call(Step.COMMIT)
+    assert engine.apis().count("init_producer_id") == 1, "the commit is told before the new epoch is asked for"
+    engine.begin()
+    assert engine.manager.identity.epoch == 1
+    assert engine.visible() == [b"a", b"b"]
+
+
+def test_a_begin_that_gets_no_new_epoch_says_why():
+    engine = TransactionalEngine(False).begun()
+    engine.append([b"a"])
+    engine.troubles["end_txn"].append(Trouble.LOST_AFTER)
+    engine.call(Step.COMMIT)
+    engine.init_elsewhere()
+    engine.init_elsewhere()
+    with pytest.raises(ProducerFencedError):
+        engine.begin()
+    assert engine.state is State.FATAL_ERROR
+    assert engine.visible() == [b"a"]
+
+
+@both_protocols
 def test_all_attempts_of_one_end_use_one_version(v2):
     engine = TransactionalEngine(v2).begun()
     engine.append([b"a"])

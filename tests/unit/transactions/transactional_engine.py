@@ -39,6 +39,7 @@ class Trouble(Enum):
     LOST_BEFORE = "the connection ends before the request is handled"
     LOST_AFTER = "the connection ends before the response is there"
     SWALLOWED = "no response ever"
+    DELAYED = "no response, and the broker gets the request when the test delivers it"
 
 
 class TransactionalEngine(Engine):
@@ -50,6 +51,7 @@ class TransactionalEngine(Engine):
         self.troubles: dict[str, deque[ErrorCode | Trouble]] = defaultdict(deque)
         self.asked: list[tuple[str, int]] = []
         self.added: list[set[int]] = []
+        self.delayed: list[SentRequest] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
         self.cluster._next_producer_id = 999
         self.group_offsets = GroupOffsets(self.cluster, value_version=4)
@@ -127,6 +129,11 @@ class TransactionalEngine(Engine):
             return
         self._init(ProducerIdentity(-1, -1))
 
+    def deliver_delayed(self) -> None:
+        """Every EndTxn that was delayed reaches the coordinator; nobody waits for its response any more."""
+        while self.delayed:
+            self._respond_end_txn(self.delayed.pop(0), None)
+
     def time_out(self) -> None:
         """The coordinator aborts the transaction and bumps the epoch; the producer's own abort passes as a retry."""
         transaction = self.coordinator.transactions[TRANSACTIONAL_ID]
@@ -161,6 +168,9 @@ class TransactionalEngine(Engine):
             return self._respond_api_versions(request)
         self.asked.append((request.api, request.version))
         trouble = self.troubles[request.api].popleft() if self.troubles[request.api] else None
+        if trouble is Trouble.DELAYED:
+            self.delayed.append(request)
+            return None
         if trouble in (Trouble.LOST_BEFORE, Trouble.SWALLOWED):
             return self._lose(request, trouble)
         code = trouble if isinstance(trouble, ErrorCode) else None
