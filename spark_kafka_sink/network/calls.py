@@ -170,8 +170,8 @@ class Calls:
 
     @property
     def oldest(self) -> Call | None:
-        """The call that has waited longest."""
-        return next((call for call in self._calls if not call.stopped), None)
+        """The call that has waited longest. Any thread may read it."""
+        return next((call for call in [*self._calls] if not call.stopped), None)
 
     def stalled(self, call: Call, waited_ms: float) -> str:
         """A log line about a call that waits."""

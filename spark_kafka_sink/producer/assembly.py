@@ -12,7 +12,7 @@ from spark_kafka_sink.append.record_partitioning import RecordPartitioning
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.calls import Calls
+from spark_kafka_sink.network.calls import SOON_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
@@ -46,6 +46,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     client = NetworkClient(config, transport, random)
     accumulator.metrics.authentication = client.counters
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+    soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
     calls = Calls(client, metadata, config, random)
     manager = None
@@ -63,7 +64,8 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
         Calls(client, metadata, config, random), accumulator.topic_limits, config.request_timeout_ms
     )
     sender = Sender(
-        config, SenderParts(accumulator, metadata, client, calls, retry_backoff, sequences, pending, lookup, manager)
+        config,
+        SenderParts(accumulator, metadata, client, calls, retry_backoff, soon, sequences, pending, lookup, manager),
     )
     return ProducerParts(
         accumulator,

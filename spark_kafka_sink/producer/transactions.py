@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.errors import BrokerError, IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.assembly import ProducerParts
 from spark_kafka_sink.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64, check_number, check_text
@@ -172,10 +172,12 @@ class TransactionalProducer:
         try:
             result = pending.wait(max(0.0, deadline - clock.now()), granted)
         except KafkaTimeoutError as timeout:
-            error = self._parts.metadata.last_connection_error()
-            if error is None:
+            refusal, lost = manager.waits_for, self._parts.metadata.last_connection_error()
+            if isinstance(refusal, BrokerError):
+                raise KafkaTimeoutError(f"{timeout}. The last response: {refusal}") from refusal
+            if lost is None:
                 raise
-            raise KafkaTimeoutError(f"{timeout}. The last connection error: {error}") from error
+            raise KafkaTimeoutError(f"{timeout}. The last connection error: {lost}") from lost
         except Exception:
             self._forget(pending)
             raise

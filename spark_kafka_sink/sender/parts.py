@@ -28,13 +28,16 @@ class Pending(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SenderParts:
-    """The objects a sender works on. ``transactions``: None without transactional.id."""
+    """The objects a sender works on. ``transactions``: None without transactional.id. ``soon``: the backoff while the
+    coordinator completes the previous transaction.
+    """
 
     accumulator: RecordAccumulator
     metadata: Metadata
     client: NetworkClient
     calls: Calls
     backoff: ExponentialBackoff
+    soon: ExponentialBackoff
     sequences: Sequences
     pending: Pending
     limit_lookup: TopicConfigLookup

@@ -15,12 +15,12 @@ from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     BrokerError,
+    KafkaError,
     KafkaTimeoutError,
     NetworkError,
     unexpected,
 )
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.sender.parts import SenderParts
@@ -46,6 +46,7 @@ class ProduceResponseHandler:
         self._sequences = parts.sequences
         self._metadata = parts.metadata
         self._backoff = parts.backoff
+        self._soon = parts.soon
         self._transactions = parts.transactions
         self._limit_lookup = parts.limit_lookup
         self._awaiting_limit: dict[str, list[ProducerBatch]] = {}
@@ -128,9 +129,9 @@ class ProduceResponseHandler:
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
         if not retries[0].attempts:
             return 0.0  # a part of a split batch, not sent yet
-        if any(_is_completing(batch.last_error) for batch in retries):
-            return SOON_MS
-        return self._backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
+        completing = any(_is_completing(batch.last_error) for batch in retries)
+        backoff = self._soon if completing else self._backoff
+        return backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
 
     def _handle_response(self, batches: Sequence[ProducerBatch], response: Response) -> None:
         if response.error is not None:
@@ -278,10 +279,12 @@ def _is_completing(error: Exception | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
-def expiry_error(batch: ProducerBatch, now: float) -> KafkaTimeoutError:
-    """Kafka's text, and the last error of the batch if it has one."""
+def expiry_error(batch: ProducerBatch, now: float, no_producer_id: KafkaError | None = None) -> KafkaTimeoutError:
+    """Kafka's text, and the last error of the batch, or why there is no producer id to send it with."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
     if batch.last_error is not None:
         text += f" (attempt {batch.attempts}: {batch.last_error})"
+    elif no_producer_id is not None:
+        text += f" without a producer id ({no_producer_id})"
     return KafkaTimeoutError(text)

@@ -14,10 +14,11 @@ from spark_kafka_sink.accumulator.accumulator import DrainMode
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import AuthenticationError, KafkaError, unexpected
+from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.network.calls import CallEnd
 from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
+from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.metadata import MetadataUpdater
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.sender.parts import SenderParts
@@ -42,7 +43,10 @@ class Sender:
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
         self._granted: ProducerIdentity | None = None
         self._refused: KafkaError | None = None
-        self._unauthenticated: AuthenticationError | None = None
+        self._unavailable: KafkaError | None = (
+            None  # InitProducerId ended with it: waiting batches fail, later ones ask
+        )
+        self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
         self._producer_id_delay = 0.0
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[ProducerBatch, None] = {}
@@ -130,8 +134,8 @@ class Sender:
     def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
         """Get a producer id once a batch needs it; returns when to call again at the latest."""
         sequences, calls = self._parts.sequences, self._parts.calls
-        if self._unauthenticated is not None:
-            error, self._unauthenticated = self._unauthenticated, None
+        if self._unavailable is not None:
+            error, self._unavailable = self._unavailable, None
             self._fail_all([(batch, error) for batch in self._parts.accumulator.drain_all()], now)
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
@@ -152,11 +156,14 @@ class Sender:
         if end.error is None and end.body.producer_id >= 0:
             self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
             _log.debug("Producer id %d, epoch %d", *self._granted)
-        elif isinstance(end.error, AuthenticationError):
-            self._unauthenticated = end.error
+        elif isinstance(end.error, UnsupportedVersionError):
+            self._unavailable = UnsupportedVersionError(f"{end.error}: see enable.idempotence, which needs it")
+        elif isinstance(end.error, NOT_RETRIED):
+            self._unavailable = end.error
         elif end.error is not None and end.code is not ErrorCode.none:
             self._refused = end.error
         else:  # no broker refused: the response was invalid
+            self._no_producer_id = end.error or NetworkError("The response to InitProducerId has no producer id")
             self._producer_id_delay = self._parts.backoff.delay(0)
 
     def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
@@ -254,7 +261,16 @@ class Sender:
             for batch in in_flight:
                 del self._in_flight[batch]
             expired = dict.fromkeys(in_flight) | overdue
-            self._fail_all([(batch, expiry_error(batch, now)) for batch in expired], now)
+            reason = self._why_no_producer_id()
+            self._fail_all([(batch, expiry_error(batch, now, reason)) for batch in expired], now)
+
+    def _why_no_producer_id(self) -> KafkaError | None:
+        """The last error of the InitProducerId that batches wait for."""
+        parts = self._parts
+        if parts.transactions is not None or not parts.sequences.needs_identity:
+            return None
+        call = parts.calls.oldest
+        return self._no_producer_id if call is None or call.last_error is None else call.last_error
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""

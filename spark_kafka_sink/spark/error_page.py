@@ -52,6 +52,7 @@ _CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "FENCED_INSTANCE_ID": "Another consumer has the group.instance.id: stop one of them.",
         "STALE_MEMBER_EPOCH": "The consumer whose offsets are committed has left its group: abort, and consume again.",
         "INVALID_COMMIT_OFFSET_SIZE": "The metadata of a consumer's offset is too large.",
+        "NOT_CONTROLLER": "Not expected in a Produce response. Transactional calls retry it.",
         "OUT_OF_ORDER_SEQUENCE_NUMBER": "A broker lost a batch, after an unclean leader election for example.",
         "DUPLICATE_SEQUENCE_NUMBER": "The batch is already in the log. Nothing to do.",
         "CONCURRENT_TRANSACTIONS": "The previous transaction is still being ended. Nothing to do.",
@@ -91,6 +92,7 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "UnsupportedSaslMechanismError": "The message lists the mechanisms of the broker: set `kafka.sasl.mechanism`.",
         "IllegalSaslStateError": "A proxy, or a broker that uses another protocol. Run `spark-kafka-sink check`.",
         "UnsupportedVersionError": "The broker is too old, or is not Kafka. See [versions.md](versions.md).",
+        "RequestBuildError": "A defect, or a value that no request can carry: the message and the log have the cause.",
         "BrokerError": "Look up the code in the table above.",
         "OutOfOrderSequenceError": "Start the query again. At-least-once may write rows twice.",
         "ProducerFencedError": "Another run has the same transactional ids: stop it, or use a prefix per query. "

@@ -125,6 +125,12 @@ class TransactionManager:
         """Records of the open transaction could not be appended."""
         self._losses.append(error)
 
+    @property
+    def waits_for(self) -> KafkaError | None:
+        """The last error of the request that has waited longest; it is retried."""
+        call = self._calls.oldest
+        return None if call is None else call.last_error
+
     def check_in_transaction(self) -> None:
         """Raise unless records may be appended now."""
         if self.state is not State.IN_TRANSACTION:

@@ -47,6 +47,22 @@ def send(producer: KafkaProducer, value: bytes) -> None:
     producer.send(ProducerRecord(TOPIC, value))
 
 
+@pytest.mark.parametrize("code", ["NOT_CONTROLLER", "NOT_ENOUGH_REPLICAS", "KAFKA_STORAGE_ERROR"])
+def test_incident_an_init_that_java_retries_ended_the_producer(broker: TestBroker, code: str) -> None:
+    refused = broker.faults.answer("InitProducerId", code, times=KEPT)
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
+    with KafkaProducer(config) as producer:
+        text = rf"init_transactions\(\) has no response after 2000 ms.*\. The last response: InitProducerId .*{code}"
+        with pytest.raises(KafkaTimeoutError, match=text):
+            producer.init_transactions(2_000)
+        refused.remove()
+        producer.init_transactions()
+        producer.begin_transaction()
+        send(producer, b"a")
+        producer.commit_transaction()
+    assert broker.topic(TOPIC).values() == [b"a"]
+
+
 def test_a_commit_whose_time_is_up_is_called_again_and_was_one_commit(
     broker: TestBroker, producer: KafkaProducer
 ) -> None:

@@ -7,9 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError, UnsupportedVersionError
 from spark_kafka_sink.model import Node, TopicPartition
-from tests.unit.scripted_engine import TOPIC, Engine, Step
+from tests.unit import scripted_engine
+from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
 
 BIG = b"x" * 900
 
@@ -314,6 +315,53 @@ def test_a_producer_id_is_asked_for_again_while_the_coordinator_loads():
     engine.settle()
     assert engine.values() == [b"a"]
     assert 100 < engine.clock.now() < 1000
+
+
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
+
+
+@pytest.mark.parametrize("code", RETRIED_BY_JAVA)
+def test_incident_a_producer_id_refused_for_a_while_ended_the_producer(code):
+    engine = Engine()
+    engine.connect()
+    engine.init_producer_id.extend([code] * 3)
+    engine.append([b"a"])
+    engine.settle()
+    assert engine.values() == [b"a"]
+
+
+def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_goes_on():
+    engine = Engine(delivery_timeout_ms=31_000)
+    engine.connect()
+    engine.init_producer_id.extend([ErrorCode.not_controller] * 1_000)
+    engine.append([b"a"])
+    engine.settle()
+    with pytest.raises(KafkaTimeoutError, match=r"without a producer id \(InitProducerId: NOT_CONTROLLER\)"):
+        engine.receipt.wait(0)
+    assert engine.clock.now() >= 31_000
+    engine.init_producer_id.clear()
+    engine.append([b"b"], receipt=SendReceipt())
+    engine.settle()
+    assert engine.values() == [b"b"]
+
+
+def test_incident_brokers_without_init_producer_id_were_asked_in_silence_until_the_records_expired(monkeypatch):
+    monkeypatch.setattr(scripted_engine, "RANGES", {**RANGES, 22: (7, 9)})
+    engine = Engine()
+    engine.connect()
+    engine.append([b"a"])
+    engine.settle()
+    with pytest.raises(UnsupportedVersionError, match="InitProducerId in versions 7 to 9, .*enable.idempotence"):
+        engine.receipt.wait(0)
+    assert engine.clock.now() < 1_000
+    assert engine.memory_is_free()
 
 
 def test_abort_fails_what_is_queued_and_what_is_in_flight():

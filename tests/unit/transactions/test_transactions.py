@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
+from itertools import pairwise
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -274,7 +275,14 @@ def test_what_passes_is_waited_out(v2, api, code):
 
 
 @pytest.mark.parametrize(
-    "code", [ErrorCode.concurrent_transactions, ErrorCode.unknown_topic_or_partition, Trouble.LOST_AFTER]
+    "code",
+    [
+        ErrorCode.concurrent_transactions,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_controller,
+        ErrorCode.not_enough_replicas,
+        Trouble.LOST_AFTER,
+    ],
 )
 def test_partitions_are_added_again_when_that_passes(code):
     engine = TransactionalEngine(False).begun()
@@ -293,6 +301,47 @@ def test_an_end_that_is_still_under_way_is_asked_about_again_within_milliseconds
     started = engine.clock.now()
     engine.call(Step.COMMIT)
     assert 15 < engine.clock.now() - started < 60, "three waits of 5, 10 and 20 ms, each ± 20 %"
+
+
+def test_incident_940_produce_requests_were_sent_while_markers_were_held_for_five_seconds():
+    engine = TransactionalEngine(True, partitions=1, nodes=1).begun()
+    engine.troubles["produce"].extend([ErrorCode.concurrent_transactions] * 2_000)
+    engine.append([b"a"])
+    sent = []
+    while engine.clock.now() < 5_000:
+        before = len(engine.asked)
+        engine.spin(1)
+        sent += [engine.clock.now()] * (len(engine.asked) - before)
+    assert 8 <= len(sent) <= 14
+    pauses = [after - before for before, after in pairwise(sent)]
+    assert pauses[0] <= 5 * 1.2 + 1
+    for number, pause in enumerate(pauses):
+        expected = min(5 * 2**number, engine.config.retry_backoff_max_ms)
+        assert 0.8 * expected <= pause <= min(1.2 * expected, engine.config.retry_backoff_max_ms) + 1
+    engine.troubles["produce"].clear()
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("api", "v2"), [("add_partitions_to_txn", False), ("end_txn", True), ("end_txn", False), ("init_producer_id", True)]
+)
+def test_calls_that_wait_for_markers_slow_down_too(api, v2):
+    engine = TransactionalEngine(v2, partitions=1, nodes=1)
+    if api == "init_producer_id":
+        result = engine.submit(Step.INIT)
+        engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 2_000)
+    else:
+        engine.begun()
+        engine.append([b"a"])
+        engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 2_000)
+        result = engine.submit(Step.COMMIT)
+    end = engine.clock.now() + 5_000
+    while engine.clock.now() < end:
+        engine.spin(1)
+    assert 8 <= [name for name, _ in engine.asked].count(api) <= 14
+    engine.troubles[api].clear()
+    engine.await_result(result)
 
 
 @both_protocols
@@ -624,6 +673,30 @@ def test_a_refused_init_is_final(v2, api, code):
         engine.call(Step.INIT)
     with pytest.raises(BrokerError, match=code.name.upper()):
         engine.call(Step.BEGIN)
+
+
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
+
+
+@both_protocols
+@pytest.mark.parametrize("api", ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"])
+@pytest.mark.parametrize("code", RETRIED_BY_JAVA)
+def test_incident_codes_that_java_retries_ended_the_producer(v2, api, code):
+    engine = TransactionalEngine(v2)
+    engine.troubles[api].extend([code] * 3)
+    engine.begun()
+    engine.append([b"a"])
+    engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
+    engine.call(Step.COMMIT)
+    assert engine.visible() == [b"a"]
+    assert not engine.troubles[api]
 
 
 @both_protocols
