@@ -46,6 +46,8 @@ def routed(frame: DataFrame, to: Destination) -> tuple[DataFrame, dict[str, str]
 def _through(source: str) -> Callable[[DataFrame, Destination], None]:
     def write(frame: DataFrame, to: Destination) -> None:
         rows, options = routed(frame, to)
+        if to.exactly_once:
+            options["neverRepeated"] = "true"
         rows.write.format(source).mode("append").options(**options).save()
 
     return write

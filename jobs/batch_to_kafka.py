@@ -28,7 +28,8 @@ examples:
       --sink-option timestampColumn=timestamp
 
 By default, a task that Spark retries writes its rows again (at least once). For exactly-once writes, set
---sink-option deliveryGuarantee=exactly-once (docs/exactly-once.md). On a cluster, every Python worker
+--sink-option deliveryGuarantee=exactly-once --sink-option txnAppId=NAME --sink-option txnVersion=NUMBER,
+the same number when you run the job again (docs/exactly-once.md). On a cluster, every Python worker
 needs the package spark-kafka-sink (docs/deploy.md)."""
 
 

@@ -25,8 +25,9 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 _BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
 
 _COMMON: Final = (
-    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "topicCreation",
-    "valueFormat", "receiptsTopic", "receiptsPath", "deadLetterTopic", "saslTokenProvider", "unknownOptions",
+    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
+    "topicCreation", "valueFormat", "receiptsTopic", "receiptsPath", "deadLetterTopic", "saslTokenProvider",
+    "unknownOptions",
 )  # fmt: skip
 """The sink's options that README shows."""
 

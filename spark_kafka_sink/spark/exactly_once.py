@@ -55,12 +55,12 @@ _SPECULATION = "spark.speculation"
 
 
 def named(options: SinkOptions) -> SinkOptions:
-    """The options of a batch job; without txnAppId it gets a fresh name, and the prefix is only its beginning."""
+    """The options of a batch job; with neverRepeated it gets a fresh name, and the prefix is only its beginning."""
     exactly_once = _exactly_once(options)
     if exactly_once.version is not None:
         return options
     name = f"{exactly_once.prefix or 'batch'}-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name, never_replayed=True))
+    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name))
 
 
 def plan_batch(options: SinkOptions) -> WritePlan:
@@ -145,9 +145,9 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
     number = context.getLocalProperty(BATCH_ID)
     if write_id.kind is WriteKind.ONCE and number is not None:
         raise ExactlyOnceError(
-            "deliveryGuarantee=exactly-once within foreachBatch needs txnAppId and txnVersion: without them, rows of "
-            f"micro-batch {number} are written again when Spark runs it again. Set txnAppId to a name that this write "
-            "keeps (one for each topic), and txnVersion to the batch's number, the second argument of foreachBatch."
+            "neverRepeated=true within foreachBatch is refused: after a failure Spark runs micro-batch "
+            f"{number} again, and its rows would be written again. Leave it out, and set txnAppId to a name that this "
+            "write keeps (one for each topic) and txnVersion to the batch id, the second argument of foreachBatch."
         )
 
 

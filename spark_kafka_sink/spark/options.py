@@ -63,6 +63,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("txnVersion", Kind.LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing; a smaller one is refused.", Range(0)),
+    Option("neverRepeated", Kind.BOOLEAN, False, "medium",
+           "true: an exactly-once batch write without txnAppId, which nothing runs a second time: neither a scheduler "
+           "after an error nor foreachBatch. A second run would write all rows again."),
     Option("saslTokenProvider", Kind.STRING, None, "medium",
            "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
            "the name of an entry point of the group spark_kafka_sink.sasl."),
@@ -92,7 +95,14 @@ SINK_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
-_EXACTLY_ONCE_ONLY = ("transactionalidprefix", "commitlogtopic", "ledgerstart", "txnappid", "txnversion")
+_EXACTLY_ONCE_ONLY = (
+    "transactionalidprefix",
+    "commitlogtopic",
+    "ledgerstart",
+    "txnappid",
+    "txnversion",
+    "neverrepeated",
+)
 _TOPIC_NAMES = ("topic", "commitlogtopic", "receiptstopic", "deadlettertopic")
 LEDGER_TOPIC = "__pykafka_commits"
 _TRANSACTION_TIMEOUT_MS = 900_000
@@ -110,7 +120,7 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
-    txnVersion). ``never_replayed``: a batch job without a version; no later run has its name.
+    txnVersion). ``never_replayed``: neverRepeated, a batch job without a version; no later run has its name.
     """
 
     name: str | None
@@ -254,6 +264,9 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if (app is None) != (number is None):
         faults.append("txnAppId and txnVersion belong together: give both or neither.")
+    never_replayed = bool(own.get("neverrepeated"))
+    if never_replayed and app is not None:
+        faults.append("neverRepeated and txnAppId contradict each other: leave out one of them.")
     name = f"txn-{app}" if app is not None else given or _derived_name(options)
     prefix = f"{given}-{app}" if app is not None and given is not None else name
     if prefix is not None and not prefix.isprintable():
@@ -264,6 +277,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         ledger_topic=own.get("commitlogtopic") or LEDGER_TOPIC,
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
+        never_replayed=never_replayed,
     )
 
 

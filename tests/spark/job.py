@@ -1,7 +1,6 @@
 """A job in a process of its own: ``python job.py MASTER SERVERS TOPIC ROWS [NAME=VALUE …]``.
 
-Writes ROWS rows in four tasks. MASTER ``connect`` is a client of a Spark Connect server that it starts; what follows
-ROWS is Spark's configuration.
+Writes ROWS rows in four tasks. What follows ROWS is Spark's configuration.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def main(master: str, servers: str, topic: str, rows: str, *settings: str) -> None:
-    builder = SparkSession.builder.remote("local[2]") if master == "connect" else SparkSession.builder.master(master)
+    builder = SparkSession.builder.master(master)
     for name, _, value in (setting.partition("=") for setting in settings):
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -6,7 +6,7 @@
 import pytest
 
 from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import save, stream, streaming
+from tests.spark.writes import never_repeated, save, stream, streaming
 
 pytestmark = pytest.mark.slow
 each_guarantee = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -33,7 +33,7 @@ def to_topic(topic, guarantee):
 
 @each_guarantee
 def test_a_batch_job_writes_each_row_once(spark, topic, to_topic):
-    save(numbers(spark, 0, 1000), to_topic)
+    save(numbers(spark, 0, 1000), never_repeated(to_topic))
     assert committed(topic) == list(range(1000))
 
 
@@ -49,7 +49,7 @@ def test_a_query_writes_each_row_once_over_a_restart(spark, topic, to_topic, tmp
 def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_topic):
     rows = numbers(spark, 0, 1000).selectExpr("value", "if(value = '999', -1, 0) partition")
     with pytest.raises(Exception, match="Invalid partition: -1"):
-        save(rows, to_topic)
+        save(rows, never_repeated(to_topic))
     assert committed(topic) == []
-    save(numbers(spark, 0, 10), to_topic)
+    save(numbers(spark, 0, 10), never_repeated(to_topic))
     assert committed(topic) == list(range(10))

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import StandaloneCluster
 
 pytestmark = pytest.mark.jvm
@@ -16,10 +18,10 @@ ROWS = 10_000
 EVERY_ROW = {str(number).encode(): 1 for number in range(ROWS)}
 
 
-def run_job(master, topic, *settings, path=(ROOT,)):
-    """Exit code and output of ``job.py`` in a process of its own, with ``path`` as its PYTHONPATH."""
+def run_job(script, *arguments, path=(ROOT,)):
+    """Exit code and output of a script of this folder in a process of its own, with ``path`` as its PYTHONPATH."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/spark/job.py"), master, topic.servers, topic.name, str(ROWS), *settings],
+        [sys.executable, str(ROOT / "tests/spark" / script), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -37,7 +39,8 @@ def cluster(tmp_path_factory):
 
 
 def test_a_standalone_cluster_writes_every_row_and_says_so_in_the_drivers_log(cluster, topic):
-    code, output = run_job(cluster.url, topic, "spark.executor.memory=512m", "spark.ui.enabled=false")
+    settings = ("spark.executor.memory=512m", "spark.ui.enabled=false")
+    code, output = run_job("job.py", cluster.url, topic.servers, topic.name, ROWS, *settings)
     assert code == 0, output
     assert topic.values() == EVERY_ROW
     assert f"INFO pykafka: {ROWS} rows (" in output
@@ -56,14 +59,37 @@ if "WITHOUT_THE_PACKAGE" in os.environ:
 def test_an_executor_without_the_package_names_it(cluster, topic, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HIDE_THE_PACKAGE)
     settings = ("spark.executor.memory=512m", "spark.executorEnv.WITHOUT_THE_PACKAGE=1", "spark.task.maxFailures=1")
-    code, output = run_job(cluster.url, topic, *settings, path=(tmp_path, ROOT))
+    job = ("job.py", cluster.url, topic.servers, topic.name, ROWS, *settings)
+    code, output = run_job(*job, path=(tmp_path, ROOT))
     assert code != 0
     assert "ModuleNotFoundError" in output
     assert "spark_kafka_sink" in output
     assert topic.values() == {}
 
 
-def test_spark_connect_writes_every_row(topic):
-    code, output = run_job("connect", topic)
+@pytest.fixture(scope="module")
+def connected(local_kafka, tmp_path_factory):
+    """How often ``connect_job.py`` wrote each value, and its output."""
+    local_kafka.create_topic("connected", 4)
+    servers = local_kafka.bootstrap_servers
+    code, output = run_job("connect_job.py", servers, "connected", ROWS, tmp_path_factory.mktemp("connected"))
     assert code == 0, output
-    assert topic.values() == EVERY_ROW
+    return Counter(value for values in read_committed(servers, "connected").values() for value in values), output
+
+
+def test_spark_connect_writes_every_row(connected):
+    values, _ = connected
+    assert {value: count for value, count in values.items() if not value.startswith(b"stream")} == EVERY_ROW
+
+
+def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):
+    values, _ = connected
+    assert {value: count for value, count in values.items() if value.startswith(b"stream")} == {
+        b"stream " + value: 1 for value in EVERY_ROW
+    }
+
+
+def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
+    _, output = connected
+    _, _, refusal = output.partition("REFUSED: ")
+    assert "needs txnAppId and txnVersion, or neverRepeated=true" in refusal

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.spark.writes import fails, save, stream, streaming
+from tests.spark.writes import fails, never_repeated, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -81,13 +81,13 @@ def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_pat
 
 
 def test_a_batch_job_becomes_visible_as_a_whole(spark, topic, to_topic):
-    save(numbers(spark, 0, 1000), to_topic)
+    save(numbers(spark, 0, 1000), never_repeated(to_topic))
     assert committed(topic) == expected(0, 1000)
 
 
 def test_a_failed_job_shows_nothing_and_holds_nobody_up(spark, topic, to_topic):
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
-    assert "Invalid partition: -1" in fails(save, frame, to_topic)
+    assert "Invalid partition: -1" in fails(save, frame, never_repeated(to_topic))
     assert committed(topic) == {}
 
 
@@ -121,7 +121,8 @@ def test_one_txn_app_id_for_two_topics_is_refused(spark, topic, second_topic, to
 def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
     def job(first):
         rows = [(str(number),) for number in range(first, first + 100)]
-        save(spark.createDataFrame(rows, "value string"), to_topic)  # which makes the session this thread's, too
+        frame = spark.createDataFrame(rows, "value string")  # which makes the session this thread's, too
+        save(frame, never_repeated(to_topic))
 
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(job, first) for first in (0, 100)]:
@@ -186,15 +187,15 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(spark, topic,
     assert committed(topic) == expected(0, 400)
 
 
-def test_a_plain_write_within_for_each_batch_is_refused_before_its_first_row(spark, topic, to_topic, tmp_path):
+def test_a_write_of_a_micro_batch_that_is_said_never_to_be_repeated_is_refused(spark, topic, to_topic, tmp_path):
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
 
     def write(batch, number):
-        save(batch, to_topic)
+        save(batch, never_repeated(to_topic))
 
     writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
     text = fails(writer.trigger(availableNow=True).start().awaitTermination, 60)
-    assert "within foreachBatch needs txnAppId and txnVersion" in text
+    assert "neverRepeated=true within foreachBatch is refused" in text
     assert committed(topic) == {}
 
 
@@ -203,14 +204,14 @@ def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topi
     """PySpark writes a bool in small letters; text reaches the tasks as it is."""
     SparkSession.builder.config("spark.speculation", given).getOrCreate()
     try:
-        assert "Set it to false" in fails(save, numbers(spark, 0, 10), to_topic)
+        assert "Set it to false" in fails(save, numbers(spark, 0, 10), never_repeated(to_topic))
     finally:
         spark._jsparkSession.sessionState().conf().unsetConf("spark.speculation")
     assert committed(topic) == {}
 
 
 def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
-    text = fails(save, numbers(spark, 0, 10), {**to_topic, "kafka.transaction.timeout.ms": 1_000_000})
+    text = fails(save, numbers(spark, 0, 10), {**never_repeated(to_topic), "kafka.transaction.timeout.ms": 1_000_000})
     assert "PlanningError" in text
     assert "set it to 900000 or less" in text
 
@@ -240,7 +241,8 @@ def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_top
 
 def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, second_topic, to_topic, tmp_path):
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
-    fails(save, frame, {**to_topic, "receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")})
+    wanted = {"receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")}
+    fails(save, frame, {**never_repeated(to_topic), **wanted})
     assert receipts(second_topic) == []
     assert list((tmp_path / "receipts").iterdir()) == []
 
@@ -253,5 +255,5 @@ def test_a_receipts_path_that_cannot_be_written_is_refused_before_anything_is(
     wanted = {**to_topic, "deliveryGuarantee": guarantee, "receiptsPath": str(tmp_path / "file" / "receipts")}
     if guarantee == "at-least-once":
         del wanted["transactionalIdPrefix"]
-    assert "cannot be written on the driver" in fails(save, numbers(spark, 0, 10), wanted)
+    assert "cannot be written on the driver" in fails(save, numbers(spark, 0, 10), never_repeated(wanted))
     assert committed(topic) == {}

@@ -10,7 +10,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume, produce
-from tests.spark.writes import fails, save, stream, streaming
+from tests.spark.writes import fails, never_repeated, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -49,7 +49,7 @@ def read_back(options, topic, count):
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_job_and_a_query_write_each_row(spark, secure_kafka, topic, tmp_path, listener, guarantee):
     options = options_of(secure_kafka, listener, topic, guarantee)
-    save(numbers(spark, 0, 300), options)
+    save(numbers(spark, 0, 300), never_repeated({**options, "deliveryGuarantee": guarantee}))
     stream(streaming(numbers(spark, 300, 600), tmp_path / "in"), options, tmp_path / "checkpoint")
     stream(streaming(numbers(spark, 600, 900), tmp_path / "in"), options, tmp_path / "checkpoint")
     assert read_back(secure_kafka.client_options(listener), topic, 900) == list(range(900))

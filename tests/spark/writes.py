@@ -11,6 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 _DEADLINE_S = 60
 
 
+def never_repeated(options: Mapping[str, object]) -> dict[str, object]:
+    """The options of a query for a batch job, which has no micro-batches and here no txnAppId either."""
+    exactly_once = options["deliveryGuarantee"] == "exactly-once"
+    return {**options, "neverRepeated": "true"} if exactly_once else dict(options)
+
+
 def save(frame: DataFrame, options: Mapping[str, object], mode: str = "append") -> None:
     """A batch job."""
     frame.write.format("pykafka").options(**options).mode(mode).save()

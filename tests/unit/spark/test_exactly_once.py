@@ -39,7 +39,7 @@ def planned(caplog):
 
 
 def test_a_plain_job_tells_its_name_once(planned):
-    writer, lines = planned(transactionalidprefix="mine", commitlogtopic="mine-log")
+    writer, lines = planned(neverrepeated="true", transactionalidprefix="mine", commitlogtopic="mine-log")
     name = writer.plan.name
     assert name.startswith("mine-")
     (line,) = lines

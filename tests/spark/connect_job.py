@@ -1,0 +1,64 @@
+"""A client of a Spark Connect server that it starts: ``python connect_job.py SERVERS TOPIC ROWS FOLDER``.
+
+A batch write of ROWS values; then a query whose foreachBatch writes ROWS more, exactly once, and whose micro-batch 0 is
+run twice. FOLDER gets the query's checkpoint.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+_NOT_STARTED = "Timed out while waiting for the Python worker to connect back"
+
+
+def main(servers: str, topic: str, rows: str, folder: str) -> None:
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    to_topic = {"kafka.bootstrap.servers": servers, "topic": topic}
+    frame = spark.range(0, int(rows), 1, 4).selectExpr("cast(id as string) value")
+    frame.write.format("pykafka").options(**to_topic).mode("append").save()
+
+    once = {**to_topic, "deliveryGuarantee": "exactly-once"}
+    source, checkpoint = f"{folder}/in", Path(folder, "checkpoint")
+    frame.selectExpr("concat('stream ', value) value").coalesce(1).write.parquet(source)
+    run(spark, source, checkpoint, {**once, "txnAppId": topic})
+    checkpoint.joinpath("commits", "0").unlink()
+    checkpoint.joinpath("commits", ".0.crc").unlink(missing_ok=True)
+    run(spark, source, checkpoint, {**once, "txnAppId": topic})
+    try:
+        run(spark, source, Path(folder, "other"), once)
+    except PySparkException as error:
+        sys.stdout.write(f"REFUSED: {error}\n")
+    spark.stop()
+
+
+def run(spark: SparkSession, source: str, checkpoint: Path, options: dict[str, str]) -> None:
+    """A query over what its source has, with each micro-batch's number as txnVersion if there is a txnAppId."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        version = {"txnVersion": str(number)} if "txnAppId" in options else {}
+        batch.write.format("pykafka").options(**options, **version).mode("append").save()
+
+    writer = spark.readStream.schema("value string").parquet(source).writeStream.foreachBatch(write)
+    query = started(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True))
+    query.awaitTermination(120)
+    if (error := query.exception()) is not None:
+        raise error
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Spark gives the Python worker of a foreachBatch ten seconds to start, which a busy machine may not manage."""
+    for _ in range(10):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if _NOT_STARTED not in str(error):
+                raise
+    return writer.start()
+
+
+main(*sys.argv[1:])
