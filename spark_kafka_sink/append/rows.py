@@ -36,6 +36,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
+from spark_kafka_sink.records.from_python import python_column
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
@@ -72,7 +73,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
 
 
 def arrow_column(column: Column) -> pa.Array:
-    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column))
+    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column))
 
 
 def _partitions(array: pa.Array) -> Int32Array:

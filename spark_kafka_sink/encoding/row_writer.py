@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from spark_kafka_sink.encoding.encoder import Fault
 from spark_kafka_sink.errors import InvalidRecordError
@@ -220,12 +221,23 @@ def both(one: Mask | None, other: Mask | None) -> Mask | None:
     return one if other is None else one & other
 
 
+def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
+    """The value in a type that Arrow makes Python values of without pandas: nanoseconds as text, time zones as UTC."""
+    kind = scalar.type
+    if pt.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
+        return scalar.cast(pa.string())
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return scalar.cast(pa.timestamp(kind.unit))
+    return scalar
+
+
 def _shown(array: pa.Array, index: int) -> str:
     """The value as a message shows it."""
-    scalar = array[index]
+    scalar = _without_pandas(array[index])
     try:
         value: Any = scalar.as_py()
-    except (ValueError, OverflowError, ImportError):  # beyond datetime's years, or nanoseconds without pandas
+    except (ValueError, OverflowError):  # beyond datetime's years
         value = getattr(scalar, "value", "a value")
-    text = "null" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
+    quoted = isinstance(value, str | bytes) and not pt.is_temporal(array.type)
+    text = "null" if value is None else repr(value) if quoted else str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

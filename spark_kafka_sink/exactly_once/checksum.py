@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
 from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, int32_array, slot_lengths
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array, slot_lengths
 
 UInt64Array = npt.NDArray[np.uint64]
 Int64Array = npt.NDArray[np.int64]
@@ -38,6 +38,7 @@ _MULTIPLIERS: Final = np.array([_random.getrandbits(64) | 1 for _ in range(_LONG
 _BY_LENGTH, _BY_KEY, _BY_VALUE, _BY_HEADERS, _BY_PARTITION = (np.uint64(_random.getrandbits(64) | 1) for _ in range(5))
 _MIX: Final = np.uint64(0x9FB21C651E98DF25)
 _SHIFT: Final = np.uint64(29)
+_EMPTY: Final = bytes_column([b""])[0]
 
 
 class RowChecksum:
@@ -83,7 +84,7 @@ def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
 def _of_matrix(column: pa.BinaryArray, lengths: Int64Array, longest: int) -> UInt64Array:
     words = max(-(-longest // 8), 1)
     if column.null_count:
-        column = pc.fill_null(column, b"")  # the bytes under a null are undefined
+        column = pc.fill_null(column, _EMPTY)  # the bytes under a null are undefined
     _, offsets, data = column.buffers()
     # The kernel pads strings; it does not look at what the bytes mean.
     strings = pa.StringArray.from_buffers(len(column), offsets, data, None, 0, column.offset)

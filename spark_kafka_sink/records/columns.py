@@ -1,6 +1,6 @@
 """Columns of records: Arrow arrays of any string or binary type, and what the encoder reads of them.
 
-Arrays are made from buffers and read through buffers (ARCHITECTURE, "The hot path": ``pyarrow.array`` imports pandas).
+Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports pandas (ARCHITECTURE, "The hot path").
 """
 
 from __future__ import annotations

@@ -353,7 +353,8 @@ def _varints_behind(data: bytes) -> pa.BinaryArray:
     """The table of varints with ``data`` in front of each; copied out of Arrow's pool, where it would look leaked."""
     if not data:
         return TABLE
-    joined = pc.binary_join_element_wise(data, TABLE, b"")
+    before, nothing = bytes_column([data, b""])  # scalars: Arrow imports pandas to make them of Python's bytes
+    joined = pc.binary_join_element_wise(before, TABLE, nothing)
     _, offsets, joined_data = joined.buffers()
     return binary_array(np.frombuffer(offsets, np.int32, len(joined) + 1).copy(), joined_data.to_pybytes())
 

@@ -16,6 +16,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
+    bytes_column,
     int32_array,
     null_mask,
     raw_numbers,
@@ -107,7 +108,7 @@ def with_topics(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
     """The column with any other row's topic where it is ``missing``; "" if all rows lack one."""
     encoded = pc.dictionary_encode(column)
     if not len(encoded.dictionary):
-        return pc.fill_null(column, "")
+        return bytes_column([b""] * len(column)).cast(pa.string())
     codes = raw_numbers(encoded.indices, np.int32)
     codes[missing] = 0
     return pa.DictionaryArray.from_arrays(int32_array(codes), encoded.dictionary)

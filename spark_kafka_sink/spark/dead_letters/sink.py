@@ -28,6 +28,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
+    bytes_column,
     null_mask,
     raw_numbers,
     timestamp_column,
@@ -50,6 +51,7 @@ from spark_kafka_sink.spark.dead_letters.topic_limit_cache import LIMITS
 from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
 
+_NO_TOPIC: Final = bytes_column([b""]).cast(pa.string())[0]
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
 
@@ -166,7 +168,7 @@ class DeadLetterSink:
         if "partition" in columns:
             partitions = raw_numbers(columns["partition"], np.int32)
             partitions[null_mask(columns["partition"])] = NOT_GIVEN
-        topics = TopicColumn((topic,)) if topic is not None else topic_column(pc.fill_null(columns["topic"], ""), 0)
+        topics = topic_column(pc.fill_null(columns["topic"], _NO_TOPIC), 0) if topic is None else TopicColumn((topic,))
         self._count_and_hold(faults, topics, rows, partitions)
 
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:

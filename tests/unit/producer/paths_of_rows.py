@@ -1,0 +1,248 @@
+"""All paths of rows, in a process that has not imported pandas, until one of them has.
+
+python -m tests.unit.producer.paths_of_rows <bootstrap servers> <registry's URL> <file of a descriptor set>
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink import (
+    AvroSerializer,
+    ConsumerGroupMetadata,
+    KafkaProducer,
+    OffsetAndMetadata,
+    ProducerRecord,
+    ProtobufSerializer,
+    SyncProducer,
+    encode_avro,
+)
+from spark_kafka_sink.encoding.encoder import UnencodableRowsError
+from spark_kafka_sink.exactly_once.checksum import RowChecksum
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
+
+SERVERS, REGISTRY, DESCRIPTORS = sys.argv[1:4]
+TOPIC = "t"
+OPTIONS = {"bootstrap.servers": SERVERS, "linger.ms": 1}
+OWN = "tests.unit.partitioning.own_partitioners"
+LONG = b"x" * 100_000
+STRINGS = bytes_column([b"a", None, b"ccc"]).cast(pa.string())
+NUMBERS = int32_array(np.array([0, 1, 2], np.int32))
+LAYOUTS = [
+    STRINGS,
+    STRINGS.cast(pa.binary()),
+    STRINGS.cast(pa.large_string()),
+    STRINGS.cast(pa.large_binary()),
+    STRINGS.cast(pa.string_view()),
+    STRINGS.cast(pa.binary_view()),
+    STRINGS.dictionary_encode(),
+    pa.chunked_array([STRINGS, STRINGS]),
+    pa.chunked_array([], pa.string()),
+    bytes_column([b"a", b"b"]).cast(pa.binary(1)),
+    pa.nulls(3),
+]
+AT = dt.datetime(2026, 5, 4, 3, 2, 1, 5, tzinfo=dt.UTC)
+SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "note", "type": ["null", "string"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "lines", "type": {"type": "array", "items": "double"}},
+    {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+    {"name": "paid", "type": "boolean"},
+]})  # fmt: skip
+ORDERS = [
+    {"id": 1, "note": None, "at": AT, "price": Decimal("1.25"), "day": AT.date(), "lines": [1.5], "state": "NEW",
+     "paid": True},
+    {"id": 2, "note": "ü", "at": AT, "price": Decimal("10.00"), "day": AT.date(), "lines": [], "state": "PAID",
+     "paid": False},
+]  # fmt: skip
+MESSAGES = [{"id": 1, "note": "x"}, {"id": 2, "note": None}]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONERS = (
+    "round_robin", "UniformStickyPartitioner", "murmur3", "crc32", "fnv1a", f"{OWN}:Sticky", f"{OWN}:LastPartition",
+)  # fmt: skip
+
+
+def records(**fields: Any) -> list[ProducerRecord]:
+    return [ProducerRecord(TOPIC, b"%d" % row, **fields) for row in range(5)]
+
+
+def send(*each: ProducerRecord, **options: Any) -> None:
+    with KafkaProducer({**OPTIONS, **options}) as producer:
+        futures = [producer.send(record) for record in each]
+        producer.flush()
+        for future in futures:
+            future.result(60)
+
+
+def send_columns(options: dict[str, object] | None = None, **columns: Any) -> None:
+    with KafkaProducer({**OPTIONS, **(options or {})}) as producer:
+        receipt = producer.send_columns(TOPIC, **columns)
+        producer.flush()
+        receipt.wait(60_000)
+
+
+def records_with_values_only() -> None:
+    send(*records())
+
+
+def records_with_keys() -> None:
+    send(*records(key=b"k"))
+
+
+def records_with_timestamps() -> None:
+    send(*records(timestamp=5, partition=0))
+
+
+def records_with_headers() -> None:
+    send(*records(headers=[("h", b"x"), ("null", None)]), *records(key=LONG), ProducerRecord(TOPIC, None, None))
+
+
+def records_of_all_partitioners() -> None:
+    for name in PARTITIONERS:
+        send(*records(key=b"k"), *records(), **{"partitioner.class": name})
+
+
+def columns_of_all_partitioners() -> None:
+    for name in PARTITIONERS:
+        send_columns({"partitioner.class": name}, key=["a", None, "b"], value=["1", "2", "3"])
+
+
+def columns_of_all_layouts() -> None:
+    for column in LAYOUTS:
+        send_columns(value=column, key=column)
+
+
+def columns_with_all_else() -> None:
+    when = NUMBERS.cast(pa.int64())
+    for kind in (pa.int64(), pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.timestamp("s")):
+        send_columns(value=STRINGS, timestamp=when.cast(kind), partition=NUMBERS)
+    keys = bytes_column([b"k", b"l"]).cast(pa.string())
+    offsets = int32_array(np.array([0, 1, 1, 2], np.int32))
+    entries = pa.StructArray.from_arrays([keys, keys.cast(pa.binary())], ["key", "value"])
+    send_columns(value=STRINGS, headers=pa.ListArray.from_arrays(offsets, entries))
+    send_columns(value=STRINGS, headers=pa.MapArray.from_arrays(offsets, keys, keys))
+
+
+def columns_of_python_values() -> None:
+    headers = [[{"key": "h", "value": b"x"}], None, []]
+    send_columns(value=["1", None, "ü"], key=(b"a", b"b", None), headers=headers, timestamp=[1, 2, None])
+    send_columns(value=np.array(["a", "b"]), timestamp=[AT, None], partition=np.array([0, 1]))
+    send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2], "M8[ms]"))
+
+
+def columns_of_many_topics() -> None:
+    with KafkaProducer(OPTIONS) as producer:
+        topics = TopicColumn((TOPIC, "other"), np.array([0, 1, 0], np.int32))
+        receipt = producer.send_columns(TOPIC, value=["first"])
+        columns = RecordColumns(bytes_column([b"k"] * 3), bytes_column([LONG] * 3))
+        producer.append_columns(topics, columns, None, receipt)
+        receipt.wait(60_000)
+        producer.metrics()
+
+
+def all_codecs() -> None:
+    for codec in CODECS:
+        send(*records(key=b"k"), *records(), **{"compression.type": codec})
+
+
+def batches_that_are_split() -> None:
+    with KafkaProducer(OPTIONS) as producer:
+        producer.send_columns("small", key=["k"] * 100, value=["x" * 50] * 100)
+        producer.flush()
+
+
+def transactions() -> None:
+    with KafkaProducer({**OPTIONS, "transactional.id": "paths"}) as producer:
+        producer.init_transactions()
+        for ends in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.send(ProducerRecord(TOPIC, b"v", b"k"))
+            producer.send_columns(TOPIC, value=["1"])
+            offsets = {(TOPIC, 0): OffsetAndMetadata(1)}
+            producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("group"))
+            ends()
+
+
+def sync_producer() -> None:
+    with SyncProducer({"bootstrap.servers": SERVERS}) as producer:
+        producer.send(ProducerRecord(TOPIC, b"v", b"k"))
+        producer.send(*records(key=b"k", headers=[("h", None)]))
+
+
+def avro() -> None:
+    options = {**OPTIONS, "schema.registry.url": REGISTRY}
+    with KafkaProducer(options, value_serializer=AvroSerializer(SCHEMA)) as producer:
+        producer.send(ProducerRecord(TOPIC, ORDERS[0]))
+        producer.send_columns(TOPIC, value=ORDERS)
+        producer.flush()
+
+
+def protobuf() -> None:
+    options = {**OPTIONS, "schema.registry.url": REGISTRY}
+    serializer = ProtobufSerializer("shop.Order", Path(DESCRIPTORS).read_bytes())
+    with KafkaProducer(options, value_serializer=serializer) as producer:
+        producer.send(ProducerRecord(TOPIC, MESSAGES[0]))
+        producer.send_columns(TOPIC, value=MESSAGES)
+        producer.flush()
+
+
+def rows_that_cannot_be_encoded() -> None:
+    """The error shows the value."""
+    seconds = pa.Int64Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(np.array([2**62]))])
+    try:
+        encode_avro(seconds.cast(pa.timestamp("s", "UTC")), '{"type": "long", "logicalType": "timestamp-micros"}')
+    except UnencodableRowsError:
+        return
+    raise AssertionError("it was encoded")
+
+
+def checksum() -> None:
+    for column in (bytes_column([b"a", None]), bytes_column([LONG, None, b"b"])):
+        RowChecksum().add(TopicColumn((TOPIC,)), RecordColumns(value=column), None)
+
+
+PATHS: list[Callable[[], None]] = [
+    records_with_values_only,
+    records_with_keys,
+    records_with_timestamps,
+    records_with_headers,
+    records_of_all_partitioners,
+    columns_of_all_layouts,
+    columns_of_all_partitioners,
+    columns_with_all_else,
+    columns_of_python_values,
+    columns_of_many_topics,
+    all_codecs,
+    batches_that_are_split,
+    transactions,
+    sync_producer,
+    avro,
+    protobuf,
+    rows_that_cannot_be_encoded,
+    checksum,
+]
+
+
+def main() -> None:
+    assert "pandas" not in sys.modules, "this program imports it"
+    for number, path in enumerate(PATHS):
+        path()
+        if "pandas" in sys.modules:
+            sys.exit(f"path {number} imports pandas: {path.__name__}")
+    sys.stdout.write(f"{len(PATHS)} paths\n")
+
+
+if __name__ == "__main__":
+    main()
