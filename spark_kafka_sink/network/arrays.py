@@ -1,8 +1,11 @@
-"""Checks the array lengths of a response before kio reads it.
+"""What must be done to a response's bytes for kio to read it: a check of array lengths, and a change of error codes.
 
 kio allocates as many elements as an array announces; without that much memory the process dies, with no exception to
 catch. So a walk over the bytes comes first: the frame must hold the least bytes that the announced elements take. The
 walk also rejects null for an array that is not nullable. It builds nothing and leaves all other faults to kio.
+
+kio cannot read an error code that it does not know, nor anything around it. A second walk, only where kio failed,
+replaces such a code by UNKNOWN_SERVER_ERROR, so that it concerns the one topic, partition or group that has it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,11 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
-Data: TypeAlias = bytes | memoryview
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.network.error_table import error_code
+
+Data: TypeAlias = bytes | bytearray | memoryview
 Step: TypeAlias = Callable[[Data, int], int]
 """Offset of a field → offset of the next. Raises ``IndexError`` when the data ends first."""
 
@@ -21,6 +28,7 @@ _FIXED_SIZES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
     "timedelta_i32": 4, "int64": 8, "uint64": 8, "float64": 8, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16,
 }  # fmt: skip
+_UNKNOWN = ErrorCode.unknown_server_error.to_bytes(_FIXED_SIZES["error_code"], "big", signed=True)
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
 _LONGEST_VARINT_SHIFT = 28
 _NULL = -1
@@ -32,20 +40,33 @@ def check_arrays(data: Data, offset: int, entity_type: type) -> int | None:
     Raises ``ValueError`` for an array that does not fit or must not be null.
     """
     try:
-        return _entity(entity_type)[0](data, offset)
+        return _entity(entity_type, False)[0](data, offset)
     except IndexError:
         return None
 
 
+def with_known_codes(data: Data, offset: int, entity_type: type) -> bytes | None:
+    """A copy of ``data`` whose entity at ``offset`` has only known error codes.
+
+    None if it has no other anyway, or when ``data`` is no such entity.
+    """
+    changed = bytearray(data)
+    try:
+        _entity(entity_type, True)[0](changed, offset)
+    except (IndexError, ValueError):
+        return None
+    return None if changed == data else bytes(changed)
+
+
 @cache
-def _entity(entity_type: Any) -> tuple[Step, int]:
+def _entity(entity_type: Any, changes_codes: bool) -> tuple[Step, int]:
     """The step over an entity, and its least size in bytes."""
     flexible: bool = entity_type.__flexible__
     steps: list[Step] = []
     tagged: dict[int, Step] = {}
     least = fixed = 0
     for field in dataclasses.fields(entity_type):
-        step, size, is_fixed = _field(field, flexible)
+        step, size, is_fixed = _field(field, flexible, changes_codes)
         if "tag" in field.metadata:
             tagged[field.metadata["tag"]] = step
             continue
@@ -70,7 +91,7 @@ def _entity(entity_type: Any) -> tuple[Step, int]:
     return walk, least + flexible
 
 
-def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bool]:
+def _field(field: dataclasses.Field[Any], flexible: bool, changes_codes: bool) -> tuple[Step, int, bool]:
     """The step over a field, its least size in bytes, and whether that size is fixed."""
     kind: Any = field.type
     nullable = False
@@ -80,20 +101,30 @@ def _field(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bo
     if get_origin(kind) is tuple:
         element: Any = get_args(kind)[0]
         of_entities = dataclasses.is_dataclass(element)
-        step, least = _entity(element) if of_entities else _primitive(field, flexible)[:2]
+        step, least = _entity(element, changes_codes) if of_entities else _primitive(field, flexible, changes_codes)[:2]
         return _array(step, least, flexible, nullable), 1 if flexible else 4, False
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        step, least = _entity(kind)
+        step, least = _entity(kind, changes_codes)
         return (_nullable(step), 1, False) if nullable else (step, least, False)
-    return _primitive(field, flexible)
+    return _primitive(field, flexible, changes_codes)
 
 
-def _primitive(field: dataclasses.Field[Any], flexible: bool) -> tuple[Step, int, bool]:
+def _primitive(field: dataclasses.Field[Any], flexible: bool, changes_codes: bool) -> tuple[Step, int, bool]:
     kind = field.metadata["kafka_type"]
+    if kind == "error_code" and changes_codes:
+        return _change_code, _FIXED_SIZES[kind], False
     if kind in _FIXED_SIZES:
         return _skip(_FIXED_SIZES[kind]), _FIXED_SIZES[kind], True
     length_size = _LENGTH_SIZES[kind]
     return (_compact_bytes, 1, False) if flexible else (_sized_bytes(length_size), length_size, False)
+
+
+def _change_code(data: Data, at: int) -> int:
+    end = _within(data, at + _FIXED_SIZES["error_code"])
+    if error_code(int.from_bytes(data[at:end], "big", signed=True)) is ErrorCode.unknown_server_error:
+        assert isinstance(data, bytearray)
+        data[at:end] = _UNKNOWN
+    return end
 
 
 def _skip(size: int) -> Step:

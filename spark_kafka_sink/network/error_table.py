@@ -5,8 +5,10 @@ Kafka: ``Errors``, ``Sender.completeBatch``, the handlers in ``TransactionManage
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -19,6 +21,8 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
 )
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 
 class Action(IntEnum):
@@ -171,6 +175,19 @@ def action(api: str, code: int) -> Action:
     """``api``: kio's name (``end_txn``) or ``TRANSACTIONAL_PRODUCE``."""
     exception = _EXCEPTIONS.get((api, code))
     return _TABLE.get(code, _OTHER_CODES)[_COLUMNS.get(api, _OTHER_APIS)] if exception is None else exception
+
+
+@cache
+def error_code(number: int) -> ErrorCode:
+    """The code, or UNKNOWN_SERVER_ERROR for a number that this client does not know (Java: ``Errors.forCode``).
+
+    The cache also keeps the warning to one per number.
+    """
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        _log.warning("A broker sent error code %d, which this client does not know", number)
+        return ErrorCode.unknown_server_error
 
 
 def known_codes() -> list[ErrorCode]:

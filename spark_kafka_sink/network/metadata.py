@@ -404,7 +404,7 @@ class Metadata:
         if code in TOPIC_ERRORS:
             text = f"{text} {TOPIC_ERRORS[code].format(topic=topic)}"
         elif code:
-            text = f"{text} The brokers respond with error {code} for it."
+            text = f"{text} The brokers respond with error {code} ({ErrorCode(code).name.upper()}) for it."
         servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
         if not self._errors:
             silent = "" if self.snapshot.generation else f" No broker has responded (bootstrap.servers={servers})."

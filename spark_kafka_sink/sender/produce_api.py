@@ -10,7 +10,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
@@ -24,10 +25,9 @@ from spark_kafka_sink.network.codec import (
     PRODUCE_VERSIONS,
     CompletionHandler,
     Request,
-    decode_response,
     request_header,
-    response_type,
 )
+from spark_kafka_sink.network.error_table import error_code
 
 PRODUCE = 0
 NO_ERROR = ErrorCode.none
@@ -36,9 +36,15 @@ NO_ERROR = ErrorCode.none
 _NO_TAGS = b"\0"
 _NULL_STRING = b"\0"
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
-_INDEX = struct.Struct(">i")
-_SUCCESS = struct.Struct(">ihqqqBBB")  # index, error, base offset, append time, start offset; errors, message, tags
-_END = struct.Struct(">iB")  # throttle time, tags
+_INT32 = struct.Struct(">i")
+_PARTITION = struct.Struct(">ihqqqBBB")
+"""Index, error, base offset, append time, start offset. In a success one byte each for record errors, message, tags."""
+_PARTITION_BEFORE_ERRORS = struct.Struct(">ihqqq")
+_LEADER = struct.Struct(">ii")  # node id, epoch
+_FIRST_WITH_LEADERS = 10
+_CURRENT_LEADER = _NODES = 0
+"""Tags, of a partition and of the response (KIP-951)."""
+_NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 _NO_THROTTLE = timedelta(0)
 
 
@@ -121,7 +127,7 @@ def _frame(
         for batch in group:
             assert batch.header is not None
             assert batch.payload is not None
-            small += _INDEX.pack(batch.partition.partition), compact(batch.size), batch.header
+            small += _INT32.pack(batch.partition.partition), compact(batch.size), batch.header
             body.append(b"".join(small))
             body += batch.payload
             small = [_NO_TAGS]
@@ -133,68 +139,121 @@ def _frame(
 
 
 def read_response(version: int, data: memoryview) -> ProduceResponse:
-    """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are no response."""
-    return _read_successes(data) or _read_entity(version, data)
+    """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are no response.
 
-
-def _read_successes(data: memoryview) -> ProduceResponse | None:
-    """None unless every partition succeeded."""
-    partitions: dict[tuple[str, int], PartitionResponse] = {}
-    responses = 0
+    An error code that this client does not know is UNKNOWN_SERVER_ERROR of its partition.
+    """
     try:
-        topics, size = read_unsigned_varint(data, 1)
-        at = 1 + size
-        if not topics:
-            return None
-        for _ in range(topics - 1):
-            length, size = read_unsigned_varint(data, at)
-            at += size + length - 1
-            topic = str(data[at - length + 1 : at], "utf-8")
-            count, size = read_unsigned_varint(data, at)
-            at += size
-            if not length or not count:
-                return None
-            for _ in range(count - 1):
-                index, code, offset, appended, _, errors, message, tags = _SUCCESS.unpack_from(data, at)
-                if code or errors != 1 or message or tags:
-                    return None
-                partitions[topic, index] = PartitionResponse(offset, appended)
-                responses += 1
-                at += _SUCCESS.size
-            at += 1
-            if data[at - 1]:
-                return None
-        throttle_ms, tags = _END.unpack_from(data, at)
-    except (SerialError, ValueError, IndexError, struct.error):
-        return None
-    if data[0] or tags or at + _END.size != len(data) or responses != len(partitions):
-        return None
+        return _read_response(version, data)
+    except (SerialError, ValueError, IndexError, struct.error) as error:
+        text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
+        raise NetworkError(text) from error.with_traceback(None)
+
+
+def _read_response(version: int, data: memoryview) -> ProduceResponse:
+    partitions: dict[tuple[str, int], PartitionResponse] = {}
+    leaders: dict[tuple[str, int], int] = {}
+    responses = 0
+    topics, at = _read_array(data, _read_tags(data, 0)[1])
+    for _ in range(topics):
+        topic, at = _read_string(data, at)
+        count, at = _read_array(data, at)
+        responses += count
+        for _ in range(count):
+            index, code, offset, appended, _, errors, message, tags = _PARTITION.unpack_from(data, at)
+            if code or errors != 1 or message or tags:
+                partition, leader, at = _read_failure(version, data, at)
+                if leader is not None:
+                    leaders[topic, index] = leader
+            else:
+                partition = PartitionResponse(offset, appended)
+                at += _PARTITION.size
+            partitions[topic, index] = partition
+        at = _read_tags(data, at)[1] if data[at] else at + 1
+    if len(partitions) != responses:
+        raise NetworkError("A Produce response has one partition twice")
+    (throttle_ms,) = _INT32.unpack_from(data, at)
+    tagged, _ = _read_tags(data, at + _INT32.size)
+    if leaders and _NODES in tagged:
+        nodes = _read_nodes(data, tagged[_NODES])
+        for name, leader in leaders.items():
+            partitions[name] = partitions[name]._replace(leader=nodes.get(leader))
     return ProduceResponse(partitions, timedelta(milliseconds=throttle_ms) if throttle_ms else _NO_THROTTLE)
 
 
-def _read_entity(version: int, data: memoryview) -> ProduceResponse:
-    body: Any = decode_response(data, response_type("produce", version))
-    nodes = {each.node_id: each for each in getattr(body, "node_endpoints", ())}
-    pairs = [
-        ((topic.name, each.index), _partition_response(each, nodes))
-        for topic in body.responses
-        for each in topic.partition_responses
-    ]
-    partitions = dict(pairs)
-    if len(partitions) != len(pairs):
-        raise NetworkError("A Produce response has one partition twice")
-    return ProduceResponse(partitions, body.throttle_time)
+def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionResponse, int | None, int]:
+    """A partition that has more than an offset, the node id of its new leader, and where it ends."""
+    _, code, offset, appended, _ = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
+    errors, at = _read_array(data, at + _PARTITION_BEFORE_ERRORS.size)
+    for _ in range(errors):  # of single records; the partition's own says enough
+        _, at = _read_nullable_string(data, at + _INT32.size)
+        at = _read_tags(data, at)[1]
+    message, at = _read_nullable_string(data, at)
+    tagged, at = _read_tags(data, at)
+    leader, epoch = None, -1
+    if _CURRENT_LEADER in tagged and version >= _FIRST_WITH_LEADERS:
+        leader, epoch = _LEADER.unpack_from(data, tagged[_CURRENT_LEADER])
+    known = error_code(code)
+    if known != code and message is None:
+        message = f"the broker's error code is {code}, which this client does not know"
+    return PartitionResponse(offset, appended, known, message, leader_epoch=epoch), leader, at
 
 
-def _partition_response(entity: Any, nodes: Mapping[int, Any]) -> PartitionResponse:
-    appended = entity.log_append_time
-    leader = getattr(entity, "current_leader", None)
-    endpoint = nodes.get(leader.leader_id) if leader is not None else None
-    return PartitionResponse(
-        base_offset=entity.base_offset,
-        log_append_time=NO_TIMESTAMP if appended is None else int(appended.timestamp() * 1000),
-        error_code=entity.error_code,
-        error_message=entity.error_message,
-        leader=None if endpoint is None else Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack),
-        leader_epoch=-1 if leader is None else leader.leader_epoch,
-    )
+def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
+    nodes = {}
+    count, at = _read_array(data, at)
+    for _ in range(count):
+        (node_id,) = _INT32.unpack_from(data, at)
+        host, at = _read_string(data, at + _INT32.size)
+        (port,) = _INT32.unpack_from(data, at)
+        rack, at = _read_nullable_string(data, at + _INT32.size)
+        at = _read_tags(data, at)[1]
+        nodes[node_id] = Node(node_id, host, port, rack)
+    return nodes
+
+
+def _read_array(data: memoryview, at: int) -> tuple[int, int]:
+    """The number of elements, and where the first one is. A false number ends with the data: every element has bytes,
+    and nothing is allocated for it before.
+    """
+    count, size = read_unsigned_varint(data, at)
+    if not count:
+        raise ValueError("an array is null that must not be")
+    return count - 1, at + size
+
+
+def _read_string(data: memoryview, at: int) -> tuple[str, int]:
+    text, at = _read_nullable_string(data, at)
+    if text is None:
+        raise ValueError("a string is null that must not be")
+    return text, at
+
+
+def _read_nullable_string(data: memoryview, at: int) -> tuple[str | None, int]:
+    length, size = read_unsigned_varint(data, at)
+    at += size
+    if not length:
+        return None, at
+    end = at + length - 1
+    if end > len(data):
+        raise ValueError(f"a string of {length - 1} bytes is announced, and {len(data) - at} bytes follow")
+    return str(data[at:end], "utf-8"), end
+
+
+def _read_tags(data: memoryview, at: int) -> tuple[Mapping[int, int], int]:
+    """Where each tagged field is, by tag, and where they end."""
+    count, size = read_unsigned_varint(data, at)
+    at += size
+    if not count:
+        return _NO_FIELDS, at
+    fields: dict[int, int] = {}
+    for _ in range(count):
+        tag, size = read_unsigned_varint(data, at)
+        at += size
+        length, size = read_unsigned_varint(data, at)
+        at += size
+        fields[tag] = at
+        at += length
+        if at > len(data):
+            raise ValueError(f"a tagged field of {length} bytes goes beyond the data")
+    return fields, at

@@ -45,9 +45,12 @@ PRIMITIVES = {
     "int64": lambda random: random.randrange(-(2**63), 2**63),
     "error_code": lambda random: random.choice(list(ErrorCode)),
     "timedelta_i32": lambda random: timedelta(milliseconds=random.randrange(2**31)),
+    "timedelta_i64": lambda random: timedelta(milliseconds=random.randrange(2**40)),
     "datetime_i64": lambda random: datetime.fromtimestamp(random.randrange(2**31), UTC),
     "uuid": lambda random: UUID(int=random.getrandbits(128) | 1),
     "string": lambda random: "x" * random.choice([0, 1, 5, 126, 127, 300]),
+    "bytes": lambda random: b"x" * random.choice([0, 1, 5, 126, 127, 300]),
+    "records": lambda random: b"x" * random.choice([1, 5, 126, 127, 300]),
 }
 
 

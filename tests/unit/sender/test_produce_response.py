@@ -1,20 +1,23 @@
-"""The usual answer is read by hand: it must say what kio's entity says, and everything else must be left to kio."""
+"""Produce responses are read by hand: what comes out is what kio reads, and nothing a broker sends does harm."""
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.codec import schema
-from spark_kafka_sink.sender import produce_api
-from spark_kafka_sink.sender.produce_api import PartitionResponse, read_response
+from spark_kafka_sink.network.codec import decode_response, response_type, schema
+from spark_kafka_sink.sender.produce_api import PartitionResponse, ProduceResponse, read_response
 
 VERSIONS = (9, 10, 11, 12)
 
@@ -35,19 +38,99 @@ def answer(version: int, topics: dict[str, list[Any]], throttle_ms: int = 0, **f
     return memoryview(b"\0" + buffer.getvalue())
 
 
+def read_by_kio(version: int, data: memoryview) -> ProduceResponse:
+    body: Any = decode_response(data, response_type("produce", version))
+    nodes = {each.node_id: each for each in getattr(body, "node_endpoints", ())}
+    partitions = {}
+    for topic in body.responses:
+        for each in topic.partition_responses:
+            at, leader = each.log_append_time, getattr(each, "current_leader", None)
+            node = None if leader is None else nodes.get(leader.leader_id)
+            partitions[topic.name, each.index] = PartitionResponse(
+                each.base_offset,
+                NO_TIMESTAMP if at is None else int(at.timestamp() * 1000),
+                each.error_code,
+                each.error_message,
+                None if node is None else Node(node.node_id, node.host, node.port, node.rack),
+                -1 if leader is None else leader.leader_epoch,
+            )
+    return ProduceResponse(partitions, body.throttle_time)
+
+
+def any_partition(version: int, index: int, random: Random) -> Any:
+    response = schema("produce", version).response
+    fields: dict[str, Any] = {}
+    if random.random() < 0.4:
+        fields["error_code"] = random.choice(list(ErrorCode))
+        fields["error_message"] = random.choice([None, "", "why \N{SNOWMAN}", "x" * 300])
+        errors = [
+            response.BatchIndexAndErrorMessage(batch_index=row, batch_index_error_message=random.choice([None, "row"]))
+            for row in range(random.choice([0, 1, 200]))
+        ]
+        fields["record_errors"] = tuple(errors)
+    if version >= 10 and random.random() < 0.3:
+        fields["current_leader"] = response.LeaderIdAndEpoch(
+            leader_id=random.choice([1, 2, 77]), leader_epoch=random.randrange(9)
+        )
+    if random.random() < 0.3:
+        fields["log_append_time"] = datetime.fromtimestamp(random.randrange(2**31), UTC)
+    return partition(version, index, **fields)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_successes_read_by_hand_are_what_kio_reads(version, monkeypatch):
-    at = datetime.fromtimestamp(1_700_000_000, UTC)
-    data = answer(version, {
-        "a": [partition(version, index) for index in range(300)],
-        "ü" * 200: [partition(version, 7, log_append_time=at)],
-    }, throttle_ms=30)  # fmt: skip
-    by_kio = produce_api._read_entity(version, data)
-    monkeypatch.setattr(produce_api, "_read_entity", None)
-    by_hand = read_response(version, data)
-    assert by_hand == by_kio
-    assert by_hand.partitions["ü" * 200, 7] == PartitionResponse(1007, 1_700_000_000_000)
-    assert by_hand.throttle_time == timedelta(milliseconds=30)
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_read_by_hand_is_what_kio_reads(version, seed):
+    random = Random(seed)
+    topics = {
+        name: [any_partition(version, index, random) for index in range(random.choice([0, 1, 3, 300]))]
+        for name in random.sample(["a", "b" * 200, "ü"], random.choice([0, 1, 3]))
+    }
+    endpoints = {}
+    if version >= 10 and random.random() < 0.8:
+        endpoint = schema("produce", version).response.NodeEndpoint
+        endpoints["node_endpoints"] = tuple(
+            endpoint(node_id=node, host=f"n{node}", port=9000 + node, rack=random.choice([None, "r"]))
+            for node in (1, 2)
+        )
+    data = answer(version, topics, throttle_ms=random.choice([0, 30]), **endpoints)
+    assert read_response(version, data) == read_by_kio(version, data)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unknown_code_is_an_unknown_server_error_of_its_partition_and_its_number_is_told(version):
+    code = SimpleNamespace(value=200)
+    data = answer(version, {"t": [partition(version, 0), partition(version, 1, error_code=code, base_offset=-1)]})
+    partitions = read_response(version, data).partitions
+    assert partitions["t", 0] == PartitionResponse(1000)
+    assert partitions["t", 1].error_code is ErrorCode.unknown_server_error
+    assert partitions["t", 1].error_message == "the broker's error code is 200, which this client does not know"
+
+
+def test_tagged_fields_that_this_client_does_not_know_are_left_out():
+    tagged = b"\1\x05\3abc"
+    success = struct.pack(">ihqqq", 3, 0, 17, -1, 0) + b"\1\0"
+    data = memoryview(b"\0" + b"\2\2t\2" + success + tagged + tagged + bytes(4) + tagged)
+    assert read_response(9, data) == ProduceResponse({("t", 3): PartitionResponse(17)}, timedelta(0))
+    assert read_response(12, data) == read_response(9, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # topics
+        b"\0\2\2t" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # partitions
+        b"\0\0" + bytes(100),  # null for topics
+        b"\0\2\2t\0" + bytes(100),  # null for partitions
+        b"\0\2\0\1" + bytes(100),  # null for a topic's name
+        b"\0\2\xff\x7ft\1" + bytes(100),  # a long name
+        b"\0\2\3\xc3\x28\1" + bytes(100),  # a name that is not UTF-8
+        b"\0\1" + bytes(4) + b"\1\0\xff\xff\xff\xff\x0f" + bytes(20),  # a long tagged field
+        b"\0\1" + bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20),  # many tagged fields
+    ],
+)
+def test_lengths_and_nulls_that_cannot_be_are_an_error(data):
+    with pytest.raises(NetworkError, match=r"a ProduceResponse v12 of \d+ bytes cannot be read"):
+        read_response(12, memoryview(data))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

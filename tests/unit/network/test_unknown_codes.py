@@ -1,0 +1,159 @@
+"""Error codes that this client does not know: each is UNKNOWN_SERVER_ERROR of the one item that has it."""
+
+from __future__ import annotations
+
+import dataclasses
+from io import BytesIO
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
+from spark_kafka_sink.network.arrays import with_known_codes
+from spark_kafka_sink.network.codec import decode_response, response_type
+from spark_kafka_sink.transactions.states import Step
+from tests.unit.network.test_hostile_answers import any_entity
+from tests.unit.scripted_engine import Engine
+from tests.unit.transactions.transactional_engine import TransactionalEngine
+
+UNKNOWN = SimpleNamespace(value=200)
+"""What kio's writer needs of an error code."""
+
+RESPONSES = {
+    "api_versions": range(5),
+    "sasl_handshake": range(1, 2),
+    "sasl_authenticate": range(2, 3),
+    "metadata": range(9, 14),
+    "produce": range(9, 13),
+    "init_producer_id": range(3, 6),
+    "find_coordinator": range(3, 5),
+    "add_partitions_to_txn": range(3, 4),
+    "add_offsets_to_txn": range(3, 5),
+    "txn_offset_commit": range(3, 6),
+    "end_txn": range(3, 6),
+    "describe_configs": range(1, 5),
+    "create_topics": range(5, 8),
+    "list_transactions": range(2),
+    "describe_transactions": range(1),
+    "list_offsets": range(4, 9),
+    "fetch": range(4, 13),
+}
+
+
+def with_codes(entity: Any, code: Any) -> tuple[Any, int]:
+    """The entity with ``code`` in each field of an error code, and how many there are."""
+    changes: dict[str, Any] = {}
+    count = 0
+    for field in dataclasses.fields(entity):
+        value = getattr(entity, field.name)
+        if field.metadata.get("kafka_type") == "error_code":
+            changes[field.name], count = code, count + 1
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            pairs = [with_codes(each, code) for each in value]
+            changes[field.name] = tuple(each for each, _ in pairs)
+            count += sum(number for _, number in pairs)
+        elif dataclasses.is_dataclass(value):
+            changes[field.name], number = with_codes(value, code)
+            count += number
+    return dataclasses.replace(entity, **changes), count
+
+
+def written(entity: Any) -> bytes:
+    buffer = BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return (b"\0" if entity.__header_schema__.__flexible__ else b"") + buffer.getvalue()
+
+
+@pytest.mark.parametrize(("api", "version"), [(api, each) for api, versions in RESPONSES.items() for each in versions])
+def test_a_response_of_any_api_is_read_with_unknown_codes_in_it(api, version):
+    kind = response_type(api, version)
+    seen = 0
+    for seed in range(6):
+        entity = any_entity(kind, Random(seed))
+        unknown, count = with_codes(entity, UNKNOWN)
+        expected, _ = with_codes(entity, ErrorCode.unknown_server_error)
+        assert decode_response(written(unknown), kind) == expected
+        assert decode_response(written(entity), kind) == entity
+        seen += count
+    assert seen
+
+
+def test_known_codes_are_left_as_they_are():
+    kind = response_type("metadata", 12)
+    data = written(any_entity(kind, Random(1)))
+    assert with_known_codes(data, 1, kind) is None
+    assert with_known_codes(data[:-3], 1, kind) is None
+
+
+def test_incident_one_topic_with_an_unknown_code_made_all_metadata_unreadable(monkeypatch, caplog):
+    engine = Engine()
+    respond = engine._metadata
+
+    def metadata(request):
+        response = respond(request)
+        topics = tuple(
+            dataclasses.replace(topic, error_code=UNKNOWN, partitions=()) if topic.name == "strange" else topic
+            for topic in response.topics
+        )
+        return dataclasses.replace(response, topics=topics)
+
+    monkeypatch.setattr(engine, "_metadata", metadata)
+    with pytest.raises(KafkaTimeoutError, match=r"respond with error -1 \(UNKNOWN_SERVER_ERROR\)"):
+        engine.parts.metadata.wait_for_topic("strange", None, 500, engine.clock, lambda: engine.spin(100))
+    engine.spin(1_000)
+    engine.connect()
+    engine.append([b"a"])
+    engine.settle()
+    assert engine.values() == [b"a"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_incident_a_batch_with_an_unknown_code_was_sent_seven_times_on_new_connections(idempotent):
+    engine = Engine(partitions=2, enable_idempotence=idempotent)
+    engine.connect()
+    for number in (0, 1):
+        engine.append([b"first"], number, SendReceipt())
+    engine.settle()
+    connections, sent = len(engine.transport.addresses), len(engine.requests)
+    refused, append = SendReceipt(), engine._append
+
+    def strange(response, number, data, step):
+        result = append(response, number, data, step)
+        return dataclasses.replace(result, error_code=UNKNOWN) if number == 0 else result
+
+    engine._append = strange
+    engine.append([b"a"], 0, refused)
+    engine.append([b"b"], 1, accepted := SendReceipt())
+    engine.settle()
+    with pytest.raises(BrokerError, match="t-0: UNKNOWN_SERVER_ERROR; the broker's error code is 200"):
+        refused.wait(0)
+    accepted.wait(0)
+    assert engine.values(0) == [b"first", b"a"], "one copy"
+    assert engine.values(1) == [b"first", b"b"]
+    assert (len(engine.transport.addresses), len(engine.requests)) == (connections, sent + 1)
+    assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize("api", ["find_coordinator", "init_producer_id", "end_txn"])
+def test_a_coordinators_unknown_code_is_told_at_once(api):
+    engine = TransactionalEngine(True)
+    if api == "end_txn":
+        engine.begun()
+        engine.append([b"a"])
+    engine.troubles[api].append(UNKNOWN)
+    respond = getattr(engine, f"_respond_{api}")
+
+    def strange(request, _code):
+        engine.troubles[api].clear()
+        response = respond(request, ErrorCode.unknown_server_error)
+        return with_codes(response, UNKNOWN)[0]
+
+    setattr(engine, f"_respond_{api}", strange)
+    with pytest.raises(BrokerError, match="UNKNOWN_SERVER_ERROR"):
+        engine.call(Step.COMMIT if api == "end_txn" else Step.INIT)
+    assert engine.clock.now() < 5_000
