@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -75,6 +76,7 @@ class NodeState:
 
     node: Node
     connection: Connection | None = None
+    addresses: AddressList = field(default_factory=AddressList)
     failures: int = 0
     setup_failures: int = 0
     last_attempt_at: float = -math.inf
@@ -87,6 +89,7 @@ class NodeState:
     def moved_to(self, node: Node) -> None:
         """The node has another address, so the failures of the old one do not count."""
         self.node = node
+        self.addresses = AddressList()
         self.succeeded()
         self.setup_failures = 0
         self.next_attempt_at = -math.inf
@@ -363,7 +366,7 @@ class NetworkClient:
         state.last_attempt_at = self._now
         self._by_connection[connection.id] = state
         _log.debug("Connecting to %s", node)
-        self._transport.connect(connection.id, node.host, node.port)
+        self._transport.connect(connection.id, node.host, node.port, state.addresses)
 
     def _connected(self, state: NodeState, connection: Connection) -> None:
         with self._handshake_step(state, connection):
@@ -403,6 +406,7 @@ class NetworkClient:
                 connection.login_step.wake_when_done(self._transport)
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
+            state.addresses.connection_ready()
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 
@@ -476,6 +480,8 @@ class NetworkClient:
         if state.connection is not None and error.failed_step is None:
             error.failed_step = state.connection.failed_step(error)
         self._log_failure(state, error, unused)
+        if state.connection is not None and state.connection.accepted:
+            state.addresses.connection_lost()
         state.failed(error, self._reconnect_backoff, self._now)
         lost = error
         if isinstance(error, AuthenticationError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -25,6 +26,46 @@ def numeric_address(host: str, port: int) -> tuple[Address, ...]:
     with suppress(*_ERRORS):
         return _addresses(host, port, socket.AI_NUMERICHOST)
     return ()
+
+
+class AddressList:
+    """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
+
+    Until a connection is ready, each attempt takes the next address; after the last one the name is looked up anew. A
+    look-up after a ready connection was lost puts the address of that connection last. Java looks the name up after
+    each TCP connection, so it may never reach an address behind two that accept connections and do not respond.
+
+    Owned by the thread that owns the transport, which calls ``fill`` and ``take``; its owner calls the other methods.
+    """
+
+    __slots__ = ("_lost", "_taken", "_untried")
+
+    def __init__(self) -> None:
+        self._untried: deque[Address] = deque()
+        self._taken: Address | None = None
+        self._lost: Address | None = None
+
+    def __bool__(self) -> bool:
+        """Whether ``take`` has an address; otherwise the name must be looked up."""
+        return bool(self._untried)
+
+    def fill(self, addresses: Iterable[Address]) -> None:
+        """Replaces the list by what a look-up found."""
+        self._untried = deque(sorted(addresses, key=lambda address: address == self._lost))
+
+    def take(self) -> Address:
+        """The next address, which is no longer in the list."""
+        self._taken = self._untried.popleft()
+        return self._taken
+
+    def connection_ready(self) -> None:
+        """The last address that was taken belongs to a broker: the next connection looks the name up anew."""
+        self._untried.clear()
+        self._lost = None
+
+    def connection_lost(self) -> None:
+        """A ready connection failed: the next look-up puts its address last."""
+        self._lost = self._taken
 
 
 class NameLookup:

@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.metrics import NetworkCounters
-from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
+from spark_kafka_sink.network.name_lookup import AddressList, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Event, Received, Written
 
 _READ_BYTES = 64 * 1024
@@ -48,25 +48,11 @@ class Channel:
 class _Connection:
     """The addresses still to try; then the channel and the bytes that are not written yet."""
 
-    __slots__ = (
-        "addresses",
-        "channel",
-        "host",
-        "id",
-        "outgoing",
-        "port",
-        "reasons",
-        "socket",
-        "trying",
-        "watches_write",
-    )
+    __slots__ = ("addresses", "channel", "id", "outgoing", "reasons", "socket", "watches_write")
 
-    def __init__(self, connection_id: int, host: str, port: int) -> None:
+    def __init__(self, connection_id: int, addresses: AddressList) -> None:
         self.id = connection_id
-        self.host = host
-        self.port = port
-        self.addresses: deque[Address] = deque()
-        self.trying: Address | None = None
+        self.addresses = addresses
         self.reasons: dict[str, None] = {}
         self.socket: socket.socket | None = None
         self.channel: Channel | None = None
@@ -90,8 +76,6 @@ class Selector:
         self._lookups: dict[tuple[str, int], NameLookup] = {}
         self._resolving: dict[int, NameLookup] = {}
         self._events: list[Event] = []
-        # By host and port, an address whose attempt was given up: the next attempt tries the other addresses first.
-        self._stuck: dict[tuple[str, int], Address] = {}
         self._wakeup_reader, self._wakeup_writer = socket.socketpair()
         self._wakeup_reader.setblocking(False)
         self._wakeup_writer.setblocking(False)
@@ -100,11 +84,13 @@ class Selector:
         self._sleeping = False
         self._woken = False
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
-        connection = self._connections[connection_id] = _Connection(connection_id, host, port)
-        known = numeric_address(host, port)
-        if known:
-            self._try_addresses(connection, known)
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+        addresses = AddressList() if addresses is None else addresses
+        connection = self._connections[connection_id] = _Connection(connection_id, addresses)
+        if not addresses:
+            addresses.fill(numeric_address(host, port))
+        if addresses:
+            self._try_next_address(connection)
             return
         lookup = self._lookups.get((host, port))
         if lookup is None:
@@ -131,8 +117,6 @@ class Selector:
         connection = self._connections.pop(connection_id, None)
         self._resolving.pop(connection_id, None)
         if connection is not None:
-            if connection.channel is None and connection.trying is not None:
-                self._stuck[connection.host, connection.port] = connection.trying
             self._close_socket(connection)
 
     def poll(self, timeout_ms: float) -> list[Event]:
@@ -203,20 +187,16 @@ class Selector:
                 if lookup.error:
                     self._end(connection, f"{UNRESOLVED}: {lookup.error}")
                 else:
-                    self._try_addresses(connection, lookup.addresses)
+                    connection.addresses.fill(lookup.addresses)
+                    self._try_next_address(connection)
         waited_for = set(self._resolving.values())
         self._lookups = {
             name: lookup for name, lookup in self._lookups.items() if lookup in waited_for or not lookup.done
         }
 
-    def _try_addresses(self, connection: _Connection, addresses: Sequence[Address]) -> None:
-        stuck = self._stuck.pop((connection.host, connection.port), None)
-        connection.addresses.extend(sorted(addresses, key=lambda address: address == stuck))
-        self._try_next_address(connection)
-
     def _try_next_address(self, connection: _Connection) -> None:
         while connection.addresses:
-            connection.trying = family, address = connection.addresses.popleft()
+            family, address = connection.addresses.take()
             try:
                 self._start_connecting(connection, family, address)
                 return
@@ -309,7 +289,7 @@ class Selector:
     def _close_socket(self, connection: _Connection) -> None:
         if connection.channel is not None:
             self.counters.closed += 1
-        sock, connection.socket, connection.channel, connection.trying = connection.socket, None, None, None
+        sock, connection.socket, connection.channel = connection.socket, None, None
         connection.outgoing.clear()
         if sock is not None:
             if sock in self._selector.get_map():

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from spark_kafka_sink.network.name_lookup import AddressList
+
 UNRESOLVED: Final = "the host name cannot be resolved"
 """Begins ``Closed.reason`` when there is no address to connect to."""
 
@@ -47,8 +49,12 @@ Event: TypeAlias = Connected | Received | Written | Closed
 class Transport(Protocol):
     """Connections by id. The owner chooses the ids and never uses one twice. All but ``wakeup`` is for one thread."""
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
-        """Starts connecting; ``Connected`` or ``Closed`` follows."""
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+        """Starts connecting; ``Connected`` or ``Closed`` follows.
+
+        Takes addresses from ``addresses`` until one accepts; looks the host up first if the list is empty. Default: the
+        addresses of a new look-up.
+        """
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         """Writes as much as fits and keeps the rest, by reference, until it can be written.

@@ -10,6 +10,7 @@ from enum import Enum
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
 
@@ -315,7 +316,7 @@ def redirected(proxies: Mapping[Address, Address]) -> type[Selector]:
     to = MappingProxyType(dict(proxies))
 
     class RedirectedSelector(Selector):
-        def connect(self, connection_id: int, host: str, port: int) -> None:
-            super().connect(connection_id, *to.get((host, port), (host, port)))
+        def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+            super().connect(connection_id, *to.get((host, port), (host, port)), addresses)
 
     return RedirectedSelector

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.network.codec import API_KEYS, api_name, schema
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ScriptedTransport:
         self._unread: dict[int, bytes] = {}
         self._events: list[Event] = []
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
         assert connection_id not in self.addresses, "a connection id was used twice"
         self.addresses[connection_id] = host, port
         self.open.add(connection_id)

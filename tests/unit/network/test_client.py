@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 from dataclasses import replace
 
 import pytest
@@ -472,6 +473,63 @@ def test_the_backoff_of_the_old_address_does_not_hold_for_the_new(turns, node):
     assert not turns.ready(node)
     turns.ready(replace(node, host="c"))
     assert turns.transport.addresses[2] == ("c", 9092)
+
+
+ADDRESSES = [(socket.AF_INET, (f"192.0.2.{number}", 9092)) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def taken(turns, monkeypatch) -> list[str]:
+    """The host of ``turns`` has three addresses; the list has those that connections took."""
+    hosts: list[str] = []
+    connect = turns.transport.connect
+
+    def connect_by_address(connection_id, host, port, addresses):
+        if not addresses:
+            addresses.fill(ADDRESSES)
+        hosts.append(addresses.take()[1][0])
+        connect(connection_id, host, port, addresses)
+
+    monkeypatch.setattr(turns.transport, "connect", connect_by_address)
+    return hosts
+
+
+def fail(turns, node, hangs: bool) -> None:
+    """One attempt to connect, whose peer accepts and then hangs or closes."""
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    if hangs:
+        turns.turn(31_000)
+    else:
+        turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
+        turns.turn()
+    turns.clock.advance(1_000)
+    turns.transport.answer = turns._answer
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["closes", "hangs"])
+def test_a_peer_that_accepts_and_is_no_broker_does_not_get_the_next_attempt(turns, node, taken, hangs):
+    fail(turns, node, hangs)
+    fail(turns, node, hangs)
+    turns.make_ready(node)
+    assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+
+
+def test_the_address_of_a_ready_connection_that_was_lost_does_not_get_the_next_attempt(turns, node, taken):
+    for _ in range(3):
+        turns.make_ready(node)
+        turns.transport.drop(turns.transport.last_connection(), "gone")
+        turns.turn()
+        turns.clock.advance(1_000)
+    assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.1"], "each time the list begins anew, without the lost one"
+
+
+def test_an_unused_connection_that_the_client_closes_is_made_again_to_the_same_address(turns, node, taken):
+    turns.make_ready(node)
+    turns.turn(CONFIG.connections_max_idle_ms + 1)
+    turns.make_ready(node)
+    assert taken == ["192.0.2.1", "192.0.2.1"]
 
 
 def test_disconnects_are_told_once_with_the_last_error(turns, node):

@@ -17,6 +17,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Bytes, Event
@@ -75,9 +76,9 @@ class CountingSelector(Selector):
         self.connections = self.frames = 0
         self.interrupted = False
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
         self.connections += 1
-        super().connect(connection_id, host, port)
+        super().connect(connection_id, host, port, addresses)
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         self.frames += 1

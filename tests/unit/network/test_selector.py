@@ -9,6 +9,8 @@ import tracemalloc
 
 import pytest
 
+from spark_kafka_sink.network import selector as selector_module
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
 from tests.unit.network.file_descriptors import none_left
@@ -188,16 +190,23 @@ def test_all_addresses_of_a_name_are_tried(selector, server, monkeypatch):
     assert until(selector, Connected) == [Connected(1)]
 
 
-def test_an_address_that_was_given_up_is_tried_last_the_next_time(selector, monkeypatch):
-    silent, other = ("192.0.2.1", 9), ("192.0.2.2", 9)
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (silent, other)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+def test_each_attempt_takes_the_next_address_and_the_name_is_looked_up_after_the_last(selector, monkeypatch):
+    """With three addresses, two of them silent, the third was never tried."""
+    addresses = [("192.0.2.1", 9), ("192.0.2.2", 9), ("192.0.2.3", 9)]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+    lookups = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, flags=0, **_options: lookups.append(flags) or found)
+    monkeypatch.setattr(selector_module, "numeric_address", lambda _host, _port: ())
     tried = []
     monkeypatch.setattr(Selector, "_start_connecting", lambda _self, _link, _family, address: tried.append(address))
-    for connection_id in (1, 2, 3):
-        selector.connect(connection_id, "both", 9)
+    addresses_of_the_node = AddressList()
+    for connection_id in range(1, 6):
+        selector.connect(connection_id, "three", 9, addresses_of_the_node)
+        while len(tried) < connection_id:
+            selector.poll(100)
         selector.close(connection_id)
-    assert tried == [silent, other, silent]
+    assert tried == [*addresses, *addresses[:2]]
+    assert len(lookups) == 2
 
 
 def test_poll_returns_after_its_time(selector):

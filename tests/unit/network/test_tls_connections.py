@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport
 from tests.unit.network.conftest import CONFIG, Turns
 from tests.unit.security.conftest import HOST, Certificates, Server
@@ -41,9 +42,9 @@ class TlsTransport(ScriptedTransport):
         self.servers: dict[int, Server] = {}
         self.mute = False
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
         self.servers[connection_id] = Server(self.context)
-        super().connect(connection_id, host, port)
+        super().connect(connection_id, host, port, addresses)
 
     def send(self, connection_id: int, buffers: Sequence[bytes]) -> bool:
         if self.mute:

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import NO_IDENTITY
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.testing.manual_clock import ManualClock
@@ -36,9 +37,9 @@ class Brokers(ScriptedTransport):
         self.served: Counter[int] = Counter()
         self.silent = self.refusing = False
 
-    def connect(self, connection_id: int, host: str, port: int) -> None:
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
         self.accept_all = not self.refusing
-        super().connect(connection_id, host, port)
+        super().connect(connection_id, host, port, addresses)
         if self.refusing:
             self.drop(connection_id, "Connection refused")
 
