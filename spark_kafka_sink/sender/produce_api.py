@@ -154,26 +154,25 @@ def _read_response(version: int, data: memoryview) -> ProduceResponse:
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     leaders: dict[tuple[str, int], int] = {}
     responses = 0
-    topics, at = _read_array(data, _read_tags(data, 0)[1])
+    topics, at = _read_array(data, _read_tags(data, 0)[1] if data[0] else 1)
     for _ in range(topics):
         topic, at = _read_string(data, at)
         count, at = _read_array(data, at)
         responses += count
         for _ in range(count):
             index, code, offset, appended, _, errors, message, tags = _PARTITION.unpack_from(data, at)
-            if code or errors != 1 or message or tags:
-                partition, leader, at = _read_failure(version, data, at)
-                if leader is not None:
-                    leaders[topic, index] = leader
-            else:
-                partition = PartitionResponse(offset, appended)
+            if not code and errors == 1 and not message and not tags:
+                partitions[topic, index] = PartitionResponse(offset, appended)
                 at += _PARTITION.size
-            partitions[topic, index] = partition
+                continue
+            partitions[topic, index], leader, at = _read_failure(version, data, at)
+            if leader is not None:
+                leaders[topic, index] = leader
         at = _read_tags(data, at)[1] if data[at] else at + 1
     if len(partitions) != responses:
         raise NetworkError("A Produce response has one partition twice")
     (throttle_ms,) = _INT32.unpack_from(data, at)
-    tagged, _ = _read_tags(data, at + _INT32.size)
+    tagged, _ = _read_tags(data, at + _INT32.size) if data[at + _INT32.size] else (_NO_FIELDS, at)
     if leaders and _NODES in tagged:
         nodes = _read_nodes(data, tagged[_NODES])
         for name, leader in leaders.items():
