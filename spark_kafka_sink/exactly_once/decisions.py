@@ -150,6 +150,20 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
     )
 
 
+def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int) -> None:
+    """Raises ``ExactlyOnceError`` if the ledger lacks the entry that the txnAppId's write in an earlier micro-batch of
+    the same foreachBatch has left. ``batch``: the micro-batch's number."""
+    trusted = plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number)
+    if write_id.kind is not WriteKind.VERSION or batch == 0 or write_id.query in plan.entries or trusted:
+        return
+    raise ExactlyOnceError(
+        f"{_write(plan, write_id)} has no entry in the ledger, though micro-batch {batch} of its foreachBatch is not "
+        "the first. The ledger was lost, commitLogTopic or txnAppId changed, or no earlier micro-batch was written "
+        "with this txnAppId. This version may be in Kafka already. If it is not, or twice is acceptable this once, set "
+        f"ledgerStart=trust-checkpoint:{write_id.number}."
+    )
+
+
 def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
     """The schemas that a replay of a decided batch is encoded with; none if its rows are not compared."""
     entry = plan.entries.get(write_id.query)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -54,14 +54,21 @@ def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIO
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 
 
-def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
-    """Creates the topic, or checks its settings. Returns its number of partitions. Raises ``ExactlyOnceError`` if it
-    cannot be created or would lose entries."""
+class EnsuredLedger(NamedTuple):
+    """``created``: the topic did not exist."""
+
+    partitions: int
+    created: bool
+
+
+def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
+    """Creates the topic, or checks its settings. Raises ``ExactlyOnceError`` if it cannot be created or would lose
+    entries."""
     wanted = _wanted(cluster, deadline)
     info = cluster.topic(topic, deadline)
     if info is None:
         _create(cluster, topic, wanted, deadline)
-        return 2 * PARTITIONS
+        return EnsuredLedger(2 * PARTITIONS, created=True)
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
@@ -84,7 +91,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> int:
             topic,
             " ; ".join(commands),
         )
-    return info.partition_count
+    return EnsuredLedger(info.partition_count, created=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ decided batches and aborts what earlier runs left open."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,7 +15,18 @@ from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
-from spark_kafka_sink.exactly_once.values import STRICT, Entry, EntryState, LedgerStart, WriteId, WritePlan
+from spark_kafka_sink.exactly_once.values import (
+    STRICT,
+    Entry,
+    EntryState,
+    LedgerStart,
+    RecoveryMode,
+    WriteId,
+    WriteKind,
+    WritePlan,
+)
+
+_log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 
 def plan_write(
@@ -23,7 +35,7 @@ def plan_write(
     """``write_id`` None: only the tasks know it. Takes at most max.block.ms. Raises ``PlanningError``."""
     try:
         with session_for(settings) as session:
-            state = _plan(session, write_id, session.deadline(settings.producer.max_block_ms))
+            state = _plan(session, write_id, ledger_start, session.deadline(settings.producer.max_block_ms))
             return WritePlan(
                 name=settings.name,
                 prefix=settings.prefix,
@@ -38,9 +50,10 @@ def plan_write(
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 
 
-def _plan(session: Session, write_id: WriteId | None, deadline: float) -> Completed:
+def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
+    created = False
     if session.planned is None:
-        session.verify_ledger(deadline)
+        created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
@@ -48,6 +61,8 @@ def _plan(session: Session, write_id: WriteId | None, deadline: float) -> Comple
     state = _complete(session, deadline)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
+        if ledger_start != LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
+            _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)
         state = _complete(session, deadline)
@@ -68,6 +83,20 @@ def _complete(session: Session, deadline: float) -> Completed:
     completed = complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
     # Not left to commit: abort knows the run by the identity in its plan.
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
+
+
+def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:
+    """A version above 0 is seldom the first one: without an entry it may have been written before."""
+    if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
+        return
+    _log.warning(
+        "%s is written although commitLogTopic %s, which %s, has no entry of this txnAppId. If the txnAppId is new, "
+        "that is right. Otherwise the ledger was lost or commitLogTopic is another one than before: if the version was "
+        "written before, its rows are in Kafka twice.",
+        write_id,
+        session.settings.topic,
+        "was created just now" if created else "existed before",
+    )
 
 
 def _was_committed(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:

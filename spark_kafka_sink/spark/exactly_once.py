@@ -19,7 +19,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
-from spark_kafka_sink.exactly_once.decisions import replayed_schemas
+from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns
@@ -98,6 +98,7 @@ def write_exactly_once(
     clock = SystemClock()
     write_id = plan.write_id or _micro_batch(context)
     _refuse_settings(context, write_id)
+    check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task, ExitStack() as stack:

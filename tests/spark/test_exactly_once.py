@@ -147,6 +147,30 @@ def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, t
     assert committed(topic) == expected(0, 100)
 
 
+def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_trusted(
+    spark, topic, to_topic, tmp_path
+):
+    """Another commitLogTopic is as good as a ledger that was lost."""
+
+    def run(**options):
+        def write(batch, number):
+            save(batch, {**to_topic, "txnAppId": topic.name, "txnVersion": number, **options})
+
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+    run()
+    frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
+    elsewhere = {"commitLogTopic": f"{topic.name}-log"}
+    text = fails(run, **elsewhere)
+    assert "txnVersion 1 of" in text
+    assert "set ledgerStart=trust-checkpoint:1." in text
+    assert committed(topic) == expected(0, 100)
+    run(**elsewhere, ledgerStart="trust-checkpoint:1")
+    assert committed(topic) == expected(0, 200)
+
+
 def test_an_older_checkpoint_is_refused(spark, topic, to_topic, tmp_path):
     for first in (0, 100):
         stream(streaming(numbers(spark, first, first + 100), tmp_path / "in"), to_topic, tmp_path / "checkpoint")

@@ -8,6 +8,7 @@ import pytest
 from spark_kafka_sink.exactly_once.decisions import (
     VERDICTS,
     Comparison,
+    check_ledger_of_foreach_batch,
     commit_order,
     compare,
     done,
@@ -96,6 +97,17 @@ def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
 def test_every_standing_of_what_is_replayed_has_its_ruling():
     for kind in (WriteKind.MICRO_BATCH, WriteKind.VERSION):
         assert {each for of, each in VERDICTS if of is kind} == set(Comparison)
+
+
+def test_foreach_batch_without_an_entry_is_refused_after_its_first_micro_batch():
+    eighth = write_id(8, WriteKind.VERSION)
+    with pytest.raises(ExactlyOnceError, match=r"txnVersion 8 .* has no entry .*micro-batch 3 .*trust-checkpoint:8"):
+        check_ledger_of_foreach_batch(plan(), eighth, 3)
+    check_ledger_of_foreach_batch(plan(), eighth, 0)
+    check_ledger_of_foreach_batch(plan(entry(7)), eighth, 3)
+    check_ledger_of_foreach_batch(plan(ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 8)), eighth, 3)
+    with pytest.raises(ExactlyOnceError, match="has no entry"):
+        check_ledger_of_foreach_batch(plan(ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)), eighth, 3)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
         deadline = session.deadline(5_000)
         driver = session.init_driver(deadline)
         share = other.task(WritePlan("app", "app", session.ledger.partitions, driver), 0, 3, [b"other"]).share
-        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share))
+        place = session.ledger.partitions.marker_partition
+        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share), marker_partition=place)
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
         code, said = command("commit")

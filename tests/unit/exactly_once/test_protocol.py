@@ -554,6 +554,33 @@ def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, mo
         assert query.commit(reports).recreated == (TOPIC,)
 
 
+def told(caplog):
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING" and "txn" in each.getMessage()]
+
+
+def test_a_version_whose_ledger_was_lost_is_written_with_a_warning(broker, caplog):
+    """Without a checkpoint nothing says that it was written before."""
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
+    job.run(0, [[b"x"]])
+    assert told(caplog) == []
+    job.run(7, ROWS)
+    job.run(7, ROWS)
+    assert told(caplog) == [], "its entry is there"
+    broker.delete_topic(LEDGER)
+    job.run(7, ROWS)
+    (line,) = told(caplog)
+    assert (
+        f"txnVersion 7 of txnAppId nightly is written although commitLogTopic {LEDGER}, which was created just" in line
+    )
+    assert committed(broker) == {b"x": 1, **dict.fromkeys(EACH_ONCE, 2)}
+    caplog.clear()
+    replace(job, name="txn-new", query="new").run(7, [[]])
+    assert "which existed before" in told(caplog)[0]
+    caplog.clear()
+    replace(job, name="txn-newer", query="newer", ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, [[]])
+    assert told(caplog) == []
+
+
 def test_a_version_is_written_once(broker):
     job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
     job.run(5, ROWS)
