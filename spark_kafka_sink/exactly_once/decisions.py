@@ -164,6 +164,14 @@ def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int
     )
 
 
+def other_queries(plan: WritePlan, write_id: WriteId) -> tuple[str, ...]:
+    """The last batches of other queries under the name, if this is a query's first batch: then the query may have lost
+    its checkpoint, and writes again what one of them has written."""
+    if write_id.kind is not WriteKind.MICRO_BATCH or write_id.number or write_id.query in plan.entries:
+        return ()
+    return tuple(str(entry) for entry in plan.entries.values())
+
+
 def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
     """The schemas that a replay of a decided batch is encoded with; none if its rows are not compared."""
     entry = plan.entries.get(write_id.query)

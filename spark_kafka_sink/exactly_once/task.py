@@ -17,7 +17,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
-from spark_kafka_sink.exactly_once.decisions import prove, task_action
+from spark_kafka_sink.exactly_once.decisions import other_queries, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
@@ -180,6 +180,7 @@ class TaskTransaction:
         replayed = last is not None and self.action is not TaskAction.WRITE and not trusted
         return TaskReport(
             name=plan.name,
+            prefix=plan.prefix,
             ledger=plan.ledger,
             driver=plan.driver,
             write_id=write_id,
@@ -192,6 +193,7 @@ class TaskTransaction:
             topics=self._topics(),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),
+            other_queries=other_queries(plan, write_id),
         )
 
     def __enter__(self) -> Self:

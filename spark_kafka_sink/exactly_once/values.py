@@ -227,14 +227,16 @@ class WritePlan:
 class TaskReport:
     """One task's result.
 
-    ``began_at``: epoch ms on the executor's clock, before its transaction began. ``tasks_before``: number of tasks of
-    the batch when it was decided, if it is being repaired; else 0. ``decided``: all rows of the committed batch, which
-    a skipped replay must have too; None: not compared. ``markers_before``: as in ``Entry``. ``topics``: those that this
-    task wrote to. ``decided_topics``: those of the decided batch that this is a replay of; empty: not compared.
-    ``schemas``: as in ``Entry``.
+    ``name`` and ``prefix``: as in ``WritePlan``. ``began_at``: epoch ms on the executor's clock, before its transaction
+    began. ``tasks_before``: number of tasks of the batch when it was decided, if it is being repaired; else 0.
+    ``decided``: all rows of the committed batch, which a skipped replay must have too; None: not compared.
+    ``markers_before``: as in ``Entry``. ``topics``: those that this task wrote to. ``decided_topics``: those of the
+    decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
+    last batches of other queries under the name, if this is a query's first batch.
     """
 
     name: str
+    prefix: str
     ledger: LedgerPartitions
     driver: DriverIdentity
     write_id: WriteId
@@ -247,6 +249,7 @@ class TaskReport:
     topics: tuple[TopicId, ...] = ()
     schemas: tuple[SchemaId, ...] = ()
     decided_topics: tuple[TopicId, ...] = ()
+    other_queries: tuple[str, ...] = ()
 
     @property
     def write(self) -> str:

@@ -96,7 +96,7 @@ def write_exactly_once(
     context = TaskContext.get()
     assert context is not None
     clock = SystemClock()
-    write_id = plan.write_id or _micro_batch(context)
+    write_id = plan.write_id or _micro_batch(context, options)
     _refuse_settings(context, write_id)
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
@@ -154,8 +154,17 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
 
 def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock) -> str:
     """Makes the batch visible. Returns the line for the driver's log; raises ``ExactlyOnceError``."""
-    settings = _settings(options)
-    reports = all_reports(settings, _reports(messages))
+    given = _reports(messages)
+    settings = _settings(options, _run(given))
+    reports = all_reports(settings, given)
+    if reports[0].other_queries:
+        announce(
+            f"{reports[0].write_id} is the query's first, but under its name {settings.name} commitLogTopic "
+            f"{settings.topic} has {' and '.join(reports[0].other_queries)}. If the checkpoint of that query was "
+            "deleted, or is elsewhere, the source is written again from the start, and the rows that the query has "
+            "written are in Kafka twice.",
+            logging.WARNING,
+        )
     outcome = commit_batch(settings, reports)
     if outcome.cleanup_failure:
         announce(outcome.cleanup_failure, logging.WARNING)
@@ -181,8 +190,9 @@ def abort_exactly_once(
     messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
 ) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
-    settings = _settings(options)
-    outcome = abort_batch(settings, _reports(messages), plan)
+    reports = _reports(messages)
+    settings = _settings(options, plan or _run(reports))
+    outcome = abort_batch(settings, reports, plan)
     if outcome.committed and None not in messages:
         keep_receipts(messages, options)
     if outcome.skipped:
@@ -203,18 +213,32 @@ def abort_exactly_once(
     return LogLine(f"write aborted; none of its rows is visible: {outcome.aborted} prepared transactions aborted")
 
 
-def _micro_batch(context: TaskContext) -> WriteId:
+def _micro_batch(context: TaskContext, options: SinkOptions) -> WriteId:
     query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query is None or number is None:
         raise ExactlyOnceError(f"Spark does not say which micro-batch this is ({QUERY_ID}, {BATCH_ID} are not set)")
+    planned = _exactly_once(options).query
+    if planned not in (None, query):
+        raise ExactlyOnceError(
+            f"The checkpoint that the driver finds at checkpointLocation in its own file system is of query {planned}, "
+            f"but this is query {query}, whose checkpoint must be elsewhere (spark.hadoop.fs.defaultFS). Write "
+            "checkpointLocation with its scheme, such as hdfs://, or set transactionalIdPrefix."
+        )
     return WriteId(query, int(number), WriteKind.MICRO_BATCH)
 
 
-def _settings(options: SinkOptions) -> CommitSettings:
+def _settings(options: SinkOptions, run: WritePlan | TaskReport | None = None) -> CommitSettings:
+    """``run``: has the names that were planned with. Derived anew they may be others, as the checkpoint may be gone."""
     chosen = _exactly_once(options)
-    assert chosen.name is not None
-    assert chosen.prefix is not None
-    return CommitSettings(options.producer, chosen.name, chosen.prefix, chosen.ledger_topic, chosen.never_replayed)
+    name, prefix = (chosen.name, chosen.prefix) if run is None else (run.name, run.prefix)
+    assert name is not None
+    assert prefix is not None
+    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed)
+
+
+def _run(reports: Sequence[TaskReport | None]) -> TaskReport | None:
+    """The first report that there is."""
+    return next((report for report in reports if report is not None), None)
 
 
 def _exactly_once(options: SinkOptions) -> ExactlyOnce:

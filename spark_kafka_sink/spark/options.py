@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
@@ -23,6 +22,7 @@ from spark_kafka_sink.schema_registry.registry_options import (
     is_registry_option,
     unknown_registry_option,
 )
+from spark_kafka_sink.spark import checkpoint
 from spark_kafka_sink.spark.dead_letters.options import DEAD_LETTER_OPTIONS, DeadLetters
 from spark_kafka_sink.spark.option_names import ADDED_BY_SPARK, KAFKA_PREFIX, read_side, refusal, unknown_name
 from spark_kafka_sink.spark.topic_options import (
@@ -46,8 +46,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", Kind.STRING, None, "medium",
            "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
-           "from the checkpoint location, or else from the query name. A batch write appends its txnAppId, or a new "
-           "id if it has none."),
+           "from the query's id, which is in its checkpoint; from the location of a checkpoint that is not in the "
+           "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
+           "appends its txnAppId, or a new id if it has none."),
     Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", Kind.STRING, "strict", "low",
@@ -120,7 +121,8 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
-    txnVersion). ``never_replayed``: neverRepeated, a batch job without a version; no later run has its name.
+    txnVersion). ``never_replayed``: neverRepeated, a batch job without a version; no later run has its name. ``query``:
+    the id of the stream that is named by it, else None.
     """
 
     name: str | None
@@ -129,6 +131,7 @@ class ExactlyOnce:
     ledger_start: str
     version: tuple[str, int] | None
     never_replayed: bool = False
+    query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +270,9 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     never_replayed = bool(own.get("neverrepeated"))
     if never_replayed and app is not None:
         faults.append("neverRepeated and txnAppId contradict each other: leave out one of them.")
-    name = f"txn-{app}" if app is not None else given or _derived_name(options)
+    name, query = (f"txn-{app}" if app is not None else given), None
+    if not name:
+        name, query = _derived_name(options)
     prefix = f"{given}-{app}" if app is not None and given is not None else name
     if prefix is not None and not prefix.isprintable():
         faults.append(f"transactionalIdPrefix, txnAppId, query name: {prefix!a} must have printable characters only.")
@@ -278,6 +283,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
         never_replayed=never_replayed,
+        query=query,
     )
 
 
@@ -294,12 +300,14 @@ def _with_token_provider(kafka: dict[str, object], own: Mapping[str, Any]) -> di
     return kafka if provider is None else {**kafka, OWN_NAMES["saslTokenProvider"]: provider}
 
 
-def _derived_name(options: Mapping[str, str]) -> str | None:
-    """A name that is stable across runs: from the checkpoint location, else from the query name."""
+def _derived_name(options: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """A name that is stable across runs, and the query's id if the checkpoint has it."""
     given = _given(options)
-    if "checkpointlocation" in given:
-        return f"spark-{sha256(given['checkpointlocation'].rstrip('/').encode()).hexdigest()[:16]}"
-    return f"spark-{given['queryname']}" if "queryname" in given else None
+    location = given.get("checkpointlocation")
+    if location is not None:
+        query = checkpoint.query_id(location)
+        return checkpoint.name_of(location, query), query
+    return (f"spark-{given['queryname']}" if "queryname" in given else None), None
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:

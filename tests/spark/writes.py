@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-_DEADLINE_S = 60
+_DEADLINE_S = 300
 
 
 def never_repeated(options: Mapping[str, object]) -> dict[str, object]:

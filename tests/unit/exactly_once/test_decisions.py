@@ -65,7 +65,7 @@ def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
 
 def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
     share = TaskShare(rows, prepared(task) if has_transaction else None)
-    return replace(TaskReport("app", PLACE, DRIVER, write_id(4), action, share, began_at=NOW), **changes)
+    return replace(TaskReport("app", "app", PLACE, DRIVER, write_id(4), action, share, began_at=NOW), **changes)
 
 
 def order(*reports, now=NOW):
