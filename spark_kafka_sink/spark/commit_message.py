@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.formats.kept_registry import AskedSchema
+    from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
 
@@ -42,7 +43,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
     ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath. ``figures``: what the
-    task's producer counted. ``asked_schemas``: what it asked a registry for.
+    task's producer counted. ``asked_schemas``: what it asked a registry for. ``letter_files``: of deadLetterPath.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
@@ -50,6 +51,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     receipts: tuple[WriteReceipt, ...] = ()
     figures: TaskFigures = NO_FIGURES
     asked_schemas: tuple[AskedSchema, ...] = ()
+    letter_files: LetterFiles | None = None
 
 
 class LogLine(NamedTuple):

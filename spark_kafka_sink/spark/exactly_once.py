@@ -121,7 +121,8 @@ def write_exactly_once(
         if letters is not None:
             letters.finish()
         asked = () if encoded is None else encoded.formats.asked
-        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, asked)
+        files = None if letters is None else letters.files
+        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, asked, files)
 
 
 def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:

@@ -33,11 +33,15 @@ from spark_kafka_sink.waiting import sleep
 if TYPE_CHECKING:
     from spark_kafka_sink.append.refused_records import RefusalReceipt, RefusedRecord
     from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
+    from spark_kafka_sink.spark.dead_letters.names import LetterRun
     from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink, LetterSink
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
+
+_RUN = ("spark.app.id", "spark.sql.execution.root.id", "spark.sql.execution.id")
+"""Local properties of ``LetterRun``."""
 
 PRODUCERS = ProducerCache(KafkaProducer)
 
@@ -188,16 +192,22 @@ class _LeasedProducer:
 
 
 def write_rows(
-    batches: Iterator[pa.RecordBatch], layout: RowLayout, options: SinkOptions, formats: FormatPlan | None = None
+    batches: Iterator[pa.RecordBatch],
+    layout: RowLayout,
+    options: SinkOptions,
+    formats: FormatPlan | None = None,
+    *,
+    of_job: bool = False,
 ) -> KafkaCommitMessage:
     """Sends all rows and waits until every one is acknowledged; raises the first error, with the row's number.
 
-    A task without rows opens no producer.
+    A task without rows opens no producer. ``of_job``: of a batch job, which may be one of several in a foreachBatch.
     """
     clock = SystemClock()
     with ExitStack() as stack:
         leased = _LeasedProducer(stack, options, clock)
-        letters = dead_letters(leased, options, clock, _letters_name(), stack)
+        topic = options.topic if of_job and _query_id() else None
+        letters = dead_letters(leased, options, clock, _letters_name(), stack, topic)
         if letters is not None:
             letters.keep_refused(leased)
         topics = None if formats is None else brokers_topics(options, leased, letters)
@@ -210,18 +220,24 @@ def write_rows(
         message = leased.finish()
         if letters is not None:
             letters.finish()
+            message = replace(message, letter_files=letters.files)
         return message if encoded is None else replace(message, asked_schemas=encoded.formats.asked)
 
 
 def dead_letters(
-    sink: LetterSink, options: SinkOptions, clock: Clock, name: TaskName, stack: ExitStack
+    sink: LetterSink, options: SinkOptions, clock: Clock, name: TaskName, stack: ExitStack, topic: str | None = None
 ) -> DeadLetterSink | None:
-    """Imports what tasks without dead letters do not need. ``stack`` closes the sink."""
+    """Imports what tasks without dead letters do not need. ``stack`` closes the sink. ``topic``: tells the write from
+    others of the same name and batch, in a foreachBatch.
+    """
     if options.dead_letters is None:
         return None
+    from spark_kafka_sink.spark.dead_letters.names import LetterFiles, quoted, write_name
     from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
 
-    letters = DeadLetterSink(sink, options.dead_letters, clock, name)
+    given = options.dead_letters.name
+    of_write = write_name(name.query, name.batch, topic) if given is None else quoted(given)
+    letters = DeadLetterSink(sink, options.dead_letters, clock, name, LetterFiles(of_write, _letters_run()))
     stack.callback(letters.close)
     return letters
 
@@ -331,9 +347,25 @@ def task_name() -> TaskName:
 def _letters_name() -> TaskName:
     """As ``task_name``; jobs of one application differ by their stages."""
     name, context = task_name(), TaskContext.get()
-    if context is None or context.getLocalProperty(QUERY_ID):
+    if context is None or _query_id():
         return name
     return name._replace(query=f"{name.query}-stage-{context.stageId()}")
+
+
+def _query_id() -> str | None:
+    """Of the streaming query that a task belongs to, also through its foreachBatch, as far as Spark tells."""
+    context = TaskContext.get()
+    query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
+    return query
+
+
+def _letters_run() -> LetterRun:
+    from spark_kafka_sink.spark.dead_letters.names import LetterRun
+
+    context = TaskContext.get()
+    if context is None:
+        return LetterRun()
+    return LetterRun(*((context.getLocalProperty(name) or "") for name in _RUN))
 
 
 def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:

@@ -81,7 +81,7 @@ class _Writer:
             return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
         from spark_kafka_sink.spark.write import write_rows
 
-        return write_rows(iterator, self.layout, self.options, self.formats)
+        return write_rows(iterator, self.layout, self.options, self.formats, of_job=self._is_batch)
 
     def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
         log_at(self.options.log_level)
@@ -96,6 +96,10 @@ class _Writer:
         # Jobs of an application, and of a foreachBatch, share its name.
         is_job = self._is_batch and self.options.exactly_once is None
         keep_receipts(messages, self.options, uuid4().hex if is_job else "")
+        if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
+            from spark_kafka_sink.spark.dead_letters.leftovers import remove_leftovers
+
+            remove_leftovers(messages, self.options.dead_letters.path)
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
             from spark_kafka_sink.spark.schema_responses import keep_asked_schemas

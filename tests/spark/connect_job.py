@@ -1,7 +1,7 @@
 """A client of a Spark Connect server that it starts: ``python connect_job.py SERVERS TOPIC ROWS FOLDER``.
 
 A batch write of ROWS values; then a query whose foreachBatch writes ROWS more, exactly once, and whose micro-batch 0 is
-run twice. FOLDER gets the query's checkpoint.
+run twice. FOLDER gets the query's checkpoint, and dead letters of two writes of each micro-batch.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from tests.spark.writes import lose_commit
 
 _NOT_STARTED = "Timed out while waiting for the Python worker to connect back"
 
@@ -26,8 +28,7 @@ def main(servers: str, topic: str, rows: str, folder: str) -> None:
     source, checkpoint = f"{folder}/in", Path(folder, "checkpoint")
     frame.selectExpr("concat('stream ', value) value").coalesce(1).write.parquet(source)
     run(spark, source, checkpoint, {**once, "txnAppId": topic})
-    checkpoint.joinpath("commits", "0").unlink()
-    checkpoint.joinpath("commits", ".0.crc").unlink(missing_ok=True)
+    lose_commit(checkpoint, 0)
     run(spark, source, checkpoint, {**once, "txnAppId": topic})
     try:
         run(spark, source, Path(folder, "other"), once)
@@ -39,9 +40,16 @@ def main(servers: str, topic: str, rows: str, folder: str) -> None:
 def run(spark: SparkSession, source: str, checkpoint: Path, options: dict[str, str]) -> None:
     """A query over what its source has, with each micro-batch's number as txnVersion if there is a txnAppId."""
 
+    servers, topic = options["kafka.bootstrap.servers"], options["topic"]
+    letters = {"kafka.bootstrap.servers": servers, "topic": topic, "deadLetterPath": f"{checkpoint}-letters"}
+
     def write(batch: DataFrame, number: int) -> None:
         version = {"txnVersion": str(number)} if "txnAppId" in options else {}
         batch.write.format("pykafka").options(**options, **version).mode("append").save()
+        bad = batch.limit(1).selectExpr("value", "-1 partition")
+        for name in ("first", "second"):
+            named = {**letters, "deadLetterName": f"{name}-{number}"}
+            bad.write.format("pykafka").options(**named).mode("append").save()
 
     writer = spark.readStream.schema("value string").parquet(source).writeStream.foreachBatch(write)
     query = started(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True))

@@ -69,27 +69,35 @@ def test_an_executor_without_the_package_names_it(cluster, topic, tmp_path):
 
 @pytest.fixture(scope="module")
 def connected(local_kafka, tmp_path_factory):
-    """How often ``connect_job.py`` wrote each value, and its output."""
+    """How often ``connect_job.py`` wrote each value, its output, and its folder."""
     local_kafka.create_topic("connected", 4)
     servers = local_kafka.bootstrap_servers
-    code, output = run_job("connect_job.py", servers, "connected", ROWS, tmp_path_factory.mktemp("connected"))
+    folder = tmp_path_factory.mktemp("connected")
+    code, output = run_job("connect_job.py", servers, "connected", ROWS, folder)
     assert code == 0, output
-    return Counter(value for values in read_committed(servers, "connected").values() for value in values), output
+    values = Counter(value for values in read_committed(servers, "connected").values() for value in values)
+    return values, output, folder
 
 
 def test_spark_connect_writes_every_row(connected):
-    values, _ = connected
+    values, *_ = connected
     assert {value: count for value, count in values.items() if not value.startswith(b"stream")} == EVERY_ROW
 
 
 def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):
-    values, _ = connected
+    values, *_ = connected
     assert {value: count for value, count in values.items() if value.startswith(b"stream")} == {
         b"stream " + value: 1 for value in EVERY_ROW
     }
 
 
 def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
-    _, output = connected
+    _, output, _ = connected
     _, _, refusal = output.partition("REFUSED: ")
     assert "needs txnAppId and txnVersion, or neverRepeated=true" in refusal
+
+
+def test_a_micro_batch_that_spark_connect_repeats_replaces_the_dead_letters_of_each_of_its_writes(connected):
+    _, _, folder = connected
+    files = sorted(each.name for each in (folder / "checkpoint-letters").iterdir())
+    assert files == ["first-0-0.jsonl", "second-0-0.jsonl"]

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.spark.writes import fails, never_repeated, save, stream, streaming
+from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -56,12 +56,6 @@ def test_a_query_writes_each_row_once_over_restarts(spark, topic, to_topic, tmp_
         frame = streaming(numbers(spark, first, first + 300), tmp_path / "in")
         stream(frame, to_topic, tmp_path / "checkpoint")
         assert committed(topic) == expected(0, first + 300)
-
-
-def lose_commit(checkpoint, batch):
-    """As if the driver had died before Spark wrote its own commit file."""
-    (checkpoint / "commits" / str(batch)).unlink()
-    (checkpoint / "commits" / f".{batch}.crc").unlink()
 
 
 def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic, to_topic, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -33,6 +34,12 @@ def stream(
         return [progress.batchId for progress in query.recentProgress if progress.numInputRows]
     finally:
         query.stop()
+
+
+def lose_commit(checkpoint: Path, batch: int) -> None:
+    """As if the driver had died before Spark wrote its own commit file."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink()
 
 
 def streaming(frame: DataFrame, folder: object) -> DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import DeadLetterPathError
 from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
+from spark_kafka_sink.spark.dead_letters.leftovers import RUN_FIELD, run_of
+from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 from spark_kafka_sink.spark.dead_letters.record import Letters, json_lines
 
 _ERRORS = (OSError, ValueError, ImportError, pa.ArrowException)
@@ -17,38 +18,41 @@ _ERRORS = (OSError, ValueError, ImportError, pa.ArrowException)
 
 
 class DeadLetterFile:
-    """``<folder>/<query>-<batch>-<task>.jsonl``, made with the first dead letter under another name. ``finish`` gives
-    it its own, in the place of an earlier attempt's. Raises ``DeadLetterPathError``.
+    """A task's file in ``folder``, made with the first dead letter under another name. ``finish`` gives it its own, in
+    the place of an earlier run's. Raises ``DeadLetterPathError``.
     """
 
-    def __init__(self, folder: str, name: TaskName) -> None:
+    def __init__(self, folder: str, files: LetterFiles, name: TaskName) -> None:
         self._folder = folder
+        self._files = files
         self._name = name
         self._system: Any = None
         self._stream: Any = None
-        self._paths = "", ""
+        self._path = ""
+        self._unfinished = ""
 
     def write(self, letters: Letters) -> None:
         try:
             if self._stream is None:
-                folder = self._open()
-                self._system.create_dir(folder, recursive=True)
-                self._stream = self._system.open_output_stream(self._paths[0])
-            name = self._name
-            self._stream.write(json_lines(letters, query=name.query, batch=name.batch, task=name.task))
+                self._open()
+                self._system.create_dir(self._path, recursive=True)
+                self._stream = self._system.open_output_stream(self._unfinished)
+            of_task = {RUN_FIELD: str(self._files.run), **self._name._asdict()}
+            self._stream.write(json_lines(letters, **of_task))
         except _ERRORS as error:
             raise self._error(error) from error
 
     def finish(self) -> None:
-        """Without a dead letter, an earlier attempt's file is removed."""
+        """Without a dead letter, an earlier run's file is removed."""
         try:
             if self._stream is None:
                 self._open()
-                if self._system.get_file_info(self._paths[1]).is_file:
-                    self._system.delete_file(self._paths[1])
+                path, is_there = self._own_path()
+                if is_there:
+                    self._system.delete_file(path)
                 return
             self._stream.close()
-            self._system.move(*self._paths)
+            self._system.move(self._unfinished, self._own_path()[0])
         except _ERRORS as error:
             raise self._error(error) from error
         self._stream = None
@@ -60,16 +64,27 @@ class DeadLetterFile:
         stream, self._stream = self._stream, None
         try:
             stream.close()
-            self._system.delete_file(self._paths[0])
+            self._system.delete_file(self._unfinished)
         except _ERRORS:  # the task fails already, with another error
             return
 
-    def _open(self) -> str:
-        """The file system is there; returns the folder in it."""
-        self._system, folder = file_system(self._folder)
-        name = f"{quote(self._name.query, safe=' ')}-{self._name.batch}-{self._name.task}.jsonl"
-        self._paths = f"{folder}/.{name}.{uuid4().hex}", f"{folder}/{name}"
-        return folder
+    def _open(self) -> None:
+        """The file system is there, and the folder in it has a path."""
+        self._system, self._path = file_system(self._folder)
+        self._unfinished = f"{self._path}/{self._files.unfinished(self._name.task, uuid4().hex)}"
+
+    def _own_path(self) -> tuple[str, bool]:
+        """The task's file, and whether an earlier run left one. Writes of one foreachBatch that have the same name take
+        one place after the other: in the same order when the micro-batch is run again.
+        """
+        place = 1
+        while True:
+            path = f"{self._path}/{self._files.of_task(self._name.task, place)}"
+            if not self._system.get_file_info(path).is_file:
+                return path, False
+            if not self._files.run.is_beside(run_of(self._system, path)):
+                return path, True
+            place += 1
 
     def _error(self, error: Exception) -> DeadLetterPathError:
         return DeadLetterPathError(

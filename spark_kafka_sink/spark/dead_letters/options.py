@@ -31,8 +31,13 @@ DEAD_LETTER_OPTIONS: Final = (
            "task."),
     Option("deadLetterPath", Kind.STRING, None, "low",
            "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
-           "to. One file of JSON lines per task, named by query, batch and task; a replay overwrites it. Not "
+           "to. One file of JSON lines per task, named by write and task; a replay overwrites it. Not "
            "transactional: it may have rows of an aborted batch. May be set together with deadLetterTopic."),
+    Option("deadLetterName", Kind.STRING, None, "low",
+           "Name of this batch write in deadLetterPath: its files are <name>-<task>.jsonl, and replace those of an "
+           "earlier write of this name. Set it for at-least-once writes in foreachBatch through Spark Connect or on "
+           "other threads, where the sink does not know the batch: a name for each write and batch, such as "
+           "orders-<batch id>."),
     Option("deadLetterOn", Kind.LIST, None, "low",
            "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
            "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
@@ -66,7 +71,7 @@ CONNECT_NAMES: Final[Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
     """``topic``, ``path``: one of them or both. ``limit`` None: none. ``connect_headers``: ``__connect.errors.*``.
-    ``connector``: name of the query, None if it has none.
+    ``connector``: name of the query, None if it has none. ``name``: deadLetterName.
     """
 
     topic: str | None
@@ -75,6 +80,7 @@ class DeadLetters:
     limit: int | None = _DEFAULT_LIMIT
     connect_headers: bool = True
     connector: str | None = None
+    name: str | None = None
 
     @classmethod
     def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetters | None:
@@ -102,7 +108,10 @@ class DeadLetters:
             )
         limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
         most = None if limit.lower() == "none" else int(limit)
-        return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector)
+        name = own.get("deadlettername")
+        if name is not None and path is None:
+            faults.append("deadLetterName: only with deadLetterPath.")
+        return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector, name)
 
     def over_limit(self, rows: int) -> str | None:
         """The text of a ``DeadLetterLimitError``, if ``rows`` are too many."""

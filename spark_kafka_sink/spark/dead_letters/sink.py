@@ -35,6 +35,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.records.encode import header_column, header_entries
 from spark_kafka_sink.spark.dead_letters.file import DeadLetterFile
+from spark_kafka_sink.spark.dead_letters.names import LetterFiles, write_name
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
 from spark_kafka_sink.spark.dead_letters.record import (
     ILLEGAL_ARGUMENT,
@@ -101,13 +102,16 @@ class DeadLetterSink:
     in pieces, the last by ``write_held``.
     """
 
-    def __init__(self, sink: LetterSink, dead: DeadLetters, clock: Clock, name: TaskName) -> None:
+    def __init__(
+        self, sink: LetterSink, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles | None = None
+    ) -> None:
         self._sink = sink
         self._dead = dead
         self._clock = clock
         self._name = name
         self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
-        self._file = None if dead.path is None else DeadLetterFile(dead.path, name)
+        self._files = files or LetterFiles(write_name(name.query, name.batch))
+        self._file = None if dead.path is None else DeadLetterFile(dead.path, self._files, name)
         self._judge = RowJudge(dead, clock)
         self._held: list[Letters] = []
         self._held_size = 0
@@ -241,6 +245,11 @@ class DeadLetterSink:
         """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
         if self._file is not None and self.writes:
             self._file.finish()
+
+    @property
+    def files(self) -> LetterFiles | None:
+        """For the driver; None without deadLetterPath."""
+        return None if self._file is None else self._files._replace(complete=self.writes)
 
     def close(self) -> None:
         """Drops what is not whole."""
