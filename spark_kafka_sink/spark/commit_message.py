@@ -71,12 +71,19 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
     return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
 
 
-def aborted(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """What stays in Kafka after an aborted write; failed tasks (None) sent no counts."""
+def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
+    """What stays in Kafka after an aborted at-least-once write; failed tasks (None) sent no counts."""
     finished = sum(message is not None for message in messages)
-    return (
+    if not finished:
+        return LogLine(
+            "write aborted; no task finished. Rows that the tasks sent before they failed stay in Kafka "
+            "(at least once)",
+            logging.WARNING,
+        )
+    return LogLine(
         f"write aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
-        f"{_counted(len(messages), 'task')} that finished, plus the rows that the others sent"
+        f"{_counted(len(messages), 'task')} that finished, plus the rows that the others sent",
+        logging.WARNING,
     )
 
 

@@ -1,6 +1,7 @@
 """``topicCreation`` never and create: topics are looked up, or created, before the first row.
 
-On the driver the option topic, once per planning process; in a task the topics of its rows, once per worker process.
+On the driver the option topic, in a task the topics of its rows. A process looks a topic up again after
+metadata.max.age.ms, and after a task has failed: it may have been deleted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.spark.commit_message import announce
@@ -25,7 +27,8 @@ _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
 _MOST_NAMED: Final = 5
 
-_known: dict[ProducerConfig, set[str]] = {}
+_known: dict[ProducerConfig, dict[str, float]] = {}
+"""Topics that exist, and until when (monotonic ms) this process relies on it."""
 
 
 def ensure_planned_topics(options: SinkOptions) -> None:
@@ -39,31 +42,44 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     if options.topic is not None:
         ensure_topics(options, (options.topic,))
     letters = None if options.dead_letters is None else options.dead_letters.topic
-    known = _known.setdefault(options.producer, set())
-    own = [topic for topic in (options.receipts_topic, letters) if topic is not None and topic not in known]
+    own = _unknown(options, [topic for topic in (options.receipts_topic, letters) if topic is not None])
     if own:
         from spark_kafka_sink.network.topics import topic_metadata
 
         with _connected(options.producer, options.topic_creation, own) as rpc:
             topic_metadata(rpc, own, _deadline(rpc, options), allow_auto_topic_creation=True)
-        known.update(own)
+        _remember(options, own)
 
 
 def ensure_topics(options: SinkOptions, names: Collection[str]) -> None:
-    """Looks up the topics that are new to this process, and creates the missing ones. Takes at most max.block.ms.
+    """Looks up the topics that this process does not know, and creates the missing ones. Takes at most max.block.ms.
 
     Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
     """
     creation = options.topic_creation
     if creation is None:
         return
-    known = _known.setdefault(options.producer, set())
-    unknown = [name for name in names if name not in known]
+    unknown = _unknown(options, names)
     if not unknown:
         return
     with _connected(options.producer, creation, unknown) as rpc:
         _ensure(rpc, creation, unknown, _deadline(rpc, options))
-    known.update(unknown)
+    _remember(options, unknown)
+
+
+def forget_topics(options: SinkOptions) -> None:
+    """A write has failed, perhaps because a topic was deleted: the next one looks its topics up."""
+    _known.pop(options.producer, None)
+
+
+def _unknown(options: SinkOptions, names: Collection[str]) -> list[str]:
+    known, now = _known.get(options.producer, {}), SystemClock().now()
+    return [name for name in names if known.get(name, now) <= now]
+
+
+def _remember(options: SinkOptions, names: Collection[str]) -> None:
+    until = SystemClock().now() + options.producer.metadata_max_age_ms
+    _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
 
 def _ensure(rpc: Rpc, creation: TopicCreation, names: Sequence[str], deadline: float) -> None:
@@ -132,7 +148,6 @@ def _did_you_mean(rpc: Rpc, name: str) -> str:
 @contextmanager
 def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[str]) -> Iterator[Rpc]:
     """Connections for a look-up of ``names``, whose failure is a ``TopicCreationError``."""
-    from spark_kafka_sink.clock import SystemClock
     from spark_kafka_sink.network.rpc import Rpc
 
     rpc = Rpc(config, SystemClock())

@@ -20,8 +20,9 @@ TOPIC_OPTIONS: Final = (
     Option("topicCreation", Kind.STRING, "broker", "medium",
            "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
-           "create, the driver looks up the option topic; tasks look up the topics of their rows, once per process. "
-           "Existing topics are not changed. Does not apply to receiptsTopic and commitLogTopic.",
+           "create, the driver looks up the option topic, and tasks the topics of their rows: each process once, and "
+           "again after metadata.max.age.ms or a failed task. Existing topics are not changed. Does not apply to "
+           "receiptsTopic and commitLogTopic.",
            OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", Kind.INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",

@@ -289,7 +289,7 @@ def append_rows(
     """
     target = AppendSize(options.producer)
     rows_of, sink = (task_rows, sink) if letters is None else (letters.rows, letters)
-    looks_up = layout.topic is not None and sink.writes and (letters is None or not letters.judges_topics)
+    looks_up = sink.writes and (letters is None or not letters.judges_topics)
     if sink.writes and (options.bytes_per_s or options.rows_per_s):
         sink = _PacedSink(sink, Pace(options.bytes_per_s, options.rows_per_s, clock, sleep))
     first_row = 0

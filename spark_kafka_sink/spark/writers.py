@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import DeadLetterLimitError
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, aborted, announce, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, announce, committed
 from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
-from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
+from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 from spark_kafka_sink.spark.worker_log import log_at
 from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
 
@@ -69,8 +69,12 @@ class _Writer:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
         log_at(self.options.log_level)
-        with delegation_tokens_explained(), connection_explained(self.options):
-            message = self._write(iterator)
+        try:
+            with delegation_tokens_explained(), connection_explained(self.options):
+                message = self._write(iterator)
+        except Exception:
+            forget_topics(self.options)
+            raise
         freeze_imports()
         return message
 
@@ -109,13 +113,14 @@ class _Writer:
 
     def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
         log_at(self.options.log_level)
+        forget_topics(self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
             with connection_explained(self.options):
                 line = abort_exactly_once(messages, self.options, self.plan)
         else:
-            line = LogLine(aborted(messages))
+            line = aborted(messages)
         announce(micro_batch + line.text, line.level)
 
 

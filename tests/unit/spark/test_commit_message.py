@@ -77,7 +77,15 @@ def test_one_of_each_is_said_in_the_singular():
 def test_an_abort_says_what_stays_in_kafka():
     assert aborted([MESSAGES[0], None]) == (
         "write aborted, but its rows stay in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions of "
-        "2 topics by the 1 of 2 tasks that finished, plus the rows that the others sent"
+        "2 topics by the 1 of 2 tasks that finished, plus the rows that the others sent",
+        logging.WARNING,
+    )
+
+
+def test_a_failed_write_ended_with_a_line_about_0_rows_of_0_tasks_at_level_info():
+    assert aborted([None]) == (
+        "write aborted; no task finished. Rows that the tasks sent before they failed stay in Kafka (at least once)",
+        logging.WARNING,
     )
 
 

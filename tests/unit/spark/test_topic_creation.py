@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import TopicCreationError
+from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
@@ -184,6 +184,61 @@ def test_a_task_looks_up_the_topics_of_its_rows_once(broker):
     write_rows(rows("invoices"), BY_ROW, asked)
     assert len(broker.requests.of("Metadata")) == asked_for
     assert len(broker.topic("flights").values()) == 2
+
+
+QUICK = {"kafka.delivery.timeout.ms": "600", "kafka.request.timeout.ms": "500", "kafka.max.block.ms": "5000"}
+
+
+def job(asked):
+    return KafkaBatchWriter(RowLayout(value=0) if asked.topic else BY_ROW, asked)
+
+
+def write_one(asked):
+    """An attempt of a task, as Spark runs it."""
+    columns = {"value": ["v"]} if asked.topic else {"value": ["v"], "topic": ["flights"]}
+    return job(asked).write(iter([pa.record_batch(columns)]))
+
+
+@pytest.mark.parametrize("topic", ["flights", None])
+def test_a_topic_that_was_deleted_was_never_created_again_by_a_process_that_had_seen_it(broker, topic):
+    asked = options(broker, "create", topic, **QUICK)
+    pickle.dumps(job(asked))
+    write_one(asked)
+    broker.delete_topic("flights")
+    pickle.dumps(job(asked))
+    with pytest.raises(KafkaError, match="flights"):
+        write_one(asked)
+    write_one(asked)
+    assert broker.topic("flights").values() == [b"v"]
+
+
+def test_a_worker_that_is_new_creates_a_topic_that_was_deleted_after_the_driver_had_looked(broker, monkeypatch):
+    asked = options(broker, "create", **QUICK)
+    plan(asked)
+    broker.delete_topic("flights")
+    monkeypatch.setattr(topic_creation, "_known", {})
+    write_one(asked)
+    assert broker.topic("flights").values() == [b"v"]
+
+
+def test_a_process_relies_on_what_it_has_seen_until_metadata_max_age_ms(broker):
+    asked = options(broker, "create", receiptstopic="receipts", **{"kafka.metadata.max.age.ms": "0"})
+    for _ in range(2):
+        plan(asked)
+        broker.delete_topic("flights")
+        broker.delete_topic("receipts")
+    plan(asked)
+    assert {*broker.topics} == {"flights", "receipts"}
+
+
+def test_a_failed_write_of_another_cluster_forgets_nothing(broker):
+    asked = options(broker, "create")
+    plan(asked)
+    once = len(broker.requests)
+    with TestBroker() as other:
+        topic_creation.forget_topics(options(other, "create"))
+    plan(asked)
+    assert len(broker.requests) == once
 
 
 def test_a_task_with_a_row_for_a_missing_topic_fails_at_once(broker):
