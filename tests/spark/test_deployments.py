@@ -26,7 +26,7 @@ def run_job(script, *arguments, path=(ROOT,)):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
     return done.returncode, done.stdout
