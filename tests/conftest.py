@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from spark_kafka_sink.testing.java import java_environment
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and processes of tests would inherit that.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 # Of one example, by the wall clock: a busy machine would fail it.
 settings.register_profile("without a deadline", deadline=None)

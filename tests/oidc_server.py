@@ -16,6 +16,7 @@ from joserfc.jwk import KeySet, RSAKey
 from werkzeug.serving import make_server
 
 from tests.loopback_app import LoopbackApp
+from tests.waiting import DEADLINE_S
 
 JWT_BEARER = JWTBearerGrant.GRANT_TYPE
 
@@ -98,7 +99,7 @@ class OidcServer(LoopbackApp):
 
     def _token(self) -> Any:
         self.forms.append(request.form.to_dict())
-        self._may_respond.wait(60)
+        self._may_respond.wait(DEADLINE_S)
         if self.fail_with:
             return {"error": "temporarily_unavailable"}, self.fail_with.pop(0)
         return self._oauth.create_token_response()

@@ -20,6 +20,7 @@ from werkzeug.serving import make_server
 
 from tests.loopback_app import LoopbackApp
 from tests.unit.encoding.protos import compiled, files_of
+from tests.waiting import DEADLINE_S
 
 
 class Asked(NamedTuple):
@@ -114,7 +115,7 @@ class SchemaRegistryServer(LoopbackApp):
         body = request.get_json(force=True) if request.data else None
         self.asked.append(Asked(request.method, request.path, raw, request.args.to_dict(), dict(request.headers), body))
         if self.hang.is_set():
-            self._released.wait(60)
+            self._released.wait(DEADLINE_S)
         if self.faults:
             status, content, headers = self.faults.popleft()
             text = content if isinstance(content, bytes) else json.dumps(content).encode()

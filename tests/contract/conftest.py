@@ -11,6 +11,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="module")
@@ -28,4 +29,4 @@ def kafka_jvm():
         yield gateway.jvm
     gateway.shutdown()
     process.stdin.close()  # it ends with its input
-    process.wait(30)
+    process.wait(DEADLINE_S)

@@ -20,8 +20,8 @@ from spark_kafka_sink.network.codec import response_type
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.versions import API_KEYS
 from spark_kafka_sink.testing.broker.wire import build
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 15.0
 TRANSIENT = frozenset(
     {"concurrent_transactions", "coordinator_load_in_progress", "coordinator_not_available", "not_coordinator"}
 )

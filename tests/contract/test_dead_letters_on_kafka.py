@@ -15,9 +15,9 @@ from tests.faults.exactly_once.reader import read_committed
 from tests.spark.topics import Topic
 from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
+from tests.waiting import DEADLINE_S
 
 LARGE = Random(1).randbytes(40_000)
-DEADLINE_S = 30
 
 
 def test_one_bad_row_of_many_is_a_dead_letter_with_connects_headers(local_kafka):

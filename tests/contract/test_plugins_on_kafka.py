@@ -8,6 +8,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from tests.spark.topics import Topic
+from tests.waiting import DEADLINE_S
 
 OWN = "tests.unit.partitioning.own_partitioners"
 PLUGINS = "tests.unit.producer.own_plugins"
@@ -54,8 +55,8 @@ def test_an_interceptor_gets_the_partition_of_a_record_that_the_broker_refuses(l
     with KafkaProducer(options, interceptors=[Told()]) as producer:
         refused = producer.send(ProducerRecord("plugins-small", b"x" * 1_000, b"a key"))
         with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE|larger"):
-            refused.result(30)
-        partition = producer.send(ProducerRecord("plugins-small", b"x", b"a key")).result(30).partition
+            refused.result(DEADLINE_S)
+        partition = producer.send(ProducerRecord("plugins-small", b"x", b"a key")).result(DEADLINE_S).partition
     assert told == [
         ("plugins-small", partition, -1, BrokerError),
         ("plugins-small", partition, 0, type(None)),

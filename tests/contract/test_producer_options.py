@@ -11,6 +11,7 @@ from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, SEC
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -34,7 +35,7 @@ def javas():
 def documented(config):
     """Name → (type, default, importance) as Kafka documents them."""
     command = [find_java(), "-cp", f"{kafka_jars(DEFAULT_VERSION)}/*", config]
-    page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
     options = {}
     for section in page.split("<h4>")[1:]:
         name = re.search(r'id="(?:(?:producer|consumer)configs_)?([^"]+)"', section)[1]

@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 
 from spark_kafka_sink import ProducerRecord, SyncProducer
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -33,7 +34,7 @@ def test_the_console_of_kafka_0_8_writes_each_line_in_order(local_kafka):
     topic = f"test-topic-{uuid4().hex[:8]}"
     command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", topic, "--sync"]
     command += ["--broker-list", local_kafka.bootstrap_servers]
-    done = subprocess.run(command, input=b"one\ntwo\nthree\n", capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=b"one\ntwo\nthree\n", capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     messages = read(local_kafka.bootstrap_servers, topic, 3)
     assert [(message.offset(), message.value()) for message in messages] == [(0, b"one"), (1, b"two"), (2, b"three")]
@@ -60,7 +61,7 @@ def test_four_threads_send_400_records_by_their_partition_keys(local_kafka):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(DEADLINE_S)
         metrics = producer.metrics()[f"producer-topic-metrics.{topic}"]
     assert errors == []
     messages = [each for each in read(local_kafka.bootstrap_servers, topic, 404) if each.value() != b"by key"]

@@ -21,8 +21,8 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions
 from spark_kafka_sink.transactions.values import PreparedTransaction
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 10.0
 TOPIC = "t"
 
 

@@ -22,8 +22,8 @@ from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions
 from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence, fence_all
 from tests.unit.exactly_once.runs import Query, new_process
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 30.0
 DEADLINE_MS = DEADLINE_S * 1000
 END = b"end"
 

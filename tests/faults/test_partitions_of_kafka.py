@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.kafka_faults import await_that
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -25,7 +26,7 @@ def test_partitions_for_tells_leaders_and_replicas_with_a_node_and_without_it() 
 
 def compare(kafka: LocalKafka, offline: frozenset[int]) -> None:
     config = {"bootstrap.servers": kafka.bootstrap_servers}
-    theirs = AdminClient(config).list_topics("t", timeout=30).topics["t"].partitions
+    theirs = AdminClient(config).list_topics("t", timeout=DEADLINE_S).topics["t"].partitions
     with KafkaProducer(config) as producer:
         ours = producer.partitions_for("t")
         assert producer.partition_count("t") == len(theirs) == 3

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.house.repository import ROOT
+from tests.waiting import DEADLINE_S
 
 FILES = {
     "github-workflows": [".github/workflows/ci.yml", ".github/workflows/release.yml"],
@@ -20,7 +21,7 @@ FILES = {
 @pytest.mark.parametrize("schema", FILES)
 def test_the_files_fit_the_schema(schema):
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *FILES[schema]]
-    checked = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    checked = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

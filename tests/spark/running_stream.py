@@ -15,6 +15,7 @@ from typing import Self
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.contract.security.librdkafka import produce
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 MASTER = "local[2,4]"
@@ -92,7 +93,7 @@ class RunningStream:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(60) == 0, self.log[-5000:]
+        assert self._process.wait(DEADLINE_S) == 0, self.log[-5000:]
         produce(self._open, self._topic, [_END])
         deadline = time.monotonic() + _DEADLINE_S
         while not self._found[_END]:

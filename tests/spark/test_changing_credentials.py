@@ -17,6 +17,7 @@ from tests.contract.security.clusters import ROTATED, SESSION_MS
 from tests.oauth_kafka import oauth_kafka, oauth_options, oidc_server
 from tests.spark.running_stream import RunningStream
 from tests.spark.test_security import GUARANTEES, on_kafka, refusals
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 TOKEN_S = 6
@@ -56,7 +57,7 @@ class Password:
             ROTATED, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode()
         )
         (changed,) = self._admin.alter_user_scram_credentials([credential]).values()
-        changed.result(30)
+        changed.result(DEADLINE_S)
 
     def set_in_the_file(self):
         new = self.file.with_suffix(".new")

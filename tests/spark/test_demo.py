@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.demo.check import CheckError, Topics
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 290  # an idle machine needs a seventh of it
@@ -72,7 +73,7 @@ def test_a_record_that_comes_of_no_row_is_found_on_your_own_kafka(local_kafka, t
     assert code == 1, shown
     assert "✓ mine-batch: each of 336,776 rows is there exactly once," in shown
     assert "✗ mine-stream: 1 record matches no row." in shown
-    left = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=30).topics
+    left = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=DEADLINE_S).topics
     assert not [name for name in left if name.startswith("mine-")]
 
 
@@ -83,7 +84,7 @@ def one_record_added(servers, topic):
 
     def write():
         admin = AdminClient({"bootstrap.servers": servers})
-        while topic not in admin.list_topics(timeout=30).topics:
+        while topic not in admin.list_topics(timeout=DEADLINE_S).topics:
             if ended.wait(0.1):
                 return
         producer = Producer({"bootstrap.servers": servers})
@@ -137,7 +138,7 @@ def test_topics_that_exist_are_not_touched(local_kafka):
     with pytest.raises(CheckError, match=f"Topic {name} could not be created: .*already exists"):  # noqa: SIM117
         with topics.created(f"{name}-not-yet", name, keep=False):
             pass
-    there = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=30).topics
+    there = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=DEADLINE_S).topics
     assert [topic for topic in there if topic.startswith(name)] == [name]
 
 

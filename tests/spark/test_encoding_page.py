@@ -16,6 +16,7 @@ from tests.house.python_blocks import python_blocks
 from tests.house.repository import ROOT
 from tests.schema_registry_server import SchemaRegistryServer
 from tests.unit.encoding.protos import upb
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -76,7 +77,10 @@ def test_protobuf_with_the_descriptor_that_protoc_makes(run, places, topic, clie
     )
     (tmp_path / "orders.proto").write_text(f'syntax = "proto3";{proto}')
     subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", "-I.", *command.split()], cwd=tmp_path, check=True, timeout=60
+        [sys.executable, "-m", "grpc_tools.protoc", "-I.", *command.split()],
+        cwd=tmp_path,
+        check=True,
+        timeout=DEADLINE_S,
     )
     run(PROTOBUF, {**places, '"orders.desc"': repr(str(tmp_path / "orders.desc"))})
     kind = upb((tmp_path / "orders.desc").read_bytes(), "shop.Order")

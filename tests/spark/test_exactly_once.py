@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -28,7 +29,7 @@ def committed(topic) -> dict[bytes, int]:
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
     values: dict[bytes, int] = {}
     try:
-        partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
+        partitions = consumer.list_topics(topic.name, timeout=DEADLINE_S).topics[topic.name].partitions
         consumer.assign([TopicPartition(topic.name, partition, 0) for partition in partitions])
         left = set(partitions)
         while left:
@@ -120,7 +121,7 @@ def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spar
 
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(job, first) for first in (0, 100)]:
-            each.result(timeout=60)
+            each.result(timeout=DEADLINE_S)
     assert committed(topic) == expected(0, 200)
 
 

@@ -7,9 +7,10 @@ from textwrap import dedent
 
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BATCH, STREAM, *OTHERS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-DEADLINE_S = 60
 
 pytest_plugins = ["pytester"]
 

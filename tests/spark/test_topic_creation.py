@@ -9,6 +9,7 @@ from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
 from tests.spark.topics import Topic
 from tests.spark.writes import fails, one_row, save, stream, streaming
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -34,7 +35,7 @@ def options(kafka, policy, topic=None, **more):
 
 
 def partitions(admin, topic):
-    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    return len(admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions)
 
 
 @pytest.mark.parametrize("how", ["batch", "streaming"])
@@ -46,13 +47,13 @@ def test_never_fails_before_the_first_task_and_no_topic_appears(spark, kafka, ad
         rows = streaming(one_row(spark, "'v' value"), tmp_path / "in")
         said = fails(stream, rows, given, tmp_path / "checkpoint")
     assert "topicCreation=never: no such topic: flihgts (did you mean flights?)" in said
-    assert "flihgts" not in admin.list_topics(timeout=10).topics
+    assert "flihgts" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
 def test_a_topic_column_with_a_missing_topic_fails_and_names_it(spark, kafka, admin):
     said = fails(save, one_row(spark, "'v' value", "'fligths' topic"), options(kafka, "never"))
     assert "topicCreation=never: no such topic: fligths (did you mean flights?)" in said
-    assert "fligths" not in admin.list_topics(timeout=10).topics
+    assert "fligths" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
 def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tmp_path):
@@ -67,7 +68,7 @@ def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tm
     stream(streaming(first, tmp_path / "in"), query, tmp_path / "checkpoint")
     assert partitions(admin, topic) == 5
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "123456"
+    assert admin.describe_configs([resource])[resource].result(DEADLINE_S)["retention.ms"].value == "123456"
     save(second, options(kafka, "create", topic, **{"topic.creation.default.partitions": 9}))
     assert partitions(admin, topic) == 5
     assert sorted(consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, 2)) == [b"v", b"w"]
@@ -99,4 +100,4 @@ def test_a_user_who_may_not_create_topics_is_told_the_right(spark, kafka, admin)
     assert (
         f"topic {topic} does not exist and cannot be created: TOPIC_AUTHORIZATION_FAILED: the principal needs" in said
     )
-    assert topic not in admin.list_topics(timeout=10).topics
+    assert topic not in admin.list_topics(timeout=DEADLINE_S).topics

@@ -12,10 +12,9 @@ from tests.spark.killed_worker import ROWS_BEFORE
 from tests.spark.topics import Topic
 from tests.spark.worker_memory import peak_worker_memory
 from tests.spark.writes import save, stream, streaming
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
-
-DEADLINE_S = 60
 
 
 @contextlib.contextmanager

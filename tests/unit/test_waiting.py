@@ -21,6 +21,7 @@ from spark_kafka_sink.network import metadata
 from spark_kafka_sink.sender import callbacks
 from spark_kafka_sink.waiting import Waiters
 from tests.unit.interrupts import Interrupter
+from tests.waiting import DEADLINE_S
 
 WAIT_MS = 20.0
 
@@ -80,7 +81,7 @@ class Rival:
 
     def strike(self) -> None:
         self._thread.start()
-        self._tried.wait(10)
+        self._tried.wait(DEADLINE_S)
 
     def _hold(self) -> None:
         taken = self._lock.acquire(timeout=0.01)
@@ -93,7 +94,7 @@ class Rival:
                 self.robbed = True
 
     def join(self) -> None:
-        self._thread.join(10)
+        self._thread.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize("made", [future, receipt_wait, callbacks_wait, flush, pending_flush, metadata_wait])
@@ -109,7 +110,7 @@ def test_incident_an_interrupted_wait_unlocked_what_another_thread_had_locked(ma
             break
         rival.join()
         assert not rival.robbed, interrupter.struck
-        assert waited._lock.acquire(timeout=1), interrupter.struck
+        assert waited._lock.acquire(timeout=DEADLINE_S), interrupter.struck
     assert number > 10
 
 
@@ -130,7 +131,7 @@ def test_whoever_waits_is_woken_and_who_gave_up_is_forgotten():
         waiters.notify_all()
         waiters.notify_all()
     for thread in threads:
-        thread.join(30)
+        thread.join(DEADLINE_S)
     assert told == [True] * 3
     assert not waiters._sleepers
     assert waiters.wait_for(lock, lambda: True, 0)
@@ -145,5 +146,5 @@ def test_an_endless_wait_is_one_a_lock_can_hold():
     with lock:
         happened.set()
         waiters.notify_all()
-    thread.join(30)
+    thread.join(DEADLINE_S)
     assert told == [True]

@@ -37,6 +37,7 @@ from tests.contract.gssapi.kerberos import (
 )
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.gssapi, pytest.mark.jvm]
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
@@ -54,7 +55,7 @@ def topic(kafka: LocalKafka) -> str:
 def write(options: dict[str, str], topic: str, *values: bytes) -> None:
     with KafkaProducer(options) as producer:
         for value in values:
-            producer.send(ProducerRecord(topic, value, partition=0)).result(30)
+            producer.send(ProducerRecord(topic, value, partition=0)).result(DEADLINE_S)
 
 
 def written(kafka: LocalKafka, topic: str, count: int) -> list[bytes]:
@@ -63,7 +64,7 @@ def written(kafka: LocalKafka, topic: str, count: int) -> list[bytes]:
 
 def error_of(options: dict[str, str], topic: str) -> str:
     with KafkaProducer({**options, "max.block.ms": "30000"}) as producer, pytest.raises(KafkaError) as raised:
-        producer.send(ProducerRecord(topic, b"1", partition=0)).result(40)
+        producer.send(ProducerRecord(topic, b"1", partition=0)).result(DEADLINE_S)
     return str(raised.value)
 
 
@@ -90,7 +91,7 @@ def test_a_keytab_logs_in_once_for_all_clients_and_javas_consumer_reads_with_the
         "--consumer.config", str(file), "--topic", topic, "--from-beginning", "--max-messages", "3",
         "--timeout-ms", "30000",
     )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.stdout.split() == ["1", "2", "3"], done.stderr
 
 
@@ -176,7 +177,7 @@ def write_for(producer: KafkaProducer, topic: str, seconds: float) -> list[bytes
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         values.append(b"%d" % len(values))
-        producer.send(ProducerRecord(topic, values[-1], partition=0)).result(30)
+        producer.send(ProducerRecord(topic, values[-1], partition=0)).result(DEADLINE_S)
         time.sleep(0.02)
     return values
 
@@ -214,7 +215,7 @@ def test_while_the_kdc_hangs_ready_connections_produce_and_new_ones_fail_in_time
         began = time.monotonic()
         other = client_options(kafka, keytab_login(kdc, "orders", "debug=true"))
         with KafkaProducer({**other, **limits}) as waiting, pytest.raises(KafkaError, match="4000 ms"):
-            waiting.send(ProducerRecord(topic, b"never", partition=0)).result(20)
+            waiting.send(ProducerRecord(topic, b"never", partition=0)).result(DEADLINE_S)
         assert time.monotonic() - began < 8
         more = write_for(ready, topic, 1.2 * SHORT_S)
     assert written(kafka, topic, len(values) + len(more)) == values + more

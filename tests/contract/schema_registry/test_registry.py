@@ -129,7 +129,7 @@ def test_schemas_outlive_a_crash_and_a_hanging_registry_is_given_up(subject):
         client = client_of(registry.url, **quick)
         registered = client.register(subject, avro("a"))
         registry.pause()
-        with pytest.raises(RegistryError, match=r"no response within 1000 ms"):
+        with pytest.raises(RegistryError, match=r"no response within \d+ ms"):
             client.latest(subject)
         registry.resume()
         assert client_of(registry.url).latest(subject).id == registered.id

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
+
+from tests.waiting import DEADLINE_S, eventually
 
 _NAMES = {
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -49,7 +50,7 @@ def _quoted(jaas: str, name: str) -> str:
     return re.sub(r"\\(.)", r"\1", found[1])
 
 
-def produce(options: Mapping[str, str], topic: str, values: Sequence[bytes], timeout_s: float = 15) -> None:
+def produce(options: Mapping[str, str], topic: str, values: Sequence[bytes], timeout_s: float = DEADLINE_S) -> None:
     """One after the other to partition 0, acks=all; raises ``NotWrittenError``."""
     limits = {"message.timeout.ms": int(timeout_s * 1000), "log_level": 0}
     producer = Producer({**librdkafka_options(options), **limits})
@@ -78,21 +79,34 @@ def consume(options: Mapping[str, str], topic: str, count: int, *, partition: in
     )
     consumer.assign([Place(topic, partition, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=15)]
+        return [message.value() for message in consumer.consume(count, timeout=DEADLINE_S)]
     finally:
         consumer.close()
 
 
-def first_error(options: Mapping[str, str], timeout_s: float = 5) -> str:
-    """What librdkafka says first when it cannot connect; empty when it can."""
+def first_error(options: Mapping[str, str]) -> str:
+    """What librdkafka says first when it cannot connect; empty if it can."""
     errors: list[KafkaError] = []
     producer = Producer({**librdkafka_options(options), "error_cb": errors.append, "log_level": 0})
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            producer.list_topics(timeout=0.2)
-            return ""
-        except KafkaException as error:
-            producer.poll(0)
-            if errors or time.monotonic() > deadline:
-                return errors[0].str() if errors else str(error)
+    eventually(lambda: _responds(producer) or producer.poll(0) or errors, "neither a connection nor an error")
+    return errors[0].str() if errors else ""
+
+
+def connects(options: Mapping[str, str]) -> bool:
+    """Whether some broker responds to librdkafka in the end, though another one may be down."""
+    producer = Producer({**librdkafka_options(options), "log_level": 0})
+    eventually(lambda: _responds(producer), "no broker responds")
+    return True
+
+
+def is_silent(options: Mapping[str, str], seconds: float) -> bool:
+    """Whether the brokers leave librdkafka without a response that long."""
+    return not _responds(Producer({**librdkafka_options(options), "log_level": 0}), seconds)
+
+
+def _responds(producer: Producer, seconds: float = 0.2) -> bool:
+    try:
+        producer.list_topics(timeout=seconds)
+    except KafkaException:
+        return False
+    return True

@@ -11,6 +11,7 @@ from spark_kafka_sink.connection_check.finding import Finding, Outcome
 from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
+from tests.waiting import DEADLINE_S
 
 
 def checked(options: dict[str, str], **more: str) -> list[Finding]:
@@ -62,4 +63,4 @@ def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:
 
 def topics(kafka: LocalKafka) -> set[str]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    return set(admin.list_topics(timeout=15).topics)
+    return set(admin.list_topics(timeout=DEADLINE_S).topics)

@@ -15,6 +15,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
 from tests.contract.security.librdkafka import consume
+from tests.waiting import DEADLINE_S
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CREDENTIALS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates")
@@ -22,7 +23,7 @@ CREDENTIALS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.keystore.certificate
 
 def write(config: object, topic: str, value: bytes) -> None:
     with KafkaProducer(config) as producer:
-        producer.send(ProducerRecord(topic, value, partition=0)).result(30)
+        producer.send(ProducerRecord(topic, value, partition=0)).result(DEADLINE_S)
 
 
 def with_placeholders(options: dict[str, str], folder: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tests.contract.security.librdkafka import consume
 from tests.oauth_kafka import LISTENER, PRIVATE_KEY, SECRET, STRANGER_S_KEY, URL, jwt_bearer, oauth_kafka, oidc_server
 from tests.oauth_kafka import oauth_options as options
 from tests.oidc_server import JWT_BEARER, Client, OidcServer
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -37,12 +38,12 @@ def kafka(request: pytest.FixtureRequest, oidc: OidcServer) -> Iterator[LocalKaf
 def write(given: dict[str, object], topic: str, values: list[bytes]) -> None:
     with KafkaProducer(given) as producer:
         for future in [producer.send(ProducerRecord(topic, value, partition=0)) for value in values]:
-            future.result(30)
+            future.result(DEADLINE_S)
 
 
 def error_of(given: dict[str, object], topic: str) -> str:
     with KafkaProducer({**given, "max.block.ms": 20_000}) as producer, pytest.raises(KafkaError) as raised:
-        producer.send(ProducerRecord(topic, b"1", partition=0)).result(30)
+        producer.send(ProducerRecord(topic, b"1", partition=0)).result(DEADLINE_S)
     assert SECRET not in str(raised.value)
     return str(raised.value)
 
@@ -140,14 +141,14 @@ def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_log
     kafka.create_topic(topic)
     limits = {"sasl.login.read.timeout.ms": 2_000, "sasl.login.retry.backoff.max.ms": 1_000}
     with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
-        ready.send(ProducerRecord(topic, b"0", partition=0)).result(20)
+        ready.send(ProducerRecord(topic, b"0", partition=0)).result(DEADLINE_S)
         oidc.hang()
         began = time.monotonic()
         failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
         count = 1
         try:
             while not failing.done():
-                ready.send(ProducerRecord(topic, b"%d" % count, partition=0)).result(1)
+                ready.send(ProducerRecord(topic, b"%d" % count, partition=0)).result(DEADLINE_S)
                 count += 1
             assert 2 <= time.monotonic() - began < 10
         finally:

@@ -17,9 +17,11 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ODD_USER, each_client
 from tests.contract.security.librdkafka import HUNG_UP, consume
+from tests.waiting import DEADLINE_S
 
 Cluster: TypeAlias = LocalKafka | TestBroker
-KNOWN_WITHIN_S = 5.0
+# A call that made a second attempt at a broker would not end before the test does.
+ONE_ATTEMPT = {"reconnect.backoff.ms": "3600000", "reconnect.backoff.max.ms": "3600000", "max.block.ms": "7200000"}
 # A broker that only hangs up may do so for other reasons: such an error ends calls after max.block.ms, as Java's.
 BRIEF = {"max.block.ms": "2000"}
 # All that arrives at the broker has arrived by then.
@@ -29,7 +31,7 @@ SETTLED_S = 0.3
 def write(options: Mapping[str, str], topic: str, *values: bytes) -> None:
     with KafkaProducer(options) as producer:
         for future in [producer.send(ProducerRecord(topic, value, partition=0)) for value in values]:
-            future.result(30)
+            future.result(DEADLINE_S)
 
 
 def write_in_transaction(options: Mapping[str, str], topic: str, *values: bytes, id_: str | None = None) -> None:
@@ -162,10 +164,8 @@ each_failure = pytest.mark.parametrize(
 
 
 def failing(call: Callable[[], None], named: str) -> None:
-    begun = time.monotonic()
     with pytest.raises(KafkaError, match=named):
         call()
-    assert time.monotonic() - begun < KNOWN_WITHIN_S
 
 
 @each_failure
@@ -173,7 +173,7 @@ def test_a_failure_is_one_error_after_one_attempt_at_test_broker(
     secure_broker: TestBroker, failure: Callable[[Cluster], dict[str, str]], listener: str, named: str
 ) -> None:
     secure_broker.create_topic("t")
-    options = failure(secure_broker)
+    options = {**ONE_ATTEMPT, **failure(secure_broker)}
     calls = [lambda: write(options, "t", b"1", b"2")]
     if "security" not in named:
         calls.append(lambda: write_in_transaction(options, "t", b"1"))
@@ -184,7 +184,7 @@ def test_a_failure_is_one_error_after_one_attempt_at_test_broker(
         failed = secure_broker.authentications.failed()
         assert {attempt.listener for attempt in failed} <= {listener}
         nodes = [attempt.node for attempt in failed]
-        assert len(nodes) == len(set(nodes)) or "max.block.ms" in options, "a second attempt at a broker"
+        assert len(nodes) == len(set(nodes)), "a second attempt at a broker"
     assert secure_broker.topic("t").records() == []
 
 
@@ -196,10 +196,10 @@ def test_a_failure_is_one_error_after_one_attempt_at_kafka(
     secure_kafka.create_topic(topic)
     time.sleep(SETTLED_S)
     before = len(refusals(secure_kafka, listener))
-    options = failure(secure_kafka)
+    options = {**ONE_ATTEMPT, **failure(secure_kafka)}
     failing(lambda: write(options, topic, b"1"), named)
     time.sleep(SETTLED_S)
-    assert len(refusals(secure_kafka, listener)) - before <= 1 or "max.block.ms" in options
+    assert len(refusals(secure_kafka, listener)) - before <= 1
 
 
 def refusals(kafka: LocalKafka, listener: str) -> list[str]:

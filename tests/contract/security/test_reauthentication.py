@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -20,11 +20,11 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
 from tests.contract.security.librdkafka import HUNG_UP, consume, librdkafka_options
+from tests.waiting import DEADLINE_S, eventually
 
 Cluster: TypeAlias = LocalKafka | TestBroker
 LISTENER = "SESSIONS"
 REAUTHENTICATIONS = "successful-reauthentication-total"
-DEADLINE_S = 60.0
 KAFKAS = ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)]
 on_kafka = pytest.mark.parametrize("secure_kafka", KAFKAS, indirect=True, scope="session")
 
@@ -60,7 +60,7 @@ class Writer:
 
     def write(self) -> None:
         value = str(len(self.written)).encode()
-        self.producer.send(ProducerRecord(self.topic, value, partition=0)).result(30)
+        self.producer.send(ProducerRecord(self.topic, value, partition=0)).result(DEADLINE_S)
         self.written.append(value)
 
     def metric(self, of: str) -> float:
@@ -68,12 +68,12 @@ class Writer:
 
 
 def write_until(writers: Sequence[Writer], metric: str, value: float) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while any(writer.metric(metric) < value for writer in writers):
-        assert time.monotonic() < deadline, f"{metric} < {value}"
+    def reached() -> bool:
         for writer in writers:
             writer.write()
-        time.sleep(0.02)
+        return all(writer.metric(metric) >= value for writer in writers)
+
+    eventually(reached, f"{metric} < {value}")
 
 
 def goes_on(cluster: Cluster) -> None:
@@ -143,17 +143,19 @@ def test_test_broker_closes_a_connection_whose_session_has_ended(
     assert {error.partition(" ")[2] for error in errors} <= {"after the end of the session", "client hung up"}
 
 
-def librdkafka_writes_for(options: Mapping[str, str], topic: str, seconds: float) -> list[str]:
+def librdkafka_writes_until(condition: Callable[[], object], options: Mapping[str, str], topic: str) -> list[str]:
     """Errors of librdkafka meanwhile."""
     errors: list[str] = []
     producer = Producer(
         {**librdkafka_options(options), "linger.ms": 0, "error_cb": lambda error: errors.append(str(error))}
     )
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+
+    def writes() -> bool:
         producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: error and errors.append(str(error)))
-        producer.flush(10)
-        time.sleep(0.02)
+        producer.flush(DEADLINE_S)
+        return bool(condition() or errors)
+
+    eventually(writes)
     return errors
 
 
@@ -162,9 +164,12 @@ def test_librdkafka_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> 
     for mechanism in SESSION_MECHANISMS:
         broker.authentications.clear()
         options = broker.client_options(LISTENER, mechanism=mechanism)
-        assert librdkafka_writes_for(options, "t", 1.2 * SESSION_MS / 1000) == []
-        logins = Counter(attempt.connection for attempt in broker.authentications if attempt.step == mechanism)
-        assert max(logins.values()) >= 2
+
+        def logs_in_again(mechanism: str = mechanism) -> bool:
+            logins = Counter(attempt.connection for attempt in broker.authentications if attempt.step == mechanism)
+            return max(logins.values(), default=0) >= 2
+
+        assert librdkafka_writes_until(logs_in_again, options, "t") == []
         assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
 
 

@@ -16,8 +16,10 @@ from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
+from tests.waiting import DEADLINE_S
 
-ENDS_WITHIN_S = 5.0
+# A call that made a second attempt at a broker would not end before the test does.
+ONE_ATTEMPT = {"reconnect.backoff.ms": "3600000", "reconnect.backoff.max.ms": "3600000", "max.block.ms": "7200000"}
 SETTLED_S = 0.5
 IDLE_MS = 2_000
 
@@ -37,7 +39,8 @@ def broker(users):
 @pytest.fixture
 def refused(broker):
     """Options of a client with the wrong password."""
-    return {**broker.client_options("SASL"), "sasl.jaas.config": login("SCRAM-SHA-512", "client", "hunter2")}
+    wrong = {"sasl.jaas.config": login("SCRAM-SHA-512", "client", "hunter2")}
+    return {**broker.client_options("SASL"), **ONE_ATTEMPT, **wrong}
 
 
 def send(options):
@@ -67,17 +70,15 @@ def plan(options):
 def await_brokers(options):
     rpc = Rpc(ProducerConfig.parse(options), SystemClock())
     try:
-        rpc.await_brokers(rpc.now() + 60_000)
+        rpc.await_brokers(rpc.now() + 7_200_000)
     finally:
         rpc.close()
 
 
 @pytest.mark.parametrize("call", [send, partitions_for, init_transactions, send_and_wait, plan, await_brokers])
 def test_every_call_ends_at_once_after_one_attempt_per_broker(broker, refused, call):
-    began = time.monotonic()
     with pytest.raises(KafkaError) as raised:
         call(refused)
-    assert time.monotonic() - began < ENDS_WITHIN_S
     assert isinstance(raised.value, SaslAuthenticationError) or isinstance(
         raised.value.__cause__, SaslAuthenticationError
     )
@@ -93,10 +94,10 @@ def test_every_call_ends_at_once_after_one_attempt_per_broker(broker, refused, c
 def test_incident_init_transactions_waited_a_minute_at_a_tls_port(call):
     with TestBroker(nodes=2, listeners={"TLS": "SSL"}) as broker:
         broker.create_topic("t", partitions=2)
-        began = time.monotonic()
+        servers = broker.client_options("TLS")["bootstrap.servers"]
+        options = {"bootstrap.servers": servers, "max.block.ms": "7200000", "delivery.timeout.ms": "7200000"}
         with pytest.raises(KafkaError, match=r"responded like a TLS server: set security\.protocol=SSL or SASL_SSL"):
-            call({"bootstrap.servers": broker.client_options("TLS")["bootstrap.servers"]})
-        assert time.monotonic() - began < ENDS_WITHIN_S
+            call(options)
 
 
 def test_a_port_with_tls_among_the_bootstrap_servers_ends_no_call(broker):
@@ -117,38 +118,34 @@ def test_commands_end_with_the_error_and_a_status(broker, refused, command, flag
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"v\n")))
     given = {name: value for name, value in refused.items() if name != "bootstrap.servers"}
     options = [f"{flag}={name}={value}" for name, value in given.items()]
-    began = time.monotonic()
     servers = refused["bootstrap.servers"]
     status = main.main([*command, "--bootstrap-server", servers, *options])
     assert status != 0
-    assert time.monotonic() - began < ENDS_WITHIN_S
     said = capsys.readouterr().err
     assert "refused the login" in said
     assert "hunter2" not in said
 
 
 def test_records_of_a_running_producer_fail_when_the_password_has_changed(broker, users):
-    options = {**broker.client_options("SASL"), "connections.max.idle.ms": IDLE_MS}
+    options = {**broker.client_options("SASL"), **ONE_ATTEMPT, "connections.max.idle.ms": IDLE_MS}
     with KafkaProducer(options) as producer:
         for partition in (0, 1):
-            producer.send(ProducerRecord("t", b"v", partition=partition)).result(10)
+            producer.send(ProducerRecord("t", b"v", partition=partition)).result(DEADLINE_S)
         broker.authentications.clear()
         users["client"] = "changed"
         time.sleep(1.5 * IDLE_MS / 1000)  # connections are closed as idle
-        began = time.monotonic()
         futures = [producer.send(ProducerRecord("t", b"v", partition=partition)) for partition in (0, 1)]
         producer.flush()
         for future in futures:
             with pytest.raises(SaslAuthenticationError):
                 future.result(0)
-        assert time.monotonic() - began < ENDS_WITHIN_S
         time.sleep(SETTLED_S)
         nodes = [attempt.node for attempt in broker.authentications.failed()]
         assert len(nodes) == len(set(nodes)) == 2
 
 
 def test_a_synchronous_producer_reports_the_records_of_a_broker_that_refuses(broker, users):
-    options = {**broker.client_options("SASL"), "connections.max.idle.ms": IDLE_MS}
+    options = {**broker.client_options("SASL"), **ONE_ATTEMPT, "connections.max.idle.ms": IDLE_MS}
     with SyncProducer(options) as producer:
         producer.send(ProducerRecord("t", b"v", partition=0), ProducerRecord("t", b"v", partition=1))
         users["client"] = "changed"

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 30.0
 RECORDS = 200
 
 

@@ -8,8 +8,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 30
 RECORDS = 100
 
 

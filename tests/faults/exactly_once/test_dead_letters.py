@@ -20,13 +20,13 @@ from tests.faults.exactly_once.query_job import ROWS
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.supervised import Supervised, SupervisedBatch
 from tests.spark.topics import Topic
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
 LIMIT = 100_000
 """max.message.bytes of the rows' topic; that of dead letters takes twice as much."""
 PARTITIONS = 4
-DEADLINE_S = 30
 AT_LEAST_ONCE = "at-least-once"
 
 

@@ -10,6 +10,7 @@ from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread
 
     thread = threading.Thread(target=take)
     thread.start()
-    assert waits.wait(5)
+    assert waits.wait(DEADLINE_S)
     return thread
 
 
@@ -73,9 +74,9 @@ def test_waiters_are_served_first_come_first_served(pool):
     time.sleep(0.05)
     assert granted == []
     pool.cancel(second)
-    large.join(5)
+    large.join(DEADLINE_S)
     pool.cancel(third)
-    small.join(5)
+    small.join(DEADLINE_S)
     assert granted == [800, 10]
 
 

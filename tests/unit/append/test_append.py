@@ -18,6 +18,7 @@ from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.waiting import Waiters
 from tests.unit.scripted_engine import TOPIC, Engine, Step
+from tests.waiting import DEADLINE_S
 
 
 def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendReceipt:
@@ -223,7 +224,7 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 
     def fail(*_args):
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(DEADLINE_S)
         raise MemoryError
 
     monkeypatch.setattr(target, fail)
@@ -242,7 +243,7 @@ def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(m
     monkeypatch.setattr(engine.parts.accumulator.pool, "release", lambda batches: (time.sleep(0.1), release(batches)))
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
-    thread.join(10)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert raised == []
 
@@ -257,7 +258,7 @@ def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_be
     thread.join(0.1)
     assert thread.is_alive()
     engine.settle()
-    thread.join(10)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert raised == []
     before.wait(0)

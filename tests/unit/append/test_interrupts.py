@@ -32,6 +32,7 @@ from spark_kafka_sink.transactions.states import Step
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import TOPIC
 from tests.unit.transactions.transactional_engine import TransactionalEngine
+from tests.waiting import DEADLINE_S
 
 MODULES = [
     accumulator,
@@ -188,7 +189,7 @@ def at_each_line(act: Callable[[Any], None], made: type[Interrupted] = Interrupt
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(30)
+        thread.join(DEADLINE_S)
         if thread.is_alive():
             failed.append(f"{interrupted.interrupter.struck}: hangs")
         if interrupted.interrupter.struck is None or len(failed) > 5:

@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import Engine, Step
+from tests.waiting import DEADLINE_S
 
 
 def send(engine: Engine, value=b"v", key=None, **fields):
@@ -191,10 +192,10 @@ def test_futures_can_be_waited_for_and_awaited(engine):
     futures = [send(engine) for _ in range(5)]
     timer = threading.Timer(0.05, engine.settle)
     timer.start()
-    done, pending = concurrent.futures.wait(futures, timeout=5)
+    done, pending = concurrent.futures.wait(futures, timeout=DEADLINE_S)
     timer.join()
     assert (len(done), len(pending)) == (5, 0)
-    assert len(list(concurrent.futures.as_completed(futures, timeout=5))) == 5
+    assert len(list(concurrent.futures.as_completed(futures, timeout=DEADLINE_S))) == 5
 
     async def both():
         return await asyncio.gather(futures[0], futures[1])
@@ -317,7 +318,7 @@ def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
         if number % 2:
             thread = threading.Thread(target=send_two, args=(number,))
             thread.start()
-            thread.join(5)
+            thread.join(DEADLINE_S)
         else:
             send_two(number)
     engine.settle()
@@ -339,7 +340,7 @@ def test_memory_that_was_waited_for_while_another_thread_opened_records_is_given
             others.append(None)
             thread = threading.Thread(target=lambda: others.append(send(engine, b"theirs")))
             thread.start()
-            thread.join(5)
+            thread.join(DEADLINE_S)
 
     monkeypatch.setattr(pool, "reserve", reserve_and_be_overtaken)
     ours = send(engine, b"ours")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.cli.main import main
+from tests.waiting import DEADLINE_S
 
 PRESS_TAB = """
 source ./script
@@ -24,7 +25,13 @@ def script(shell: str, capsys: pytest.CaptureFixture) -> str:
 def completions(line: str, folder: Path) -> set[str]:
     environment = {"LINE": line, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        ["bash", "-c", PRESS_TAB], env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", PRESS_TAB],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
     )
     return set(done.stdout.split())
 

@@ -24,6 +24,7 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.records.batch import CODEC_MASK
 from spark_kafka_sink.records.compression import CODEC_IDS
 from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.waiting import DEADLINE_S
 
 both_ways = pytest.mark.parametrize("how", [(), ("--sync",)], ids=["async", "sync"])
 
@@ -224,7 +225,7 @@ def test_ctrl_c_while_waiting_for_a_line_delivers_what_was_read_and_ends_with_0(
     with console_process(broker) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic
+        broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)  # asked for the line's topic
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     assert (process.returncode, said) == (0, b"")
@@ -238,7 +239,7 @@ def test_what_was_read_is_sent_when_the_process_is_told_to_end(broker, number, s
     with console_process(broker, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        broker.requests.wait_for("Metadata", timeout_s=30)  # asked for the line's topic
+        broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)  # asked for the line's topic
         process.send_signal(number)
         _, said = process.communicate()
     assert (process.returncode, said) == (status, b"")
@@ -249,7 +250,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(broker):
     with console_process(broker, "--sync", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        broker.requests.wait_for("Produce", timeout_s=30)
+        broker.requests.wait_for("Produce", timeout_s=DEADLINE_S)
         process.send_signal(signal.SIGHUP)
         process.stdin.write(b"two\n")
         process.communicate()
@@ -262,9 +263,9 @@ def test_a_second_sigterm_ends_the_waiting_with_its_status(broker):
     with console_process(broker) as process:
         process.stdin.write(b"one\n")
         process.stdin.flush()
-        broker.requests.wait_for("Metadata", timeout_s=30)
+        broker.requests.wait_for("Metadata", timeout_s=DEADLINE_S)
         process.send_signal(signal.SIGTERM)
-        broker.requests.wait_for("Produce", timeout_s=30)
+        broker.requests.wait_for("Produce", timeout_s=DEADLINE_S)
         process.send_signal(signal.SIGTERM)
         process.communicate()
     assert process.returncode == 143

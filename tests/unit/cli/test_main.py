@@ -11,6 +11,7 @@ from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.cli.main import COMMANDS, main, parser
 from spark_kafka_sink.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from tests.waiting import DEADLINE_S
 
 PERF = ["perf", "--bootstrap-server", "h:1", "--topic", "t"]
 
@@ -116,7 +117,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly():
     code = "import sys; from spark_kafka_sink.cli import demo; from spark_kafka_sink.cli.main import main; "
     code += "demo.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['demo']))"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -166,7 +167,7 @@ def test_every_error_of_the_package_is_caught():
 def test_a_warning_about_options_is_one_line_without_a_source_line(tmp_path):
     line = ["check", "--bootstrap-server", "127.0.0.1:1", "--command-property", "sasl.mechanism=PLAIN"]
     command = [sys.executable, "-m", "spark_kafka_sink.cli.main", *line]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (
         done.stderr
         == "warning: sasl.mechanism has no effect, as security.protocol is PLAINTEXT; SASL needs SASL_SSL.\n"
@@ -185,7 +186,7 @@ def test_other_warnings_are_left_to_python(capsys, monkeypatch):
 
 def test_python_m_is_the_command():
     command = [sys.executable, "-m", "spark_kafka_sink", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout == f"spark-kafka-sink {spark_kafka_sink.__version__}\n"
 
 
@@ -207,7 +208,7 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
         "1",
     ]
     command = [sys.executable, "-m", "spark_kafka_sink", *line]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     for said in (f"DEBUG spark_kafka_sink.network: Connected to {kafka_test_broker.bootstrap_servers}", "topics: t\n"):
         assert said in done.stderr
 

@@ -12,6 +12,7 @@ import pytest
 from spark_kafka_sink.encoding.avro import AvroEncoder, encode_avro
 from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
+from tests.waiting import DEADLINE_S
 
 ONE = struct(x=pa.array([1, 2]))
 
@@ -255,7 +256,9 @@ def test_without_fastavro():
         "import pyarrow as pa\nfrom spark_kafka_sink import encode_avro\n"
         "try:\n    encode_avro(pa.nulls(0, pa.int64()), '\"long\"')\nexcept ImportError as error:\n    print(error)"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
 
     assert result.stdout.strip() == "Avro needs fastavro: pip install spark-kafka-sink[avro]"
 
@@ -276,7 +279,7 @@ def test_a_worker_unpickles_and_encodes_without_fastavro_and_pandas():
     import pickle
 
     result = subprocess.run(
-        [sys.executable, "-c", script], input=pickle.dumps(encoder), capture_output=True, timeout=60, check=True
+        [sys.executable, "-c", script], input=pickle.dumps(encoder), capture_output=True, timeout=DEADLINE_S, check=True
     )
 
     assert result.stdout.decode().splitlines() == ["[b'\\x00\\x00']", "[]"]

@@ -52,9 +52,9 @@ class Query:
         options = {
             "bootstrap.servers": self.servers,
             "linger.ms": 0,
-            "max.block.ms": 20_000,
+            "max.block.ms": 120_000,
             "request.timeout.ms": 5000,
-            "delivery.timeout.ms": 20_000,
+            "delivery.timeout.ms": 120_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
         return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.kind is WriteKind.ONCE)

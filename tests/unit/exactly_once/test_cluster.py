@@ -1,7 +1,6 @@
 """Which broker a question goes to when one of them is dead, gone or throttles."""
 
 import struct
-import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.waiting import DEADLINE_S
 
 CLOCK = SystemClock()
 
@@ -41,7 +41,7 @@ def cluster(brokers):
         yield cluster
 
 
-def soon(ms=5_000):
+def soon(ms=1_000 * DEADLINE_S):
     return CLOCK.now() + ms
 
 
@@ -71,7 +71,7 @@ def test_a_session_outlives_the_only_bootstrap_server(brokers, node):
         session.verify_ledger(soon())
         session.init_driver(soon())
         brokers.kill(node)
-        session.init_driver(soon(10_000))
+        session.init_driver(soon())
 
 
 def test_a_broker_that_left_the_cluster_is_told_by_an_error_of_ours(brokers, cluster):
@@ -103,26 +103,26 @@ def test_transactions_are_listed_anew_when_a_broker_leaves_meanwhile(brokers):
         list_open(session, soon())
 
 
+# Longer than a test may take.
+SLOW = {"request.timeout.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
+
+
 def test_the_deadline_rules_whatever_the_request_timeout_is(brokers):
-    settings = query(brokers, **{"request.timeout.ms": 60_000, "delivery.timeout.ms": 120_000}).settings
+    settings = query(brokers, **SLOW).settings
     with closing(Cluster(settings.producer, CLOCK)) as cluster:
         cluster.node_ids(soon())
         for node in brokers.node_ids:
             brokers.pause(node)
-        began = time.monotonic()
         with pytest.raises(KafkaTimeoutError):
             cluster.topic(TOPIC, soon(500))
-        assert time.monotonic() - began < 10
 
 
 def test_the_deadline_rules_where_nobody_answers_at_all(brokers):
-    settings = query(brokers, **{"request.timeout.ms": 60_000, "delivery.timeout.ms": 120_000}).settings
+    settings = query(brokers, **SLOW).settings
     for node in brokers.node_ids:
         brokers.pause(node)
-    began = time.monotonic()
     with closing(Cluster(settings.producer, CLOCK)) as cluster, pytest.raises(KafkaTimeoutError):
         cluster.node_ids(soon(500))
-    assert time.monotonic() - began < 10
 
 
 def without_topics(frame):

@@ -16,8 +16,9 @@ from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import LEDGER, Query, carried, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
+from tests.waiting import DEADLINE_S
 
-DEADLINE_MS = 5_000
+DEADLINE_MS = 1_000 * DEADLINE_S
 ROWS = [[b"a"], [b"b"]]
 
 
@@ -157,8 +158,8 @@ def test_a_leader_that_lags_for_ever_ends_the_read_at_the_deadline(broker, query
     query.run(0, ROWS)
     before = watermark(broker)
     broker.faults.run("Fetch", lambda: watermark(broker, before), times=None)
-    # At the deadline the last Fetch has its response, or has none yet.
-    with pytest.raises(KafkaTimeoutError, match="could not be read up to offset|Fetch has no response"):
+    # At the deadline the last request may have no response yet.
+    with pytest.raises(KafkaTimeoutError, match="could not be read up to offset|has no response"):
         session.ledger.read_acknowledged(0, session.deadline(300))
 
 

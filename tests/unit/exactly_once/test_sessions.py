@@ -1,15 +1,14 @@
 """Which sessions a process keeps."""
 
 import os
-import time
 from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.exactly_once.session import close_sessions, session_for
+from tests.waiting import DEADLINE_S, eventually
 
 MANY = 30
-DEADLINE_S = 5.0
 
 
 def open_files():
@@ -26,7 +25,7 @@ def _ended():
 def use(settings):
     """The session, when it has a connection."""
     with session_for(settings) as session:
-        session.cluster.node_ids(session.deadline(5_000))
+        session.cluster.node_ids(session.deadline(1_000 * DEADLINE_S))
         return session
 
 
@@ -37,10 +36,7 @@ def test_batch_jobs_with_names_of_their_own_do_not_keep_sessions_without_bound(q
     many = open_files()
     for number in range(MANY, 3 * MANY):
         use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
-    deadline = time.monotonic() + DEADLINE_S  # the broker in this process closes its ends a moment later
-    while open_files() > many and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert open_files() <= many
+    eventually(lambda: open_files() <= many)  # the broker in this process closes its ends a moment later
 
 
 def test_a_session_in_use_is_kept_among_many_others(query):

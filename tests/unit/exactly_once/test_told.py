@@ -1,7 +1,5 @@
 """What a run is told of its own batch when its commit, or its abort, comes too late or is not answered."""
 
-import time
-
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
@@ -11,6 +9,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("kind", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
@@ -37,23 +36,16 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
     write = query.open_task(query.plan(), 0, 0)
     with write:
         query.append(write, [b"a", b"b"])
-        until(lambda: write.receipts() == () or write._topic_ids)
+        eventually(lambda: write.receipts() == () or write._topic_ids)
         old = write._producer.topic_id(TOPIC)
         broker.delete_topic(TOPIC)
         broker.create_topic(TOPIC, partitions=2)
         write._producer.refresh()
-        until(lambda: write._producer.topic_id(TOPIC) not in (None, old))
+        eventually(lambda: write._producer.topic_id(TOPIC) not in (None, old))
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
-
-
-def until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(broker, query, monkeypatch):

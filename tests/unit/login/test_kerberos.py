@@ -14,6 +14,7 @@ from spark_kafka_sink.login.kerberos_errors import BAD_INTEGRITY, KDC_UNREACHABL
 from spark_kafka_sink.login.mechanisms import sasl_mechanism
 from spark_kafka_sink.login.token_login import RetriableLoginError, Token, refresh_time
 from spark_kafka_sink.security.login_step import LoginStep
+from tests.waiting import DEADLINE_S
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 HOUR = 3_600_000.0
@@ -89,7 +90,7 @@ def next_message(exchange, response=None):
     while isinstance(step, LoginStep):
         woken = Woken()
         step.wake_when_done(woken)
-        assert woken.event.wait(20)
+        assert woken.event.wait(DEADLINE_S)
         step = exchange.send(b"")
     return step
 

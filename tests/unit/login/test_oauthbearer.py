@@ -9,6 +9,7 @@ from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
 from spark_kafka_sink.login.oauthbearer import OAuthBearer, initial_response
 from spark_kafka_sink.login.token_login import Token
 from spark_kafka_sink.security.login_step import LoginStep
+from tests.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 
@@ -51,7 +52,7 @@ def first_message(mechanism):
     assert isinstance(step, LoginStep)
     woken = Woken()
     step.wake_when_done(woken)
-    assert woken.event.wait(20)
+    assert woken.event.wait(DEADLINE_S)
     return exchange, exchange.send(b"")
 
 
@@ -95,7 +96,7 @@ def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_end
     assert [source.fetches for source in sources] == [1, 0, 0]
     thread = second._login._thread._thread
     second.close()
-    thread.join(20)
+    thread.join(DEADLINE_S)
     assert not thread.is_alive()
     third = OAuthBearer(configured("four"), sources[2])
     first_message(third)

@@ -13,6 +13,7 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, TopicReceipts
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.testing import TestBroker
+from tests.waiting import DEADLINE_S
 
 RECEIPTS = [WriteReceipt(f"q{n}", n, 0, "t", 0, 5 * n, 5 * n + 4, 5, 50, 1000, 1010) for n in range(8)]
 
@@ -94,7 +95,9 @@ def test_reading_may_begin_at_a_time(broker, opened, topic):
         for since, expected in ((2_000, RECEIPTS[1:3]), (9_000, [])):
             reader = TopicReceipts(config, topic, SystemClock(), since)
             assert read(reader) == expected
-            producer.send(ProducerRecord(topic, RECEIPTS[7].line().encode(), partition=0, timestamp=500)).result(10)
+            producer.send(ProducerRecord(topic, RECEIPTS[7].line().encode(), partition=0, timestamp=500)).result(
+                DEADLINE_S
+            )
             assert read(reader)[-1:] == RECEIPTS[7:]
             reader.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
@@ -20,6 +19,7 @@ from spark_kafka_sink.network.transport import Closed, Connected, Received
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.listener import Listener
 from tests.unit.network.test_selector import until
+from tests.waiting import DEADLINE_S
 
 NAME = "slow.example"
 
@@ -38,7 +38,7 @@ class NameServer:
         if host != NAME or flags & socket.AI_NUMERICHOST:
             return self._real(host, port, *args, flags=flags, **options)
         self.asked.append(host)
-        assert self.may_answer.wait(10)
+        assert self.may_answer.wait(DEADLINE_S)
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in self.addresses]
@@ -54,7 +54,7 @@ def names(monkeypatch):
 @pytest.fixture
 def server():
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(5)
+        listening.settimeout(DEADLINE_S)
         yield listening
 
 
@@ -67,7 +67,6 @@ def selector():
 
 def test_a_slow_name_server_does_not_hold_up_other_connections(selector, names, server):
     port = server.getsockname()[1]
-    began = time.monotonic()
     selector.connect(1, NAME, port)
     selector.connect(2, "127.0.0.1", port)
     assert until(selector, Connected) == [Connected(2)]
@@ -75,7 +74,6 @@ def test_a_slow_name_server_does_not_hold_up_other_connections(selector, names, 
     with peer:
         peer.sendall(b"meanwhile")
         assert until(selector, Received) == [Received(2, b"meanwhile")]
-    assert time.monotonic() - began < 5
     names.may_answer.set()
     assert Connected(1) in until(selector, Connected)
 
@@ -128,7 +126,7 @@ def test_use_all_dns_ips_tries_every_address_of_a_bootstrap_server(names):
     with TestBroker() as broker:
         port = broker.bootstrap_servers.rpartition(":")[2]
         with KafkaProducer({"bootstrap.servers": f"{NAME}:{port}"}) as producer:
-            producer.send(ProducerRecord("t", b"x")).result(30)
+            producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
         assert broker.topic("t").values() == [b"x"]
 
 
@@ -272,5 +270,5 @@ def test_a_producer_with_canonical_bootstrap_servers(names):
     with TestBroker() as broker:
         port = broker.bootstrap_servers.rpartition(":")[2]
         with KafkaProducer({"bootstrap.servers": f"{NAME}:{port}", **CANONICAL}) as producer:
-            producer.send(ProducerRecord("t", b"x")).result(30)
+            producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
         assert broker.topic("t").values() == [b"x"]

@@ -23,8 +23,9 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Bytes, Event
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
+from tests.waiting import DEADLINE_S
 
-SECONDS_5 = 5_000.0
+DEADLINE_MS = 1_000 * DEADLINE_S
 
 
 @pytest.fixture
@@ -105,11 +106,11 @@ def test_a_connection_that_was_idle_too_long_is_not_used_again(brokers: TestBrok
     selector = CountingSelector()
     config = {"bootstrap.servers": brokers.bootstrap_servers, "connections.max.idle.ms": 300}
     with closing(Rpc(ProducerConfig.parse(config), SystemClock(), selector)) as rpc:
-        rpc.call(list_call(), rpc.now() + SECONDS_5)
+        rpc.call(list_call(), rpc.now() + DEADLINE_MS)
         before = selector.connections
         time.sleep(0.4)
 
-        rpc.call(list_call(), rpc.now() + SECONDS_5)
+        rpc.call(list_call(), rpc.now() + DEADLINE_MS)
 
         assert selector.connections == before + 1
 
@@ -118,11 +119,11 @@ def test_a_call_that_was_interrupted_is_not_sent_later(brokers: TestBroker) -> N
     selector = CountingSelector()
     config = ProducerConfig.parse({"bootstrap.servers": brokers.bootstrap_servers})
     with closing(Rpc(config, SystemClock(), selector)) as rpc:
-        rpc.call(list_call(), rpc.now() + SECONDS_5)
+        rpc.call(list_call(), rpc.now() + DEADLINE_MS)
         before = selector.frames
         selector.interrupted = True
         with pytest.raises(KeyboardInterrupt):
-            rpc.call(list_call(), rpc.now() + SECONDS_5)
+            rpc.call(list_call(), rpc.now() + DEADLINE_MS)
 
         rpc.pause(20)
 

@@ -10,7 +10,6 @@ import os
 import selectors
 import socket
 import threading
-import time
 
 import pytest
 
@@ -20,6 +19,7 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.network.file_descriptors import none_left
+from tests.waiting import DEADLINE_S, eventually
 
 NOT_YET = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY}
 """A call that would block: nothing has failed."""
@@ -119,7 +119,7 @@ class Pair:
         monkeypatch.setattr(selectors, "DefaultSelector", FailingPoll)
         self.selector = Selector()
         self.server = socket.create_server(("0.0.0.0", 0), backlog=1000)
-        self.server.settimeout(5)
+        self.server.settimeout(DEADLINE_S)
         self.port = self.server.getsockname()[1]
         self.selector.connect(2, "127.0.0.1", self.port)
         self.second = self.accept()
@@ -128,16 +128,13 @@ class Pair:
 
     def until(self, wanted: Event) -> list[Event]:
         events: list[Event] = []
-        deadline = time.monotonic() + 5
-        while wanted not in events:
-            assert time.monotonic() < deadline, f"{wanted} is not among {events}"
-            events += self.selector.poll(50)
+        eventually(lambda: events.extend(self.selector.poll(50)) or wanted in events, f"{wanted} is not among {events}")
         return events
 
     def accept(self) -> socket.socket:
         """The other end of a connection, which never fails."""
         accepted = RealSocket(fileno=self.server._accept()[0])
-        accepted.settimeout(5)
+        accepted.settimeout(DEADLINE_S)
         return accepted
 
     def connect(self) -> None:
@@ -146,10 +143,10 @@ class Pair:
 
     def end_of_first(self) -> list[Event]:
         events: list[Event] = []
-        deadline = time.monotonic() + 5
-        while not any(isinstance(event, Closed) for event in events):
-            assert time.monotonic() < deadline, f"connection 1 did not end: {events}"
-            events += self.selector.poll(50)
+        eventually(
+            lambda: events.extend(self.selector.poll(50)) or any(isinstance(event, Closed) for event in events),
+            "connection 1 did not end",
+        )
         return events
 
     def check_second(self) -> None:
@@ -259,5 +256,5 @@ def test_a_connection_reset_right_after_it_was_established_does_not_end_the_send
         monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
         FailingSocket.fail("getpeername", errno.ENOTCONN, any_thread=True)
         with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-            producer.send(ProducerRecord("t", b"x")).result(30)
+            producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
         assert broker.topic("t").values() == [b"x"]

@@ -12,8 +12,8 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, ProducerClosedError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 15.0
 FULL_SWING = 20_000
 """Records of 1 KiB: several pending records, so that the caller polls inline."""
 

@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from tests.unit.producer import own_plugins
+from tests.waiting import DEADLINE_S
 
 HERE = "tests.unit.producer.own_plugins"
 
@@ -167,9 +168,9 @@ def test_the_partition_of_a_record_that_a_broker_refuses_is_named(broker):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
         future = producer.send(ProducerRecord("small", b"x" * 1_000, b"a key"))
         with pytest.raises(BrokerError):
-            future.result(10)
+            future.result(DEADLINE_S)
         delivered = producer.send(ProducerRecord("small", b"x", b"a key"))
-        partition = delivered.result(10).partition
+        partition = delivered.result(DEADLINE_S).partition
     assert told.told[0] == (failed_on("small", partition), BrokerError)
     assert future.partition() == delivered.partition() == partition
 

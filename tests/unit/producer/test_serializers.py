@@ -15,6 +15,7 @@ from spark_kafka_sink.producer.serializers import (
     StringSerializer,
 )
 from tests.unit.producer import own_plugins
+from tests.waiting import DEADLINE_S
 
 HERE = "tests.unit.producer.own_plugins"
 JAVA = "org.apache.kafka.common.serialization"
@@ -198,7 +199,7 @@ def test_threads_that_close_at_once_close_a_serializer_once(broker, calls, monke
     """Both begin before one of them has closed the producer."""
     options = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": f"{HERE}:Upper"}
     producer = KafkaProducer(options)
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=DEADLINE_S)
     monkeypatch.setattr(type(producer._parts.pending), "flush", lambda *_: both.wait() >= 0)
     closing = [threading.Thread(target=producer.close) for _ in range(2)]
     for thread in closing:

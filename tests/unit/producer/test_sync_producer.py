@@ -25,6 +25,7 @@ from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.serializers import BytesSerializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.waiting import DEADLINE_S
 
 GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metrics.u")
 
@@ -316,7 +317,7 @@ def test_four_threads_share_a_producer_and_lose_nothing(broker):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(DEADLINE_S)
     assert errors == []
     assert {each.value: (each.partition, each.offset) for each in broker.topic("t").records()} == placed
     assert [broker.topic("t").values(p) for p in range(4)] == [
@@ -333,7 +334,7 @@ def test_closing_waits_for_another_threads_call(broker):
     sender.start()
     broker.requests.wait_for("Produce")
     producer.close()
-    sender.join(10)
+    sender.join(DEADLINE_S)
     assert [each.offset for each in sent] == [0]
     assert fault.hits == 2
     with pytest.raises(ProducerClosedError):
@@ -400,7 +401,7 @@ class HeadersAddingSerializer(BytesSerializer):
 def test_the_asynchronous_producer_refuses_a_partition_key(broker, serializer):
     options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}
     with KafkaProducer(options, key_serializer=serializer) as producer:
-        producer.send(record(b"v", key=b"k")).result(10)
+        producer.send(record(b"v", key=b"k")).result(DEADLINE_S)
         with pytest.raises(InvalidRecordError, match=r"partition_key is for SyncProducer only \(topic t\)"):
             producer.send(record(b"v", key=b"k", partition_key=b"p"))
     assert broker.topic("t").values() == [b"v"]

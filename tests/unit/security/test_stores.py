@@ -16,6 +16,7 @@ from spark_kafka_sink.security.stores import key_pair, read_files, trusted_certi
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.certificates import Entity, key_pem, pem
 from tests.unit.security.tls_peers import config
+from tests.waiting import DEADLINE_S
 
 SECRET = "hunter2-päss"
 CA, INTERMEDIATE, CLIENT = Entity("ca"), Entity("intermediate"), Entity("client")
@@ -243,7 +244,7 @@ class TestKeytool:
             self.password.value,
             "-noprompt",
         ]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
 
     def generate(self, path, alias, kind):
         name = ("-genkeypair", "-alias", alias, "-dname", f"CN={alias}", "-keyalg", "EC")
@@ -275,7 +276,10 @@ class TestKeytool:
         passwords = ["-srcstorepass", self.password.value, "-deststorepass", self.password.value, "-noprompt"]
         _, *arguments = said[said.index("keytool ") :].split()
         subprocess.run(
-            [find_java().with_name("keytool"), *arguments, *passwords], check=True, capture_output=True, timeout=60
+            [find_java().with_name("keytool"), *arguments, *passwords],
+            check=True,
+            capture_output=True,
+            timeout=DEADLINE_S,
         )
         converted = tmp_path / "client.jks.p12"
         assert pair(converted, converted.read_bytes(), ssl_keystore_password=self.password).chain

@@ -12,8 +12,7 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClose
 from spark_kafka_sink.sender import sender as loop
 from spark_kafka_sink.testing.broker import TestBroker
 from tests.unit.scripted_engine import Engine
-
-DEADLINE_S = 15.0
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.spark.producer_cache import ProducerCache
+from tests.waiting import DEADLINE_S
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
 OTHER = ProducerConfig.parse({"bootstrap.servers": "b:1"})
@@ -75,7 +76,7 @@ def test_a_producer_whose_sender_thread_died_is_replaced(cache):
 def test_an_idle_producer_is_closed():
     cache = ProducerCache(FakeProducer, idle_ms=10)
     idle = write(cache)
-    assert idle.closed.wait(5)
+    assert idle.closed.wait(DEADLINE_S)
     assert write(cache) is not idle
     cache.close()
 
@@ -117,7 +118,7 @@ def test_a_producer_that_is_used_again_and_again_is_kept():
 def test_after_the_last_has_expired_the_next_expires_too():
     cache = ProducerCache(FakeProducer, idle_ms=10)
     for _ in range(2):
-        assert write(cache).closed.wait(5)
+        assert write(cache).closed.wait(DEADLINE_S)
     cache.close()
 
 
@@ -126,7 +127,7 @@ def test_no_thread_outlives_close(cache):
     write(cache)
     (waiting,) = set(threading.enumerate()) - before
     cache.close()
-    waiting.join(5)
+    waiting.join(DEADLINE_S)
     assert not waiting.is_alive()
 
 

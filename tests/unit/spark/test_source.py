@@ -12,6 +12,7 @@ import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.source import KafkaDataSource
+from tests.waiting import DEADLINE_S
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 VALUE = StructType([StructField("value", StringType())])
@@ -31,7 +32,7 @@ def test_pyspark_finds_the_source_by_its_package():
 def test_looking_the_source_up_loads_neither_the_engine_nor_arrow():
     heavy = "{'pyarrow', 'kio', 'spark_kafka_sink.producer', 'spark_kafka_sink.records'}"
     code = f"import sys, pyspark_pykafka; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(

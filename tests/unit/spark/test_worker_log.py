@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import KafkaBatchWriter
+from tests.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])
 
@@ -24,7 +25,9 @@ def in_a_worker(code):
         "from spark_kafka_sink.spark.worker_log import log_at\n"
         "log = logging.getLogger('spark_kafka_sink.sender')\n" + code
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
     return run.stderr.splitlines()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from tests.waiting import DEADLINE_S
 
 SLEEP = ["sleep", "300"]
 
@@ -105,7 +106,7 @@ def test_the_child_s_own_children_go_as_well(parent, tmp_path):
 def test_a_child_goes_when_its_guard_is_killed(guarded):
     process = guarded()
     os.kill(process._guard.pid, signal.SIGKILL)
-    process._guard.wait(5)
+    process._guard.wait(DEADLINE_S)
     assert is_gone(process.pid)
 
 
@@ -126,7 +127,7 @@ def test_the_scratch_folder_stays_when_only_the_child_ends(guarded, tmp_path):
 
 
 def test_exit_codes_are_the_command_s(guarded):
-    assert guarded("sh", "-c", "exit 7").wait(5) == 7
+    assert guarded("sh", "-c", "exit 7").wait(DEADLINE_S) == 7
     assert guarded().stop() == 128 + signal.SIGTERM
     assert guarded().kill() == 128 + signal.SIGKILL
 
@@ -146,13 +147,13 @@ def test_a_stopped_child_can_be_killed(guarded):
 
 def test_signals_to_a_child_that_has_ended_are_no_error(guarded):
     process = guarded("true")
-    process.wait(5)
+    process.wait(DEADLINE_S)
     process.send_signal(signal.SIGTERM)
     assert process.stop() == 0
 
 
 def test_output_goes_to_the_log(guarded, tmp_path):
-    guarded("sh", "-c", "echo out; echo err >&2").wait(5)
+    guarded("sh", "-c", "echo out; echo err >&2").wait(DEADLINE_S)
     assert tail(tmp_path / "log") == "out\nerr"
 
 

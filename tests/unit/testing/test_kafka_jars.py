@@ -9,6 +9,7 @@ import pytest
 from spark_kafka_sink.testing.kafka_jars import KafkaJarsError, kafka_jars
 from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
+from tests.waiting import DEADLINE_S
 
 NAMES = ("kafka_2.13-9.8.7.jar", "kafka-clients-9.8.7.jar", "kafka-tools-9.8.7.jar")
 
@@ -45,7 +46,7 @@ def test_two_processes_do_not_fetch_at_once(ivy, repository):
         "from spark_kafka_sink.testing.kafka_jars import kafka_jars; print(len(list(kafka_jars('9.8.7').iterdir())))"
     )
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=30)[0].strip() for process in both] == ["3", "3"]
+    assert [process.communicate(timeout=DEADLINE_S)[0].strip() for process in both] == ["3", "3"]
     assert ivy.runs() == 1
 
 

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Place
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
 from tests.kafka_versions import on_kafka
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
@@ -33,7 +34,7 @@ def consume(servers: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([Place(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=DEADLINE_S)]
     finally:
         consumer.close()
 
@@ -128,7 +129,7 @@ def test_a_paused_node_takes_connections_and_does_not_answer(own_kafka):
         with pytest.raises(TimeoutError):
             connection.recv(1)
         own_kafka.resume(1)
-        connection.settimeout(10)
+        connection.settimeout(DEADLINE_S)
         assert connection.recv(1)
 
 
@@ -182,7 +183,7 @@ def test_nothing_is_left_when_the_parent_is_killed():
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         server, folder = parent.stdout.readline().split()
         address = server.split(":")[0], int(server.split(":")[1])
-        socket.create_connection(address, timeout=5).close()
+        socket.create_connection(address, timeout=DEADLINE_S).close()
         parent.kill()
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and (Path(folder).exists() or connects(address)):

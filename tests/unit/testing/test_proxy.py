@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_kafka_sink.testing.proxy import Direction, Proxy
-
-DEADLINE_S = 5.0
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.waiting import DEADLINE_S
+
 pytest_plugins = ["pytester"]
 
 TEST = """
@@ -48,7 +50,7 @@ def test_unused_it_imports_no_more_than_its_fixtures_need():
         "import sys, pytest; before = set(sys.modules); import spark_kafka_sink.testing.pytest_plugin; "
         "print(*sorted(set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.split() == [
         "spark_kafka_sink",
         "spark_kafka_sink.testing",
