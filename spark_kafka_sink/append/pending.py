@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from threading import get_ident
 
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
@@ -25,7 +26,7 @@ from spark_kafka_sink.append.pending_records import (
 from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
 from spark_kafka_sink.waiting import Waiters
@@ -63,6 +64,20 @@ class PendingTopics:
         deadline = self._appender.clock.now() + timeout_ms
         return all(topic.flush(deadline) for topic in tuple(self.topics.values()))
 
+    def go_before(self, topics: Sequence[str]) -> None:
+        """What this thread has sent to ``topics`` is in the accumulator afterwards, so that columns come behind it.
+
+        Raises ``KafkaTimeoutError`` if a thread that appends such records has not ended after max.block.ms.
+        """
+        waiting = [topic for name in topics if (topic := self.topics.get(name)) is not None and topic.may_hold_mine]
+        if not waiting:
+            return
+        max_block_ms = self._appender.config.max_block_ms
+        deadline = self._appender.clock.now() + max_block_ms
+        for topic in waiting:
+            if not topic.flush(deadline):
+                raise KafkaTimeoutError(f"Earlier records of topic {topic.name} were not appended in {max_block_ms} ms")
+
     def publish_due(self, now: float) -> float:
         """Append what is due: by linger.ms, by batch.size, or as callers wait for memory. Returns when more is due."""
         all_of_it = self._appender.accumulator.pool.exhausted
@@ -78,7 +93,7 @@ class TopicPendingRecords:
     """The pending records of one topic. Its lock is never held while they are appended."""
 
     def __init__(self, topic: str, appender: Appender) -> None:
-        self._topic = topic
+        self.name = topic
         self._appender = appender
         self._config = appender.config
         self._limit = min(_MOST_BYTES, appender.slice_limit)
@@ -198,13 +213,23 @@ class TopicPendingRecords:
         with self._lock:
             begun = self._open is CLOSED or self._open is not self._batch_rooms_of
             if self._batch_rooms is None or (begun and not self._closed and self._appending is None):
-                self._batch_rooms = BatchRooms(self._appender.accumulator, self._topic)
+                self._batch_rooms = BatchRooms(self._appender.accumulator, self.name)
             return self._batch_rooms
 
     def keep_batch_rooms(self) -> None:
         """The open records are in ``batch_rooms``."""
         with self._lock:
             self._batch_rooms_of = self._open
+
+    @property
+    def may_hold_mine(self) -> bool:
+        """Whether the calling thread may have sent records that are not in the accumulator yet. Read without the lock:
+        other threads move this thread's records from open to closed to appending, and they are always in one of these.
+        """
+        pending = self._open
+        if pending is not CLOSED and pending.owner in (get_ident(), SHARED):
+            return True
+        return bool(self._closed) or self._appending is not None
 
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
@@ -267,7 +292,7 @@ class TopicPendingRecords:
             return remaining
         clock, pool, wake = appender.clock, appender.accumulator.pool, appender.sender_thread.wakeup
         deadline = clock.now() + remaining
-        snapshot = appender.metadata.wait_for_topic(self._topic, partition, remaining, clock, wake)
+        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)
         # Twice the size: some of the encoded rows are copied. A record of more than half the memory goes alone.
         memory = self._config.buffer_memory
         at_once = max(_RESERVED_AT_LEAST, self._expected, pending.claim.memory.size)
@@ -289,7 +314,7 @@ class TopicPendingRecords:
             if self._aborted_by is not None:
                 raise self._aborted_by
             if self._open is CLOSED:
-                result = ProduceRequestResult(self._topic, clock.epoch_ms(), self._appender.sender_thread.callbacks)
+                result = ProduceRequestResult(self.name, clock.epoch_ms(), self._appender.sender_thread.callbacks)
                 opened = PendingRecords(result, snapshot, clock.now())
                 opened.owner = SHARED if self._shared else get_ident()
                 self._open = opened

@@ -142,6 +142,8 @@ class KafkaProducer(TransactionalProducer):
     ) -> None:
         """Append rows; ``receipt`` collects the outcome of each batch.
 
+        In each partition they come behind what this thread has sent before, also by ``send``.
+
         ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
         partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits for metadata and
         memory, together up to max.block.ms, which begins anew after each wait for memory that was granted: one call may
@@ -150,9 +152,11 @@ class KafkaProducer(TransactionalProducer):
         of it has failed.
         """
         self._check_may_append()
+        topics = TopicColumn.of(topic)
         try:
+            self._parts.pending.go_before(topics.names)
             with self._parts.sender_thread.run_inline():
-                self._parts.appender.append(TopicColumn.of(topic), columns, partitions, receipt)
+                self._parts.appender.append(topics, columns, partitions, receipt)
         except BaseException as error:
             self._records_lost(error)
             raise

@@ -1,0 +1,134 @@
+"""Calls of one thread keep their order: what ``send`` has buffered goes before columns that are sent after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
+from tests.unit.scripted_engine import TOPIC, Engine
+
+
+@pytest.fixture
+def broker(kafka_test_broker):
+    for topic in ("t", "u", "v"):
+        kafka_test_broker.create_topic(topic, partitions=2)
+    return kafka_test_broker
+
+
+@pytest.fixture
+def producer(broker) -> Iterator[KafkaProducer]:
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
+        yield producer
+
+
+def logged(broker, topic: str = "t") -> list[bytes]:
+    return [value for partition in (0, 1) for value in broker.topic(topic).values(partition)]
+
+
+@pytest.mark.parametrize("partition", [None, 1])
+def test_incident_columns_overtook_the_record_of_the_same_key_that_was_sent_before_them(broker, producer, partition):
+    for number in range(0, 6, 2):
+        producer.send(ProducerRecord("t", b"%d" % number, b"key", partition))
+        given = None if partition is None else [partition]
+        producer.send_columns("t", key=["key"], value=[b"%d" % (number + 1)], partition=given)
+    producer.send(ProducerRecord("t", b"6", b"key", partition))
+    producer.flush()
+    assert logged(broker) == [b"%d" % number for number in range(7)]
+
+
+def test_records_without_a_key_go_before_columns_too(broker, producer):
+    producer.send(ProducerRecord("t", b"0", partition=0))
+    producer.send(ProducerRecord("t", b"1", partition=0))
+    producer.send_columns("t", value=["2"], partition=[0])
+    producer.send(ProducerRecord("t", b"3", partition=0))
+    producer.flush()
+    assert logged(broker) == [b"0", b"1", b"2", b"3"]
+
+
+def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer):
+    for topic in ("t", "u", "v"):
+        producer.send(ProducerRecord(topic, b"first", b"key"))
+    columns = RecordColumns(bytes_column([b"key"] * 4), bytes_column([b"second", b"second", b"third", b"third"]))
+    topics = TopicColumn(("t", "u"), np.array([0, 1, 0, 1], np.int32))
+    producer.append_columns(topics, columns, None, SendReceipt())
+    assert producer._parts.pending.topic("v").may_hold_mine, "no columns came to this topic"
+    producer.flush()
+    assert [logged(broker, topic) for topic in ("t", "u", "v")] == [[b"first", b"second", b"third"]] * 2 + [[b"first"]]
+
+
+def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(broker, producer):
+    def in_a_thread(number: int) -> None:
+        thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"%d" % number, b"key"),))
+        thread.start()
+        thread.join(60)
+
+    producer.send(ProducerRecord("t", b"0", b"key"))
+    in_a_thread(1)
+    producer.send(ProducerRecord("t", b"2", b"key"))
+    in_a_thread(3)
+    producer.send_columns("t", key=["key"], value=["4"])
+    producer.flush()
+    assert logged(broker) == [b"%d" % number for number in range(5)]
+
+
+def test_records_of_another_thread_stay_pending_when_columns_are_sent(producer):
+    thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"theirs"),))
+    thread.start()
+    thread.join(60)
+    theirs = producer._parts.pending.topic("t")._open
+    producer.send_columns("t", value=["ours"])
+    assert producer._parts.pending.topic("t")._open is theirs
+    assert not theirs.closed
+
+
+def test_a_record_that_cannot_be_appended_does_not_fail_the_columns_behind_it(producer, broker, monkeypatch):
+    lost = producer.send(ProducerRecord("t", b"lost"))
+
+    def fail(_pending):
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(producer._parts.appender, "append_pending", fail)
+        producer.send_columns("t", value=["kept"])
+    producer.flush()
+    assert isinstance(lost.exception(60), MemoryError)
+    assert logged(broker) == [b"kept"]
+
+
+@pytest.mark.parametrize("max_block_ms", [0, 60_000])
+def test_columns_wait_until_another_thread_has_appended_the_records_before_them(monkeypatch, max_block_ms):
+    engine = Engine(linger_ms=1000, max_block_ms=max_block_ms)
+    engine.connect()
+    pending = engine.parts.pending
+    pending.append(ProducerRecord(TOPIC, b"before"), None, b"before")
+    append_pending = engine.parts.appender.append_pending
+    appending, go_on = threading.Event(), threading.Event()
+
+    def append_slowly(records):
+        appending.set()
+        assert go_on.wait(60)
+        append_pending(records)
+
+    monkeypatch.setattr(engine.parts.appender, "append_pending", append_slowly)
+    other = threading.Thread(target=pending.flush)
+    other.start()
+    assert appending.wait(60)
+    if max_block_ms:
+        threading.Timer(0.05, go_on.set).start()
+        pending.go_before([TOPIC])
+        engine.append([b"after"])
+    else:
+        with pytest.raises(KafkaTimeoutError, match="Earlier records of topic t were not appended in 0 ms"):
+            pending.go_before([TOPIC])
+        go_on.set()
+    other.join(60)
+    engine.settle()
+    assert engine.values() == ([b"before", b"after"] if max_block_ms else [b"before"])
