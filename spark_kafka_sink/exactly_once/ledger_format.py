@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -82,6 +82,13 @@ def entry_write(name: str, entry: Entry) -> LedgerWrite:
         spare = range(0)
     tombstones = tuple(LedgerRecord(RecordKey(name, entry.query, task).to_bytes(), None) for task in spare)
     return LedgerWrite((record,), tombstones, entry.marker_partition)
+
+
+def removal_write(name: str, entries: Iterable[Entry], marker_partition: int) -> LedgerWrite:
+    """Removes entries and their markers."""
+    removed = [entry_write(name, replace(each, once=True, marker_partition=marker_partition)) for each in entries]
+    records = tuple(record for write in removed for record in write.entries)
+    return LedgerWrite(records, tuple(record for write in removed for record in write.markers), marker_partition)
 
 
 def entry_record(name: str, entry: Entry) -> LedgerRecord:

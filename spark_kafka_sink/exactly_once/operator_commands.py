@@ -1,5 +1,5 @@
 """What an operator does about exactly-once writes: discover what they left in a cluster, commit what is decided, abort
-the rest. Discovery initialises no driver id, so it fences nothing."""
+the rest, forget entries that are no longer needed. Discovery initialises no driver id, so it fences nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from spark_kafka_sink.exactly_once.complete import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger import Ledger
-from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key
+from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, removal_write
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
@@ -150,6 +150,24 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
         refuse_decided(session.settings.name, _intents(entries))
     driver = complete_intents(session, driver, entries, deadline, accept_loss=True).driver
     return sweep(session, listing, driver, deadline)
+
+
+def forget_done(session: Session, decided_before: int, deadline: float) -> list[Entry]:
+    """Removes the name's entries that are done and were decided before this time (epoch ms), with their markers, and
+    fences its running query. Returns what was removed. The driver's transaction proves that no other driver has decided
+    a batch since the entries were read."""
+    session.verify_ledger(deadline)
+    driver = session.init_driver(deadline)
+    removed = forgettable(session.read_ledger(driver, deadline).entries.values(), decided_before)
+    if removed:
+        place = session.ledger.partitions.marker_partition
+        session.record_write(driver, removal_write(session.settings.name, removed, place), deadline)
+    return removed
+
+
+def forgettable(entries: Iterable[Entry], decided_before: int) -> list[Entry]:
+    """Those that are done and were decided before this time, epoch ms."""
+    return [each for each in entries if each.state is EntryState.DONE and each.decided_at < decided_before]
 
 
 def refuse_decided(name: str, intents: Sequence[Entry]) -> None:

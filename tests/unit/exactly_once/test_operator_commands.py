@@ -13,8 +13,9 @@ from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_format
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.errors import LostRowsError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
+from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
@@ -69,7 +70,7 @@ HOSTILE = [
     ('["evil","q"]', {"time": (1 << 63) - 1}),
     ('["evil","q"]', {"time": 253_402_300_800_000}),
     ('["evil","q"]', {"target": "\x1b[2J"}),
-    ('["evil","q"]', {"stage": "intent", "tasks": [[1, "0" * 16, "evil-\ud800-0", 7, 2, 5]]}),
+    ('["evil","q"]', {"stage": "intent", "markers": [11, 0], "tasks": [[1, "0" * 16, "evil-\ud800-0", 7, 2, 5, 0]]}),
     ('["evil\\ud800","q"]', {}),
     ('["evil","\\ud800"]', {}),
     ('["evil\\u001b[2J","q"]', {}),
@@ -81,7 +82,7 @@ HOSTILE = [
 def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command, transactions, query, key, change):
     query.run(0, ROWS)
     query.task(query.plan(), 1, 5, [b"left"])
-    value = {"version": 2, "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
+    value = {"version": 1, "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
     evil = Query(broker.bootstrap_servers, "evil")
     with closing(Session(evil.settings, SystemClock())) as session:
         deadline = session.deadline(1_000 * DEADLINE_S)
@@ -345,3 +346,113 @@ def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, forei
         assert busy.transaction_state(foreign) == "Ongoing"
         assert busy.transaction_state("mine-nightly-0") != "Ongoing"
         assert "x-None" not in transactions("list")[1]
+
+
+# -- forget -----------------------------------------------------------------------------------------------------------
+
+
+def version_of(broker, name, number=3, rows=ROWS):
+    """A job with txnAppId; its last version is done."""
+    job = Query(broker.bootstrap_servers, f"txn-{name}", name, WriteKind.VERSION)
+    job.run(number, rows)
+    return job
+
+
+def records_of(broker, name):
+    """The keys under a name that have a value: entries, and markers of its tasks."""
+    values = {}
+    for record in broker.topic(LEDGER).records(read_committed=True):
+        values[record.key] = record.value
+    return sorted(key.decode() for key, value in values.items() if value is not None and f'"{name}"' in key.decode())
+
+
+def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transactions):
+    job, other = version_of(broker, "run-1"), version_of(broker, "run-2")
+    assert len(records_of(broker, "txn-run-1")) == 3
+    code, said = transactions("forget", "--prefix", "txn-run-1", "--yes")
+    assert (code, said.splitlines()[-1]) == (0, "removed 1 entries")
+    assert "forget txn-run-1: run-1: batch 3, done, 3 tasks, 3 rows" in said
+    assert records_of(broker, "txn-run-1") == []
+    assert len(records_of(broker, "txn-run-2")) == 3
+    assert other.run(3, ROWS).entry is None, "the other's version is known"
+    job.run(3, ROWS)
+    assert committed(broker) == dict.fromkeys(EACH_ONCE, 3), "as the command says: its rows are doubled"
+
+
+def test_forget_says_what_a_forgotten_version_does_and_a_dry_run_removes_nothing(broker, transactions):
+    job = version_of(broker, "run-1")
+    code, said = transactions("forget", "--prefix", "txn-run-1", "--dry-run")
+    assert (code, said.splitlines()[0][:40]) == (0, "forget txn-run-1: run-1: batch 3, done, ")
+    assert said.splitlines()[1].startswith("A txnVersion that runs again after its entry was removed writes its rows t")
+    assert len(records_of(broker, "txn-run-1")) == 3
+    reports = job.tasks(job.plan(4), 4, MORE)
+    assert transactions("forget", "--prefix", "txn-*", "--dry-run")[0] == 0
+    job.commit(reports)
+    assert committed(broker)[b"d"] == 1, "a dry run fences nobody"
+
+
+def test_forget_takes_every_name_that_begins_so(broker, transactions):
+    for name in ("run-1", "run-2", "other"):
+        version_of(broker, name, rows=[[]])
+    assert transactions("forget", "--prefix", "txn-run-*", "--yes")[1].splitlines()[-1] == "removed 2 entries"
+    assert transactions("forget", "--prefix", "txn-run-*", "--yes") == (0, "nothing to forget\n")
+    assert records_of(broker, "txn-other") == ['["txn-other","other"]']
+
+
+def test_forget_takes_only_what_is_older(broker, transactions, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemClock, "epoch_ms", lambda clock, now=SystemClock.epoch_ms: now(clock) - 40 * 86_400_000)
+        version_of(broker, "old", rows=[[]])
+    version_of(broker, "new", rows=[[]])
+    code, said = transactions("forget", "--older-than", "30", "--yes")
+    assert (code, said.splitlines()[-1]) == (0, "removed 1 entries")
+    assert (records_of(broker, "txn-old"), len(records_of(broker, "txn-new"))) == ([], 1)
+
+
+def test_forget_keeps_what_is_not_done(broker, transactions, decided):
+    code, said = transactions("forget", "--prefix", "app", "--yes")
+    assert code == 0
+    assert said == "app is kept: batch 0 of q1 is decided and not committed yet\nnothing to forget\n"
+    decided.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_forget_keeps_what_a_driver_decides_meanwhile(broker, query, monkeypatch):
+    """It has read the entry as done before; its own transaction is of the same driver id."""
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    with closing(Session(query.settings, SystemClock())) as session:
+        for killed in crash(monkeypatch, "intent committed"):
+            with pytest.raises(killed):
+                query.commit(reports)
+        assert forget_done(session, 1 << 62, session.deadline(5_000)) == []
+    query.run(1, MORE)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_a_driver_that_decides_after_forget_is_fenced(broker, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    with closing(Session(query.settings, SystemClock())) as session:
+        assert [entry.number for entry in forget_done(session, 1 << 62, session.deadline(5_000))] == [0]
+    with pytest.raises(ExactlyOnceError, match="fenced"):
+        query.commit(reports)
+    with pytest.raises(ExactlyOnceError, match="trust-checkpoint:1"):
+        query.run(1, MORE)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_forget_keeps_a_write_with_open_transactions(broker, transactions, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    said = transactions("forget", "--prefix", "app", "--yes")[1]
+    assert said.startswith("app is kept: 2 transactions are open, so it may be running")
+    query.commit(reports)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_forget_needs_to_be_told_what(transactions):
+    code, said = transactions("forget")
+    assert (code, "forget needs --prefix, --older-than or both" in said) == (1, True)
+    code, said = transactions("abort", "--prefix", "app", "--older-than", "3")
+    assert (code, "--older-than is for forget only" in said) == (1, True)
