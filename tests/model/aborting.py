@@ -28,7 +28,7 @@ from tests.model.world import (
 
 Steps = Iterator[tuple[str, World]]
 
-GIVEN_UP = ("tasks", "checked", "unsure", "ending", "tidying", "committed")
+GIVEN_UP = ("tasks", "checked", "unsure", "ending", "undoing", "tidying", "committed")
 
 
 def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -69,7 +69,7 @@ def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> S
         found = standing(view) if scenario.has("abort reads") else ()
         todo = frozenset((task, view[key].parts[task]) for key, task in found)
         entry = view[scenario.entries[index]]
-        sure = entry is None or entry.batch < abort.batch or not scenario.has("abort reads")
+        sure = entry is None or entry.undone or entry.batch < abort.batch or not scenario.has("abort reads")
         listed = abort.listed if any(view) or not scenario.has("sweep under an entry") else frozenset()
         knows = abort._replace(sure=sure, listed=listed)
         if todo:

@@ -105,18 +105,22 @@ def _read(
     entries = [entry for entry in view if entry is not None]
     found = run.found or bool(entries)
     reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found)
-    nothing = all(entry.done for entry in entries)
+    nothing = not any(entry.stands for entry in entries)
     after = _sweep_or_plan(world, scenario, index, reading) if nothing else with_run(world, index, reading)
     return f"run {index}: P1 reads the ledger{how}: {_describe(scenario, view)}", after
 
 
 def _describe(scenario: Scenario, view: tuple[Entry | None, ...]) -> str:
     found = [
-        f"batch {entry.batch} of {scenario.labels[key]} {'is done' if entry.done else 'stands'}"
+        f"batch {entry.batch} of {scenario.labels[key]} {_state(entry)}"
         for key, entry in enumerate(view)
         if entry is not None
     ]
     return "; ".join(found) or "nothing"
+
+
+def _state(entry: Entry) -> str:
+    return "is done" if entry.done else "is undone" if entry.undone else "stands"
 
 
 def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -137,7 +141,7 @@ def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """An intent with nothing missing is done. One with something missing stays: its own query's replay repairs it."""
     unfinished = {key for key, _ in run.missing}
-    complete = [key for key, entry in enumerate(run.view) if entry and not entry.done and key not in unfinished]
+    complete = [key for key, entry in enumerate(run.view) if entry and entry.stands and key not in unfinished]
     if complete and not holds_fence(world, scenario, index):
         yield f"run {index}: P1 is fenced at the ledger", raises(world, scenario, index, run)
         return

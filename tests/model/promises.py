@@ -16,7 +16,7 @@ def broken(world: World, scenario: Scenario) -> str | None:
 def _decided_and_gone(world: World, scenario: Scenario) -> str | None:
     """A batch job that is not rerun has nothing to repair from: only the broker's clock may undo a decision."""
     for entry in world.ledger:
-        if entry is None or entry.done:
+        if entry is None or not entry.stands:
             continue
         for task, part in enumerate(entry.parts):
             if type(part) is Prepared and world.txns[scenario.slot(part.run, task, part.attempt)].holder != part:

@@ -108,6 +108,7 @@ class Scenario:
     mid_write: bool = False  # between a task's first row and its last, other processes may take steps
     failures: int = 0  # a task fails in mid-write, and can still act
     late_rows: int = 0  # unverified: a Produce of an attempt arrives after its transaction was ended
+    undoes: bool = False  # the commit of a plain job may undo its decision before its first EndTxn; the sink does not
     clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
     first_batch_too: bool = False  # what a query's entry must be there for may happen in its first batch too

@@ -18,6 +18,7 @@ AT_WORK = (
     "checked",
     "unsure",
     "ending",
+    "undoing",
     "tidying",
     "committed",
     "at least once",

@@ -84,6 +84,11 @@ LIMITS = [
         FOR_GOOD,
     ),
     (
+        "a batch job that undoes its decision: a recovery that had read it commits what is left",
+        Scenario(kind="once", ids="attempt", undoes=True, aborts=False),
+        "a part of the batch job's rows is visible",
+    ),
+    (
         "one batch written at-least-once, and killed before Spark's commit of it: its number is the next one",
         Scenario(
             runs=(FIRST_ONLY, AT_LEAST_ONCE, ONE_TASK),

@@ -34,12 +34,20 @@ class Waiting(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The ledger's last word on a query: the intent, or that it is done. ``cut`` stands for every task's checksum."""
+    """The ledger's last word on a query: the intent, that it is done, or that its commit has undone it.
+
+    ``cut`` stands for every task's checksum.
+    """
 
     batch: int
     cut: str
     parts: tuple[Part, ...]
     done: bool
+    undone: bool = False
+
+    @property
+    def stands(self) -> bool:
+        return not self.done and not self.undone
 
 
 class Fence(NamedTuple):
@@ -363,7 +371,7 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
     return frozenset(
         (key, task)
         for key, entry in enumerate(ledger)
-        if entry is not None and not entry.done
+        if entry is not None and entry.stands
         for task, part in enumerate(entry.parts)
         if type(part) is Prepared
     )
