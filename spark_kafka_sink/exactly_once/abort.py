@@ -97,8 +97,8 @@ def _decided_clauses(
     clauses = []
     for query, entry in before.items():
         if query in state.lost:
-            tasks = listed(state.lost[query])
-            clauses.append(f"{entry} is decided and the rows of task {tasks} are gone, which its replay writes again")
+            again = "and no run of it writes them again" if entry.once else "which its replay writes again"
+            clauses.append(f"{entry} is decided and the rows of task {listed(state.lost[query])} are gone, {again}")
         elif entry.state is EntryState.INTENT:
             clauses.append(f"{entry} had been decided and is committed")
         elif write_id is not None and (query, entry.number) == (write_id.query, write_id.number):

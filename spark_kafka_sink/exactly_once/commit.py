@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError
@@ -48,13 +49,13 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         steps.reach("intent committed")
-        lost = complete(session, entry, deadline) if entry.state is EntryState.INTENT else None
+        repeat = reports[0].repeat
+        lost = complete(session, entry, deadline, repeat) if entry.state is EntryState.INTENT else None
         if lost:
             raise LostRowsError(
-                f"{write} is decided, but the transactions of task {listed(lost)} are gone: they timed out, or a task "
-                "of an earlier attempt took their ids. The other tasks' rows are committed. Start the query again with "
-                "the same checkpoint (or rerun the job with its txnAppId and txnVersion): the replay writes the "
-                "missing rows again, and only those."
+                f"{write} is decided, but the transactions of task {listed(lost)} are gone: they timed out, or another "
+                f"attempt of the task took their ids. The other tasks' rows are committed. "
+                f"{settings.advice(repeat, Progress.LOST)}"
             )
     recreated: tuple[str, ...] = ()
     try:
@@ -87,18 +88,18 @@ def _recreated_topics(session: Session, reports: Sequence[TaskReport], deadline:
 
 
 def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline: float) -> None:
-    write = reports[0].write
+    write, again = reports[0].write, session.settings.advice(reports[0].repeat, Progress.NOT_DECIDED)
     try:
         gone = _recreated_topics(session, reports, deadline)
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{write} is not committed: no broker says whether its topics are still those that its tasks wrote to: "
-            f"{error}. Start the query again: it writes the batch again."
+            f"{error}. {again}"
         ) from error
     if gone:
         raise ExactlyOnceError(
             f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps created again) after its "
-            "tasks wrote to it, and their rows are gone. Start the query again: it writes the batch again."
+            f"tasks wrote to it, and their rows are gone. {again}"
         )
 
 
@@ -108,26 +109,28 @@ def _decide(
     """Records the entry. No EndTxn is sent after ``deadline`` or ``decide_by``."""
     if decide_by is not None:
         deadline = min(deadline, session.deadline(decide_by - session.clock.epoch_ms()))
-    write, timeout_ms = report.write, session.settings.producer.transaction_timeout_ms
+    settings = session.settings
     try:
         return session.record(report.driver, entry, deadline)
     except NotDecidedError as error:
+        late = isinstance(error.__cause__, KafkaTimeoutError)
         raise ExactlyOnceError(
-            f"{write} is not committed: {error}, by delivery.timeout.ms or by what "
-            f"kafka.transaction.timeout.ms={timeout_ms} leaves the oldest transaction. Start the query again: it "
-            "writes the batch again."
+            f"{report.write} is not committed: {error}{_limit(settings) if late else ''}. "
+            f"{settings.advice(report.repeat, Progress.NOT_DECIDED)}"
         ) from error
-    except ExactlyOnceError:
-        raise
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{write} may or may not be decided, because no broker confirms it: {error}. Start the query again with "
-            "the same "
-            "checkpoint (or rerun the job with its txnAppId and txnVersion): it reads whether the batch is decided, "
-            "and commits it or writes it again. No decision is sent when the batch's oldest transaction is about to "
-            "end "
-            f"by kafka.transaction.timeout.ms={timeout_ms}."
+            f"{report.write} may or may not be decided, because no broker confirms it: {error}{_limit(settings)}. "
+            f"{settings.advice(report.repeat, Progress.UNKNOWN)}"
         ) from error
+
+
+def _limit(settings: CommitSettings) -> str:
+    timeout_ms = settings.producer.transaction_timeout_ms
+    return (
+        " (the time ends by delivery.timeout.ms, or when the oldest transaction is about to end by "
+        f"kafka.transaction.timeout.ms={timeout_ms})"
+    )
 
 
 def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:

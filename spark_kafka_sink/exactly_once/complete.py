@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, listed
-from spark_kafka_sink.transactions.committer import EndVerdict
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
+from spark_kafka_sink.transactions.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
 
@@ -47,28 +48,26 @@ def complete_intents(
     return Completed(driver, completed, lost)
 
 
-def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
-    """Commits every transaction that the entry names. Returns the tasks whose rows are lost.
+def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | None = None) -> frozenset[int]:
+    """Commits every transaction that the entry names. Returns the tasks whose rows are lost. ``repeat``: if it is known
+    better than from the entry.
 
     A transaction that is no longer open may have been committed before: its marker tells. Raises ``ExactlyOnceError``
     if a broker refuses or does not respond; some transactions may be committed then, and the next process to read the
     ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
+    advice = session.settings.advice(repeat or entry.repeat, Progress.DECIDED)
     prepared = entry.prepared
-    outcomes = session.committer.end([(each, True) for each in prepared.values()], deadline - session.clock.now())
-    undecided = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
+    ended = session.committer.end([(each, True) for each in prepared.values()], deadline - session.clock.now())
+    outcomes = dict(zip(prepared, ended, strict=True))
+    undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
     if undecided:
         raise ExactlyOnceError(
             f"{batch} is decided, but {len(undecided)} of its {len(prepared)} transactions could not be committed yet: "
-            f"{undecided[0].error}. Start the query again: it commits them first. Do so before "
-            "kafka.transaction.timeout.ms has passed."
+            f"{undecided[0].error}. {_states(outcomes)}. {advice}"
         )
-    gone = {
-        task: outcome.prepared
-        for task, outcome in zip(prepared, outcomes, strict=True)
-        if outcome.verdict is EndVerdict.GONE
-    }
+    gone = {task: each.prepared for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
     if not gone:
         return frozenset()
     try:
@@ -78,8 +77,19 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are committed: "
-            f"{error}. Start the query again: it finds out, and writes them again if they are gone."
+            f"{error}. {_states(outcomes)}. {advice}"
         ) from error
+
+
+def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:
+    """Which transactions are committed, by task."""
+    states: dict[str, list[int]] = {}
+    for task, outcome in outcomes.items():
+        state = "no longer open, committed or aborted" if outcome.verdict is EndVerdict.GONE else "committed"
+        if outcome.verdict is EndVerdict.UNDECIDED:
+            state = "open or committed, as a request had no response" if outcome.unanswered else "open"
+        states.setdefault(state, []).append(task)
+    return "Transactions by task: " + "; ".join(f"{listed(tasks)}: {state}" for state, tasks in states.items())
 
 
 def lost_tasks(

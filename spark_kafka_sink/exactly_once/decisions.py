@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
@@ -224,7 +225,9 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         _check_replay(reports)
         return CommitOrder(None)
     if len({(report.name, report.write_id, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
-        raise ExactlyOnceError(f"The tasks of {first.write} were planned by different drivers: nothing is committed")
+        raise ExactlyOnceError(
+            f"The tasks of {first.write} were planned by different drivers: nothing is committed. {_again(first)}"
+        )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
             f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. The "
@@ -253,7 +256,8 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
             f"{first.write} with {len(prepared)} prepared transactions is not committed: its oldest transaction is "
             f"{(now_ms - oldest) / 1000:.0f} s old, and the broker ends it after "
             f"kafka.transaction.timeout.ms={timeout_ms}. Write less per batch, use more cores, or raise "
-            "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms)."
+            "kafka.transaction.timeout.ms (and the broker's transaction.max.timeout.ms). "
+            f"{_again(first)}"
         )
     return CommitOrder(entry, decide_by)
 
@@ -272,8 +276,7 @@ def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
         if one[:2] == other[:2]:
             raise ExactlyOnceError(
                 f"{reports[0].write} is not committed: its tasks asked the registry for subject {one.subject} before "
-                f"and after it changed, and have schemas {one.id} and {other.id}. Start the query again: it writes "
-                "the batch again."
+                f"and after it changed, and have schemas {one.id} and {other.id}. {_again(reports[0])}"
             )
     return tuple(schemas)
 
@@ -294,6 +297,11 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 def done(entry: Entry) -> Entry:
     """The entry once its transactions are committed: their names are dropped."""
     return replace(entry, state=EntryState.DONE, tasks=tuple(TaskShare(share.rows) for share in entry.tasks))
+
+
+def _again(report: TaskReport) -> str:
+    """What to do about a write that is not decided."""
+    return ADVICE[report.repeat, Progress.NOT_DECIDED]
 
 
 def _refusal(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:

@@ -28,4 +28,4 @@ class LostRowsError(ExactlyOnceError):
 
 
 class NotDecidedError(ExactlyOnceError):
-    """A batch was not decided: the EndTxn of its intent was not sent."""
+    """A batch was not decided and will not be: the EndTxn of its intent was not sent, or the first one was refused."""

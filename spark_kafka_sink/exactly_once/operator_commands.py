@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.complete import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger import Ledger
@@ -129,10 +130,10 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     if lost:
         tasks = "; ".join(f"{entries[query]}: tasks {listed(missing)}" for query, missing in lost.items())
         committed = f" Committed: {' and '.join(map(str, completed))}." if completed else ""
+        advice = {session.settings.advice(entries[query].repeat, Progress.LOST): None for query in lost}
         raise LostRowsError(
-            f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. Start "
-            "the query with its checkpoint, or rerun the job with its txnVersion: it writes the missing rows again. "
-            f"`transactions abort --force` gives them up.{committed}"
+            f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. "
+            f"{' '.join(advice)} `transactions abort --force` gives them up.{committed}"
         )
     return completed
 

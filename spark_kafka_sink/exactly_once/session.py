@@ -16,13 +16,14 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, NotDecidedError
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
-from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, driver_id
+from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
 from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
 from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
@@ -50,6 +51,13 @@ class CommitSettings:
     def next_run(self) -> str:
         """The alternative to an operator's command, for error messages; a batch job without txnAppId has none."""
         return "" if self.per_attempt else "The next run under this name, or "
+
+    def advice(self, repeat: Repeat, progress: Progress) -> str:
+        """What to do about a write that failed."""
+        timeout = f"kafka.transaction.timeout.ms={self.producer.transaction_timeout_ms}"
+        return ADVICE[repeat, progress].format(
+            commit=self.command("commit"), list=self.command("list"), timeout=timeout
+        )
 
     def command(self, action: str) -> str:
         """The shell command with which an operator does what a driver could not."""
@@ -155,7 +163,7 @@ class Session:
         prepared = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
         (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now())
         if outcome.verdict is EndVerdict.GONE:
-            error_type = ExactlyOnceError if outcome.unanswered else NotDecidedError
+            error_type = ExactlyOnceError if outcome.repeated else NotDecidedError
             raise error_type(_fenced(name, outcome.error)) from outcome.error
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")

@@ -25,6 +25,15 @@ class WriteKind(Enum):
     ONCE = "a batch job that is never replayed"
 
 
+class Repeat(Enum):
+    """Who runs a write again that failed. The value names it in the documentation."""
+
+    STREAM = "stream"
+    FOREACH_BATCH = "`foreachBatch` with `txnAppId`"
+    VERSION = "batch job with `txnAppId`"
+    NEVER = "batch job with `neverRepeated=true`"
+
+
 class TaskAction(Enum):
     """What a task does with its rows."""
 
@@ -158,6 +167,12 @@ class Entry:
         return f"batch {self.number} of {self.query}"
 
     @property
+    def repeat(self) -> Repeat:
+        if self.once:
+            return Repeat.NEVER
+        return Repeat.STREAM if self.target is None else Repeat.VERSION
+
+    @property
     def total(self) -> RowSum:
         """Of all tasks; does not depend on how the rows are cut into tasks."""
         return sum((share.rows for share in self.tasks), RowSum())
@@ -232,7 +247,8 @@ class TaskReport:
     ``decided``: all rows of the committed batch, which a skipped replay must have too; None: not compared.
     ``markers_before``: as in ``Entry``. ``topics``: those that this task wrote to. ``decided_topics``: those of the
     decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
-    last batches of other queries under the name, if this is a query's first batch.
+    last batches of other queries under the name, if this is a query's first batch. ``in_foreach_batch``: False
+    if Spark does not say so.
     """
 
     name: str
@@ -250,11 +266,20 @@ class TaskReport:
     schemas: tuple[SchemaId, ...] = ()
     decided_topics: tuple[TopicId, ...] = ()
     other_queries: tuple[str, ...] = ()
+    in_foreach_batch: bool = False
 
     @property
     def write(self) -> str:
         """The write, for error messages."""
         return f"{self.write_id} (name {self.name})"
+
+    @property
+    def repeat(self) -> Repeat:
+        if self.write_id.kind is WriteKind.ONCE:
+            return Repeat.NEVER
+        if self.write_id.kind is WriteKind.MICRO_BATCH:
+            return Repeat.STREAM
+        return Repeat.FOREACH_BATCH if self.in_foreach_batch else Repeat.VERSION
 
 
 class TaskAttempt(NamedTuple):
@@ -279,5 +304,11 @@ def task_id(prefix: str, task: int, attempt: int | None = None) -> str:
 
 
 def listed(tasks: Iterable[int]) -> str:
-    """Tasks, for error messages."""
-    return ", ".join(map(str, sorted(tasks)))
+    """Tasks, for error messages: ``0, 2-5``."""
+    runs: list[list[int]] = []
+    for task in sorted(tasks):
+        if runs and task == runs[-1][-1] + 1:
+            runs[-1].append(task)
+        else:
+            runs.append([task])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

@@ -1,8 +1,8 @@
 """Writes the tables of options and metrics into the documentation.
 
-``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md docs/operations.md`` replaces each
-block of these pages that begins with ``<!-- options:NAME -->``, a name of ``_TABLES``, and ends with
-``<!-- options:end -->``.
+``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md docs/operations.md
+docs/exactly-once.md`` replaces each block of these pages that begins with ``<!-- options:NAME -->``, a name of
+``_TABLES``, and ends with ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Final
 from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import Kind, Option, Status
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
+from spark_kafka_sink.exactly_once.values import Repeat
 from spark_kafka_sink.metrics import metric_rows
 from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS
 from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
@@ -101,6 +103,21 @@ def error_classes() -> str:
     return _markdown(*error_class_rows())
 
 
+def advice() -> str:
+    """What to do about an exactly-once write that failed."""
+    placeholders = {
+        "commit": "spark-kafka-sink transactions commit --prefix NAME",
+        "list": "spark-kafka-sink transactions list --prefix NAME",
+        "timeout": "kafka.transaction.timeout.ms",
+    }
+    rows = [
+        (f"{repeat.value}: {progress.value}", ADVICE[repeat, progress].format_map(placeholders))
+        for repeat in Repeat
+        for progress in Progress
+    ]
+    return _markdown(("the error says that the write is", "what to do"), rows)
+
+
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -143,6 +160,7 @@ _TABLES: Final = {
     "exported": exported,
     "codes": broker_codes,
     "errors": error_classes,
+    "advice": advice,
 }
 
 

@@ -118,6 +118,7 @@ def write_exactly_once(
                 task.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if encoded is None else encoded.formats.ids
         report = task.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
+        report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
         if letters is not None:
             letters.finish()
         asked = () if encoded is None else encoded.formats.asked
@@ -197,14 +198,16 @@ def abort_exactly_once(
     if outcome.committed and None not in messages:
         keep_receipts(messages, options)
     if outcome.skipped:
+        twice = " If that was `transactions commit`, the rows are in Kafka: do not run the job again."
         return LogLine(
             f"write given up, without changing its transactions: {outcome.skipped}. {settings.next_run}"
             f"`{settings.command('abort')}` or kafka.transaction.timeout.ms aborts transactions that its tasks may "
-            "have left open.",
+            f"have left open.{twice if settings.per_attempt else ''}",
             logging.WARNING,
         )
     if outcome.decided:
-        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
+        twice = ". Do not run the job again: it would write the rows twice" if settings.per_attempt else ""
+        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}{twice}", logging.WARNING)
     if outcome.gone:
         return LogLine(
             f"write aborted; no more of its rows become visible: {outcome.aborted} prepared transactions aborted, "

@@ -54,6 +54,7 @@ class EndTxnOutcome:
 
     ``identity``: the one for the id's next transaction after COMMITTED and ABORTED. ``unanswered``: an attempt never
     had a response and may still arrive, so the next transaction needs another epoch than this one's (KAFKA-17754).
+    ``repeated``: there were earlier attempts, which may have ended the transaction.
     """
 
     prepared: PreparedTransaction
@@ -62,6 +63,7 @@ class EndTxnOutcome:
     error: KafkaError | None = None
     identity: TransactionalIdentity | None = None
     unanswered: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +230,14 @@ def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> End
 def _failed(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
     end = call.end
     if end is None:
-        return EndTxnOutcome(prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms))
+        unanswered = call.unanswered or call.in_flight
+        return EndTxnOutcome(
+            prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms), unanswered=unanswered
+        )
     verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
-    return EndTxnOutcome(prepared, verdict, int(end.code), end.error, unanswered=call.unanswered)
+    return EndTxnOutcome(
+        prepared, verdict, int(end.code), end.error, unanswered=call.unanswered, repeated=call.attempts > 1
+    )
 
 
 def _parsed(config: Config) -> ProducerConfig:

@@ -13,7 +13,7 @@ from spark_kafka_sink.spark.error_page import broker_codes, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "docs/options.md", "docs/metrics.md", "docs/operations.md"]
+PAGES = ["README.md", "docs/options.md", "docs/metrics.md", "docs/operations.md", "docs/exactly-once.md"]
 REFRESH = f"run: python -m spark_kafka_sink.spark.document {' '.join(PAGES)}"
 
 

@@ -1,0 +1,65 @@
+"""What to do about an exactly-once write that failed: a table by who runs the write again, and how far it came.
+
+Documentation (docs/exactly-once.md) has the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from spark_kafka_sink.exactly_once.values import Repeat
+
+
+class Progress(Enum):
+    """How far a write came that failed."""
+
+    NOT_DECIDED = "not decided: none of its rows is visible"
+    UNKNOWN = "no broker confirms the decision"
+    DECIDED = "decided, and not all of its rows are visible yet"
+    LOST = "decided, and the rows of some tasks are lost"
+
+
+ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
+    {
+        (Repeat.STREAM, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
+        (Repeat.STREAM, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
+        "decided, and commits it or writes it again.",
+        (Repeat.STREAM, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. What "
+        "the brokers end before, after {timeout}, it writes again, and only that.",
+        (Repeat.STREAM, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, "
+        "and only those.",
+        (Repeat.FOREACH_BATCH, Progress.NOT_DECIDED): "Start the query again: foreachBatch gets the batch again, and "
+        "writes it.",
+        (Repeat.FOREACH_BATCH, Progress.UNKNOWN): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write reads whether it is decided, and commits it or writes it "
+        "again.",
+        (Repeat.FOREACH_BATCH, Progress.DECIDED): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write commits what is open. What the brokers end before, after "
+        "{timeout}, it writes again, and only that.",
+        (Repeat.FOREACH_BATCH, Progress.LOST): "Start the query again with its checkpoint: foreachBatch gets the batch "
+        "again, and with the same txnVersion the write writes the missing rows again, and only those.",
+        (Repeat.VERSION, Progress.NOT_DECIDED): "Run the job again (in foreachBatch, start the query again): it writes "
+        "the rows again.",
+        (Repeat.VERSION, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it reads whether the version is decided, and commits it or writes "
+        "it again.",
+        (Repeat.VERSION, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it commits what is open. What the brokers end before, after "
+        "{timeout}, it writes again, and only that.",
+        (Repeat.VERSION, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it writes the missing rows again, and only those.",
+        (Repeat.NEVER, Progress.NOT_DECIDED): "None of its rows becomes visible: run the job again.",
+        (Repeat.NEVER, Progress.UNKNOWN): "Do not run the job again before this is known: it might write the rows "
+        "twice. Spark's abort finds out, commits what is decided, and logs what it found. If the log has no such line, "
+        "`{commit}` commits the job if it is decided. If that command finds nothing to commit, look in Kafka whether "
+        "the rows are there.",
+        (Repeat.NEVER, Progress.DECIDED): "Do not run the job again: it would write the rows twice. Spark's abort "
+        "commits what is open, and logs that. If the log has no such line, `{commit}` commits it, and `{list}` shows "
+        "it. What is still open after {timeout} is lost.",
+        (Repeat.NEVER, Progress.LOST): "Do not run the job again: it would write the other rows twice. No run of it "
+        "writes the missing rows again: write them yourself.",
+    }
+)

@@ -1,0 +1,128 @@
+"""Each error of a commit says what this kind of write must do: some must be run again, one must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.values import Repeat, WriteKind, listed
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.transactions.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
+from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
+
+ROWS = [[b"a"], [b"b"], [b"c"], [b"d"]]
+KINDS = {
+    Repeat.STREAM: WriteKind.MICRO_BATCH,
+    Repeat.FOREACH_BATCH: WriteKind.VERSION,
+    Repeat.VERSION: WriteKind.VERSION,
+    Repeat.NEVER: WriteKind.ONCE,
+}
+VISIBLE = {
+    Progress.NOT_DECIDED: {},
+    Progress.UNKNOWN: {},
+    Progress.DECIDED: {b"a": 1, b"b": 1},
+    Progress.LOST: {b"a": 1, b"b": 1, b"d": 1},
+}
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        yield broker
+    new_process()
+
+
+class Trouble:
+    """Lets a commit fail when it has come this far."""
+
+    def __init__(self, monkeypatch, query, reports):
+        self._patch, self._query, self._reports = monkeypatch, query, reports
+        self._end = Committer.end
+
+    def at(self, progress):
+        match progress:
+            case Progress.NOT_DECIDED:
+                self._when("intent in the log", self._let_an_hour_pass)
+            case Progress.UNKNOWN:
+                self._ends(self._nobody_answers)
+            case Progress.DECIDED:
+                self._when("intent committed", lambda: self._ends(self._half_are_ended))
+            case Progress.LOST:
+                self._when("intent committed", self._abort_one)
+
+    def _ends(self, outcomes):
+        def end(committer, endings, timeout_ms):
+            return outcomes(committer, endings, timeout_ms)
+
+        self._patch.setattr(Committer, "end", end)
+
+    def _when(self, step, action):
+        self._patch.setattr(steps, "reach", lambda reached, task=None: action() if reached == step else None)
+
+    def _let_an_hour_pass(self):
+        now = SystemClock.now
+        self._patch.setattr(SystemClock, "now", lambda clock: now(clock) + 3_600_000)
+
+    def _nobody_answers(self, committer, endings, timeout_ms):
+        silence = KafkaTimeoutError("EndTxn has no response")
+        return [EndTxnOutcome(each, EndVerdict.UNDECIDED, error=silence, unanswered=True) for each, _ in endings]
+
+    def _half_are_ended(self, committer, endings, timeout_ms):
+        silence = KafkaTimeoutError("EndTxn has no response")
+        unknown, still_open = (
+            EndTxnOutcome(endings[task][0], EndVerdict.UNDECIDED, error=silence, unanswered=task == 2)
+            for task in (2, 3)
+        )
+        return [*self._end(committer, endings[:2], timeout_ms), unknown, still_open]
+
+    def _abort_one(self):
+        prepared = self._reports[2].share.prepared
+        end_transactions(self._query.settings.producer, [(prepared, False)], 10_000)
+
+
+@pytest.mark.parametrize("progress", Progress)
+@pytest.mark.parametrize("repeat", Repeat)
+def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, repeat, progress):
+    query = Query(broker.bootstrap_servers, "job", "job", KINDS[repeat])
+    reports = query.tasks(query.plan(), 0, ROWS)
+    reports = [replace(report, in_foreach_batch=repeat is Repeat.FOREACH_BATCH) for report in reports]
+    Trouble(monkeypatch, query, reports).at(progress)
+    with pytest.raises(ExactlyOnceError) as failed:
+        query.commit(reports)
+    assert str(failed.value).endswith(query.settings.advice(repeat, progress))
+    monkeypatch.undo()
+    assert committed(broker) == VISIBLE[progress]
+
+
+def test_an_error_after_the_decision_says_which_transactions_are_committed(broker, monkeypatch):
+    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.ONCE)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    Trouble(monkeypatch, query, reports).at(Progress.DECIDED)
+    with pytest.raises(ExactlyOnceError) as failed:
+        query.commit(reports)
+    assert (
+        "Transactions by task: 0, 1: committed; 2: open or committed, as a request had no response; 3: open. "
+        in str(failed.value)
+    )
+
+
+def test_a_plain_job_is_run_again_only_if_it_is_not_decided():
+    again = {progress for progress in Progress if "Do not run the job again" not in ADVICE[Repeat.NEVER, progress]}
+    assert again == {Progress.NOT_DECIDED}
+    others = [text for (repeat, _), text in ADVICE.items() if repeat is not Repeat.NEVER]
+    assert all(text.startswith(("Start the query again", "Run the job again")) for text in others)
+
+
+def test_every_kind_of_write_has_advice_however_far_it_came():
+    assert ADVICE.keys() == {(repeat, progress) for repeat in Repeat for progress in Progress}
+
+
+def test_many_tasks_are_named_by_their_ranges():
+    assert listed([5, 0, 1, 2, 3, 8, 9]) == "0-3, 5, 8, 9"
