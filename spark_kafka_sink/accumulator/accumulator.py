@@ -335,7 +335,12 @@ class RecordAccumulator:
                 self._update_leaders(snapshot)
             self._end_linger(now)
             self._end_backoff(now)
-            nodes = tuple(node for node, queues in self._ready_by_node.items() if queues and node != NO_LEADER)
+            # A queue whose batches have failed stays listed until the next drain.
+            nodes = tuple(
+                node
+                for node, queues in self._ready_by_node.items()
+                if node != NO_LEADER and any(queue.batches for queue in queues)
+            )
             unknown = frozenset(q.partition.topic for q in self._ready_by_node[NO_LEADER] if q.batches)
             return ReadyCheckResult(nodes, self._next_check(), unknown)
 

@@ -231,22 +231,21 @@ class Calls:
         return self._metadata.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
 
     def _any_node(self, now: float) -> Node | float:
-        """A ready broker, or when there may be one (monotonic ms)."""
+        """A ready broker, or when to look again (monotonic ms)."""
         nodes = self._metadata.candidates(now)
-        refusal = self._client.refusal_of_any(nodes, now) or self._client.wrong_protocol_of_all(nodes)
-        if refusal is not None:
+        picked = self._client.pick(nodes, now)
+        if isinstance(picked, Node):
+            return picked
+        if picked.error is not None:
             self._refuse(
-                [call for call in self._calls if call.target is None or self._node(call.target) is None], refusal
+                [call for call in self._calls if call.target is None or self._node(call.target) is None], picked.error
             )
             return now
-        node = self._client.least_loaded_node(nodes, now)
-        if node is not None and self._client.ready(node, now):
-            return node
         errors = [error for each in nodes if (error := self._client.last_error(each.id)) is not None]
         if errors:
             for call in self._calls:
                 call.last_error = call.last_error or errors[-1]
-        return now + min((self._client.ready_delay(each, now) for each in nodes), default=NEVER)
+        return picked.look_again
 
     # Coordinators and leaders
 

@@ -66,6 +66,16 @@ class Refusal(NamedTuple):
         return self.at + REFUSAL_MS
 
 
+class NoNode(NamedTuple):
+    """No node is ready for a request. ``look_again``: when one may be (monotonic ms), ``inf``: after the next event.
+
+    ``error``: why none will be ready for some time; a call that needs one of the nodes ends with it.
+    """
+
+    look_again: float
+    error: AuthenticationError | WrongProtocolError | None = None
+
+
 @dataclass(slots=True)
 class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
@@ -155,17 +165,20 @@ class NetworkClient:
         if state.connection is not None:
             if state.connection.must_reauthenticate(now) and now >= state.throttled_until:
                 self._reauthenticate(state, state.connection)
-        elif now >= self._next_attempt_at(state) and not self._is_authenticating(node):
+        elif now >= self._next_attempt_at(node) and not self._is_authenticating(node):
             self._connect(state)
         return state.can_send(self._max_in_flight, now)
 
     def ready_delay(self, node: Node, now: float) -> float:
-        """Milliseconds until ``ready`` may change; ``inf`` when only an event can change it."""
+        """Milliseconds until ``ready``, which has just been False, may change; ``inf``: only an event changes it.
+
+        For a node that ``ready`` was not asked about it may be 0: a loop that sleeps so long does not sleep.
+        """
         state = self._states.get(node.id)
-        if state is None or state.can_send(self._max_in_flight, now):
+        if state is None or state.connection is None:
+            return math.inf if self._is_authenticating(node) else max(0.0, self._next_attempt_at(node) - now)
+        if state.can_send(self._max_in_flight, now):
             return 0.0
-        if state.connection is None:
-            return math.inf if self._is_authenticating(node) else max(0.0, self._next_attempt_at(state) - now)
         throttled = state.connection.state is ConnectionState.READY and state.throttled_until > now
         return state.throttled_until - now if throttled else math.inf
 
@@ -244,15 +257,21 @@ class NetworkClient:
                 deadline = min(deadline, refusal.at + OTHERS_MS)
         return deadline
 
-    def least_loaded_node(self, nodes: Iterable[Node], now: float) -> Node | None:
-        """A ready node with the fewest requests in flight; else a connecting one; else the one with the oldest attempt.
+    def pick(self, nodes: Sequence[Node], now: float) -> Node | NoNode:
+        """The node for a request that any of ``nodes`` can serve, or when to look again.
 
-        None while all are full or in backoff (Java: ``leastLoadedNode``).
+        A ready node with the fewest requests in flight (Java: ``leastLoadedNode``). If none is ready, connects to the
+        one with the oldest attempt, unless a connection is being established or all nodes are in backoff.
         """
-        candidates = list(nodes)
-        self._random.shuffle(candidates)
-        ranked = [(rank, node) for node in candidates if (rank := self._rank(node, now)) is not None]
-        return min(ranked, key=lambda each: each[0])[1] if ranked else None
+        refusal = self._refusal_of_any(nodes, now)
+        if refusal is not None:
+            return NoNode(min(known.until for node in nodes if (known := self._refused(node, now))), refusal.error)
+        node = self._least_loaded(nodes, now)
+        if node is not None and self.ready(node, now):
+            return node
+        # Other nodes may be out of backoff by now, but they are not connected to while this one is.
+        delays = [self.ready_delay(each, now) for each in (nodes if node is None else (node,))]
+        return NoNode(now + min(delays, default=math.inf), self._wrong_protocol_of_all(nodes))
 
     def in_flight(self, node_id: int) -> int:
         """Requests to this node that have not completed."""
@@ -274,29 +293,8 @@ class NetworkClient:
 
         The calls that need this node end with the error; it is never retried.
         """
-        refusal = self._refusals.get((node.host, node.port))
-        if refusal is None or now >= refusal.until or self._is_accepted(node):
-            return None
-        return refusal.error
-
-    def refusal_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationError | None:
-        """As ``refusal``, for a request to any of ``nodes``: None while another one is connected or may accept."""
-        first: Refusal | None = None
-        untried = False
-        for node in nodes if self._refusals else ():
-            state, refusal = self._states.get(node.id), self._refusals.get((node.host, node.port))
-            if self._is_accepted(node):
-                return None
-            if refusal is not None and now < refusal.until:
-                first = refusal if first is None or refusal.at < first.at else first
-            else:
-                untried = untried or state is None or state.last_error is None
-        return None if first is None or (untried and now < first.at + OTHERS_MS) else first.error
-
-    def wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
-        """The error of the first node, if none of ``nodes`` speaks Kafka's protocol with this client."""
-        wrong = [self._wrong_peers.get(node.id) for node in nodes if not self._is_accepted(node)]
-        return wrong[0] if wrong and len(wrong) == len(nodes) and all(wrong) else None
+        refusal = None if self._is_accepted(node) else self._refused(node, now)
+        return None if refusal is None else refusal.error
 
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
         """Nodes whose connection failed since the last call, each with its last error."""
@@ -325,15 +323,48 @@ class NetworkClient:
             state.moved_to(node)
         return state
 
+    def _least_loaded(self, nodes: Iterable[Node], now: float) -> Node | None:
+        """A ready node with the fewest requests in flight; else a connecting one; else the one with the oldest attempt.
+
+        None while all are full or in backoff.
+        """
+        candidates = list(nodes)
+        self._random.shuffle(candidates)
+        ranked = [(rank, node) for node in candidates if (rank := self._rank(node, now)) is not None]
+        return min(ranked, key=lambda each: each[0])[1] if ranked else None
+
     def _rank(self, node: Node, now: float) -> tuple[int, float] | None:
         state = self._states.get(node.id)
-        if state is None:
-            return (2, -math.inf) if self.refusal(node, now) is None else None
-        if state.connection is None:
-            return (2, state.last_attempt_at) if now >= self._next_attempt_at(state) else None
+        if state is None or state.connection is None:
+            last_attempt_at = -math.inf if state is None else state.last_attempt_at
+            return (2, last_attempt_at) if now >= self._next_attempt_at(node) else None
         if state.connection.state is not ConnectionState.READY:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
+
+    def _refused(self, node: Node, now: float) -> Refusal | None:
+        """The refusal of this client at the node's address, while no other attempt is made there."""
+        refusal = self._refusals.get((node.host, node.port))
+        return refusal if refusal is not None and now < refusal.until else None
+
+    def _refusal_of_any(self, nodes: Iterable[Node], now: float) -> Refusal | None:
+        """The first refusal of ``nodes``: None while another one is connected or may accept."""
+        first: Refusal | None = None
+        untried = False
+        for node in nodes if self._refusals else ():
+            state, refusal = self._states.get(node.id), self._refused(node, now)
+            if self._is_accepted(node):
+                return None
+            if refusal is not None:
+                first = refusal if first is None or refusal.at < first.at else first
+            else:
+                untried = untried or state is None or state.last_error is None
+        return None if first is None or (untried and now < first.at + OTHERS_MS) else first
+
+    def _wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
+        """The error of the first node, if none of ``nodes`` speaks Kafka's protocol with this client."""
+        wrong = [self._wrong_peers.get(node.id) for node in nodes if not self._is_accepted(node)]
+        return wrong[0] if wrong and len(wrong) == len(nodes) and all(wrong) else None
 
     def _is_accepted(self, node: Node) -> bool:
         """Whether the node has a connection from before a refusal: it stays usable."""
@@ -352,9 +383,11 @@ class NetworkClient:
             if state.connection is not None and not state.connection.accepted
         )
 
-    def _next_attempt_at(self, state: NodeState) -> float:
-        refusal = self._refusals.get((state.node.host, state.node.port))
-        return state.next_attempt_at if refusal is None else max(state.next_attempt_at, refusal.until)
+    def _next_attempt_at(self, node: Node) -> float:
+        state, refusal = self._states.get(node.id), self._refusals.get((node.host, node.port))
+        return max(
+            -math.inf if state is None else state.next_attempt_at, -math.inf if refusal is None else refusal.until
+        )
 
     def _connect(self, state: NodeState) -> None:
         self._last_connection_id += 1

@@ -32,7 +32,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
@@ -128,7 +128,7 @@ class Metadata:
                 for topic in missing:
                     self._want(topic)
             wake()
-            seen = self._await_round(seen, since, deadline - now)
+            seen = self._await_round(seen, since, deadline - clock.now())
             before, now = now, clock.now()
             with self._lock:
                 self.waited_ms += now - before
@@ -159,7 +159,7 @@ class Metadata:
                 if now >= deadline:
                     raise KafkaTimeoutError(self._timeout_text(topic, None, max_wait_ms))
             wake()
-            seen = self._await_round(seen, since, deadline - now)
+            seen = self._await_round(seen, since, deadline - clock.now())
             now = clock.now()
 
     def _check_name(self, topic: object) -> None:
@@ -438,18 +438,14 @@ class MetadataUpdater:
         due = metadata.next_update(now)
         if due > now:
             return due
-        nodes = metadata.candidates(now)
-        if (refusal := client.refusal_of_any(nodes, now)) is not None:
-            metadata.refused(refusal)
-            return now + min(client.ready_delay(node, now) for node in nodes if client.refusal(node, now) is not None)
-        node_to_ask = client.least_loaded_node(nodes, now)
-        if node_to_ask is None:
-            return now + min((client.ready_delay(node, now) for node in nodes), default=math.inf)
-        if not client.ready(node_to_ask, now):
-            return now + client.ready_delay(node_to_ask, now)
+        picked = client.pick(metadata.candidates(now), now)
+        if isinstance(picked, NoNode):
+            if isinstance(picked.error, AuthenticationError):
+                metadata.refused(picked.error)
+            return picked.look_again
         topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
         request = metadata_request(topics, metadata.allow_auto_topic_creation, self._completed)
-        client.send(node_to_ask.id, request, now)
+        client.send(picked.id, request, now)
         return math.inf
 
     def _completed(self, response: Response) -> None:

@@ -173,16 +173,16 @@ class Rpc:
         deadline = self._clock.now() + self._timeout_ms
         attempted = False
         while (now := self._clock.now()) < deadline:
-            if self._client.ready(node, now):
+            picked = self._client.pick((node,), now)
+            if isinstance(picked, Node):
                 return None
-            if (refusal := self._client.refusal(node, now)) is not None:
-                return refusal
-            delay = self._client.ready_delay(node, now)
+            if picked.error is not None:
+                return picked.error
             reason = self._client.last_error(node.id)
-            if attempted and delay < NEVER and reason is not None:
+            if attempted and picked.look_again < NEVER and reason is not None:
                 return reason
-            attempted = delay == NEVER
-            self._poll(now, min(deadline, now + delay))
+            attempted = picked.look_again == NEVER
+            self._poll(now, min(deadline, picked.look_again))
         return NetworkError(f"The connection to {node} was not ready in time")
 
     def _drop_closed_connections(self) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -81,9 +81,11 @@ class Step:
 class Engine:
     """A producer and its cluster. ``turn`` is one turn of the sender after the clock has moved."""
 
+    transport_type: ClassVar[type[ScriptedTransport]] = ScriptedTransport
+
     def __init__(self, partitions: int = 1, nodes: int = 1, **config: object) -> None:
         self.clock = ManualClock()
-        self.transport = ScriptedTransport(self._respond, accept_all=True)
+        self.transport = self.transport_type(self._respond, accept_all=True)
         names = {name.replace("_", "."): value for name, value in config.items()}
         defaults = {"bootstrap.servers": "boot:9092", "linger.ms": 0, "batch.size": 16384}
         self.config = ProducerConfig.parse({**defaults, **names})

@@ -16,6 +16,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.client import NoNode
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.connection import Connection
 from tests.unit.network.conftest import CONFIG
@@ -542,44 +543,57 @@ def test_disconnects_are_told_once_with_the_last_error(turns, node):
     assert turns.client.drain_disconnects() == []
 
 
-def test_least_loaded_prefers_idle_then_connecting_then_the_longest_untried(make_turns):
+def test_a_request_goes_to_the_least_loaded_node_and_a_full_one_is_not_picked(make_turns):
     turns = make_turns(max_in_flight_requests_per_connection=2)
-    nodes = [Node(i, f"b{i}", 9092) for i in range(4)]
-    least = lambda: turns.client.least_loaded_node(nodes, turns.now)  # noqa: E731
+    nodes = [Node(i, f"b{i}", 9092) for i in range(2)]
+    pick = lambda: turns.client.pick(nodes, turns.now)  # noqa: E731
+    turns.make_ready(nodes[0])
+    turns.make_ready(nodes[1])
+    turns.send(nodes[0])
+    assert pick() == nodes[1]
+    turns.send(nodes[1])
+    turns.send(nodes[1])
+    assert pick() == nodes[0]
+    turns.send(nodes[0])
+    assert pick() == NoNode(math.inf), "only a response makes room"
+
+
+def test_a_connection_is_begun_to_the_node_with_the_oldest_attempt_and_to_one_at_a_time(turns):
+    nodes = [Node(i, f"b{i}", 9092) for i in range(3)]
     turns.transport.accept_all = False
-    turns.ready(nodes[3])
+    turns.ready(nodes[2])
     turns.transport.drop(1, "refused")
     turns.turn()
-    turns.clock.advance(2000)
-    assert least() in nodes[:3], "a node never tried comes before one that failed"
-    turns.ready(nodes[0])
-    assert least() == nodes[0], "connecting comes before unconnected"
-    turns.transport.accept_all = True
-    turns.make_ready(nodes[1])
-    turns.make_ready(nodes[2])
-    turns.send(nodes[1])
-    assert least() == nodes[2]
-    turns.send(nodes[2])
-    turns.send(nodes[2])
-    assert least() == nodes[1]
-    turns.send(nodes[1])
-    assert least() == nodes[0], "full nodes are not chosen"
+    turns.turn(2000)
+    assert turns.client.pick(nodes, turns.now) == NoNode(math.inf)
+    assert turns.transport.addresses[2] != ("b2", 9092), "a node never tried comes before one that failed"
+    assert turns.client.pick(nodes, turns.now) == NoNode(math.inf), "the others may be tried, but not now"
+    assert turns.transport.last_connection() == 2
+    turns.transport.accept(2)
+    turns.turn()
+    assert turns.client.pick(nodes, turns.now) in nodes[:2]
 
 
 def test_equally_loaded_nodes_share_the_load(turns):
     nodes = [Node(i, f"b{i}", 9092) for i in range(3)]
-    assert {turns.client.least_loaded_node(nodes, turns.now) for _ in range(100)} == set(nodes)
+    for node in nodes:
+        turns.make_ready(node)
+    assert {turns.client.pick(nodes, turns.now) for _ in range(100)} == set(nodes)
 
 
-def test_no_node_is_least_loaded_while_all_are_in_backoff(turns, node):
+def test_while_all_nodes_are_in_backoff_the_first_that_ends_is_the_time_to_look_again(turns):
+    nodes = [Node(i, f"b{i}", 9092) for i in range(2)]
     turns.transport.accept_all = False
-    turns.ready(node)
-    turns.transport.drop(1, "refused")
-    turns.turn()
-    assert turns.client.least_loaded_node([node], turns.now) is None
-    turns.turn(60)
-    assert turns.client.least_loaded_node([node], turns.now) == node
-    assert turns.client.least_loaded_node([], turns.now) is None
+    for node in nodes:
+        turns.ready(node)
+        turns.transport.drop(turns.transport.last_connection(), "refused")
+        turns.turn(10)
+    look_again = turns.now + min(turns.client.ready_delay(node, turns.now) for node in nodes)
+    assert turns.client.pick(nodes, turns.now) == NoNode(look_again)
+    turns.turn(look_again - turns.now)
+    assert turns.client.pick(nodes, turns.now) == NoNode(math.inf)
+    assert turns.transport.last_connection() == 3
+    assert turns.client.pick([], turns.now) == NoNode(math.inf)
 
 
 def test_close_ends_every_request_and_connection(turns, node):

@@ -23,6 +23,9 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Bytes, Event
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from spark_kafka_sink.testing.scripted_network import ScriptedTransport
+from spark_kafka_sink.waiting import Waiters
 from tests.waiting import DEADLINE_S
 
 DEADLINE_MS = 1_000 * DEADLINE_S
@@ -146,3 +149,15 @@ def test_a_call_that_waits_for_long_is_told_with_the_reason(
     assert all(line.startswith("ListTransactions for broker 1 has waited for 0 s: ") for line in told[:1])
     assert all(line.startswith("ListTransactions for broker 1 has waited for 1 s: ") for line in told[1:])
     assert all("COORDINATOR_LOAD_IN_PROGRESS" in line for line in told)
+
+
+def test_a_topic_that_no_broker_tells_of_is_waited_for_once_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(Waiters, "wait_for", lambda _self, _lock, _condition, ms: slept.append(ms))
+    clock, network = ManualClock(), ScriptedTransport()
+    monkeypatch.setattr(network, "poll", lambda timeout_ms: [clock.advance(timeout_ms)][1:])
+    config = ProducerConfig.parse({"bootstrap.servers": "boot:9092"})
+    with closing(Rpc(config, clock, network)) as rpc, pytest.raises(KafkaTimeoutError):
+        rpc.await_topic("t", None, 3_000)
+    assert clock.now() == pytest.approx(3_000)
+    assert max(slept) <= 0

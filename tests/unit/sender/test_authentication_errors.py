@@ -216,6 +216,7 @@ def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_
         engine.turn()
     engine.transport.accept_all = False
     began = engine.clock.now()
+    engine.spin()  # the refusal arrives
     while not ends:
         wake_at = engine.parts.sender._parts.calls.advance(engine.clock.now())
         wake_at = min(wake_at, engine.parts.sender._parts.client.next_deadline(engine.clock.now()))

@@ -1,0 +1,337 @@
+"""The loop sleeps while no broker can be reached: it runs again for an event or at the time that it named, never in
+between. Two silent bootstrap servers and a transactional id once made it run 5,000 times a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
+
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, WrongProtocolError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.calls import Call, CodeAt, Target
+from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request
+from spark_kafka_sink.network.name_lookup import AddressList
+from spark_kafka_sink.network.rpc import Rpc
+from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from spark_kafka_sink.transactions.messages import transaction_key
+from spark_kafka_sink.transactions.states import Step
+from tests.unit.scripted_engine import TOPIC, Engine
+from tests.unit.sender.test_authentication_errors import SaslEngine
+from tests.unit.transactions.transactional_engine import NO_THROTTLE, TRANSACTIONAL_ID, V2_RANGES, TransactionalEngine
+
+REFUSED, HUNG, MUTE, DEAF, FOREIGN = "refused", "hung", "mute", "deaf", "foreign"
+"""A server that refuses connections; one whose host drops packets, or whose name server does not respond; one that
+accepts and sends nothing; one that shakes hands and responds to nothing else; one that is no Kafka broker."""
+
+KINDS = (REFUSED, HUNG, MUTE, DEAF, FOREIGN)
+ONE_OR_TWO = [kinds for count in (1, 2) for kinds in combinations_with_replacement(KINDS, count)]
+ONE_TO_THREE = [*ONE_OR_TWO, *combinations_with_replacement(KINDS, 3)]
+
+LONG_MS = 45_000.0
+"""Beyond the setup timeout, request.timeout.ms and the 30 s without attempts after a refused login."""
+
+
+SHORTEST_MS = 0.1
+"""A shorter sleep is none."""
+
+MOST_IDLE = 4
+"""Runs in a row without an event, an action or a sleep. A call that ends with a known error takes some of them."""
+
+
+class Brokers(ScriptedTransport):
+    """``kinds``: the hosts that cannot be used; the others accept. ``actions`` counts what the client does."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.kinds: dict[str, str] = {}
+        self.actions = 0
+
+    def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+        self.actions += 1
+        kind = self.kinds.get(host)
+        self.accept_all = kind in (None, MUTE, DEAF, FOREIGN)
+        super().connect(connection_id, host, port, addresses)
+        if kind == REFUSED:
+            self.drop(connection_id, "Connection refused")
+
+    def send(self, connection_id: int, buffers: Sequence[Any]) -> bool:
+        self.actions += 1
+        return super().send(connection_id, buffers)
+
+    def _take(self, connection_id: int, frame: bytes) -> None:
+        kind = self.kinds.get(self.addresses[connection_id][0])
+        if kind == FOREIGN:
+            self.receive(connection_id, b"HTTP/1.1 400 Bad Request")
+        elif kind is None or (kind == DEAF and frame.startswith(b"\x00\x12")):
+            super()._take(connection_id, frame)
+
+    def fail(self, **kinds: str) -> None:
+        """These hosts are in trouble from now on: the connections to them end."""
+        self.kinds.update(kinds)
+        for connection_id in [*self.open]:
+            if self.addresses[connection_id][0] in kinds:
+                self.drop(connection_id, "Connection reset by peer")
+
+
+class Plain(Engine):
+    transport_type = Brokers
+    transport: Brokers
+
+
+class Transactional(TransactionalEngine):
+    transport_type = Brokers
+    transport: Brokers
+
+
+class WithLogin(SaslEngine):
+    transport_type = Brokers
+    transport: Brokers
+
+
+def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS) -> None:
+    """Runs the loop as its thread does. Fails when it comes again without a reason."""
+    end = engine.clock.now() + ms
+    idle, brokers = 0, engine.transport
+    while (now := engine.clock.now()) < end:
+        before = brokers.actions
+        events = brokers.poll(0)
+        wake_at = engine.parts.sender.run_once(now, events)
+        engine.parts.sender_thread.callbacks.run()
+        idle = 0 if events or brokers.actions > before else idle + 1
+        if wake_at > now and not brokers._events:
+            idle = 0 if wake_at >= now + SHORTEST_MS else idle
+            engine.clock.advance(max(min(wake_at, end) - now, SHORTEST_MS))
+        assert idle <= MOST_IDLE, f"the loop runs without a pause at {now:.0f} ms"
+
+
+def want_topic(engine: Engine, topic: str = TOPIC) -> None:
+    """As a caller that waits, and has just begun."""
+    with pytest.raises(KafkaTimeoutError):
+        engine.parts.metadata.wait_for_topic(topic, None, 0, engine.clock, lambda: None)
+    engine.parts.metadata._waits.append(engine.clock.now())
+
+
+def servers(kinds: Iterable[str]) -> dict[str, str]:
+    return {f"s{index}": kind for index, kind in enumerate(kinds)}
+
+
+def bootstrap(kinds: Iterable[str]) -> str:
+    return ",".join(f"{host}:9092" for host in servers(kinds))
+
+
+@pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_transactional_producer_sleeps_while_no_bootstrap_server_responds(
+    kinds: tuple[str, ...], waits: bool
+) -> None:
+    engine = Transactional(True, bootstrap_servers=bootstrap(kinds))
+    engine.transport.kinds = servers(kinds)
+    if waits:
+        want_topic(engine)
+    result = engine.submit(Step.INIT)
+    run(engine)
+    assert engine.transport.actions >= 1
+    assert FOREIGN in kinds or not result.done
+
+
+@pytest.mark.parametrize("kinds", ONE_TO_THREE, ids="-".join)
+def test_a_producer_sleeps_while_no_bootstrap_server_responds(kinds: tuple[str, ...]) -> None:
+    engine = Plain(bootstrap_servers=bootstrap(kinds))
+    engine.transport.kinds = servers(kinds)
+    want_topic(engine)
+    run(engine)
+
+
+@pytest.mark.parametrize("leader", KINDS)
+@pytest.mark.parametrize("other", [None, *KINDS])
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_producer_sleeps_while_its_rows_have_no_leader_to_go_to(
+    leader: str, other: str | None, idempotent: bool
+) -> None:
+    engine = Plain(2, 2, enable_idempotence=idempotent, metadata_max_age_ms=5_000)
+    engine.connect()
+    engine.append([b"a"], 0)
+    engine.append([b"b"], 1)
+    engine.transport.fail(n0=leader, **({} if other is None else {"n1": other, "boot": other}))
+    want_topic(engine, "another")
+    run(engine)
+
+
+@pytest.mark.parametrize("coordinator", KINDS)
+@pytest.mark.parametrize("other", [None, *KINDS])
+def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached(
+    coordinator: str, other: str | None
+) -> None:
+    engine = Transactional(True, metadata_max_age_ms=5_000)
+    engine.begun()
+    engine.append([b"a"], 0)
+    engine.append([b"b"], 1)
+    engine.submit(Step.COMMIT)
+    engine.transport.fail(n0=coordinator, **({} if other is None else {"n1": other, "boot": other}))
+    run(engine)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions])
+def test_a_transactional_producer_sleeps_during_the_backoff_of_a_refused_request(code: ErrorCode) -> None:
+    engine = Transactional(True)
+    engine.troubles["init_producer_id"].extend([code] * 1_000)
+    engine.submit(Step.INIT)
+    run(engine)
+
+
+@pytest.mark.parametrize("kinds", [(), *((kind,) for kind in KINDS)], ids="-".join)
+@pytest.mark.parametrize("known", [False, True])
+def test_a_refused_login_lets_the_loop_sleep(kinds: tuple[str, ...], known: bool) -> None:
+    """``known``: the refused address is that of a bootstrap server and of a broker of the metadata."""
+    names = ["n0", *servers(kinds)]
+    engine = WithLogin(  # type: ignore[no-untyped-call]
+        bootstrap_servers=",".join(f"{name}:9092" for name in names), metadata_max_age_ms=1_000
+    )
+    engine.transport.kinds = servers(kinds)
+    if known:
+        engine.transport.kinds = {}
+        engine.await_topic()  # type: ignore[no-untyped-call]
+        engine.transport.fail(**servers(kinds))
+        engine.append([b"a"], receipt=SendReceipt())
+    engine.refusing = {"n0"}
+    engine.transport.fail(n0=REFUSED)
+    del engine.transport.kinds["n0"]
+    want_topic(engine, "another")
+    run(engine, 40_000)
+    assert engine.logins["n0"] <= 4
+
+
+class TimedBrokers(Brokers):
+    """The brokers of an ``Rpc``: the clock moves while it polls. Fails when it polls again without a reason."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(self._respond)
+        self.clock = clock
+        self.idle = 0
+        self.acted = 0
+
+    def poll(self, timeout_ms: float) -> list[Event]:
+        events = super().poll(timeout_ms)
+        self.idle = 0 if events or self.actions > self.acted or timeout_ms >= SHORTEST_MS else self.idle + 1
+        self.acted = self.actions
+        assert self.idle <= MOST_IDLE, f"Rpc runs without a pause at {self.clock.now():.0f} ms"
+        if not events:
+            self.clock.advance(max(min(timeout_ms, 60_000), SHORTEST_MS if timeout_ms > 0 else 0))
+        return events
+
+    def _respond(self, request: SentRequest) -> Any:
+        response = request.module.response
+        match request.api:
+            case "api_versions":
+                return api_versions_response(request, {**V2_RANGES, 66: (0, 0)})
+            case "metadata":
+                ids = {"topic_id": None} if request.version >= 10 else {}
+                return response.MetadataResponse(
+                    throttle_time=NO_THROTTLE,
+                    brokers=tuple(
+                        response.MetadataResponseBroker(node_id=i, host=f"n{i}", port=9092) for i in range(2)
+                    ),
+                    topics=tuple(
+                        response.MetadataResponseTopic(
+                            error_code=ErrorCode.unknown_topic_or_partition, name=each.name, partitions=(), **ids
+                        )
+                        for each in request.entity().topics
+                    ),
+                )
+            case "find_coordinator":
+                return response.FindCoordinatorResponse(
+                    throttle_time=NO_THROTTLE,
+                    coordinators=tuple(
+                        response.Coordinator(
+                            key=key, node_id=0, host="n0", port=9092, error_code=ErrorCode.none, error_message=None
+                        )
+                        for key in request.entity().coordinator_keys
+                    ),
+                )
+        return None
+
+
+def list_transactions() -> Call:
+    return Call(
+        "list_transactions",
+        (0, 0),
+        1,
+        lambda _module, _version: ListTransactionsRequest(),
+        lambda body: [CodeAt("ListTransactions", body.error_code)],
+    )
+
+
+def call_to(target: Target) -> Call:
+    call = list_transactions()
+    call.target = target
+    return call
+
+
+def make_request(on_complete: CompletionHandler) -> Request:
+    return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), on_complete)
+
+
+def use(rpc: Rpc, what: str) -> None:
+    """Each way to wait for brokers, for as long as it may take."""
+    deadline = rpc.now() + LONG_MS
+    match what:
+        case "any broker":
+            rpc.call(call_to(None), deadline)
+        case "one broker":
+            rpc.call(call_to(0), deadline)
+        case "coordinator":
+            rpc.call(call_to(transaction_key(TRANSACTIONAL_ID)), deadline)
+        case "calls":
+            rpc.run([call_to(transaction_key(f"t{number}")) for number in range(5)], deadline)
+        case "leader":
+            rpc.call(call_to(TopicPartition(TOPIC, 0)), deadline)
+        case "topic":
+            rpc.await_topic(TOPIC, None, LONG_MS)
+        case "exchange":
+            rpc.exchange({0: make_request, 1: make_request})
+        case "pause":
+            rpc.pause(LONG_MS)
+
+
+USES = ("any broker", "one broker", "coordinator", "calls", "leader", "topic", "exchange", "pause")
+
+
+@pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
+@pytest.mark.parametrize("what", ["any broker", "coordinator", "topic", "exchange"])
+def test_rpc_sleeps_while_no_bootstrap_server_responds(kinds: tuple[str, ...], what: str) -> None:
+    clock = ManualClock()
+    brokers = TimedBrokers(clock)
+    brokers.kinds = servers(kinds)
+    with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": bootstrap(kinds)}), clock, brokers, 3)) as rpc:
+        with suppress(KafkaTimeoutError, WrongProtocolError):
+            use(rpc, what)
+        with suppress(KafkaTimeoutError, WrongProtocolError):
+            use(rpc, what)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", [None, REFUSED, HUNG])
+@pytest.mark.parametrize("what", USES)
+def test_rpc_sleeps_while_the_broker_that_it_needs_does_not_respond(kind: str, other: str | None, what: str) -> None:
+    clock = ManualClock()
+    brokers = TimedBrokers(clock)
+    config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "metadata.max.age.ms": 5_000})
+    with closing(Rpc(config, clock, brokers, 3)) as rpc:
+        rpc.refresh()
+        with suppress(KafkaTimeoutError):
+            rpc.call(call_to(transaction_key(TRANSACTIONAL_ID)), rpc.now() + 1_000)
+        brokers.fail(n0=kind, **({} if other is None else {"n1": other, "boot": other}))
+        for _ in range(2):
+            with suppress(KafkaTimeoutError, NetworkError):
+                use(rpc, what)
