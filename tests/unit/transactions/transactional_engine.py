@@ -13,6 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.producer.transactions import TransactionalRequestResult
 from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
@@ -94,8 +95,8 @@ class TransactionalEngine(Engine):
         """Its connections end, and no new one gets beyond the handshake."""
         connect = self.transport.connect
 
-        def refuse(connection_id: int, to: str, port: int) -> None:
-            connect(connection_id, to, port)
+        def refuse(connection_id: int, to: str, port: int, addresses: AddressList | None = None) -> None:
+            connect(connection_id, to, port, addresses)
             if to == host:
                 self.transport.drop(connection_id, "Connection reset by peer")
 
