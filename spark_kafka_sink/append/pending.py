@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from threading import get_ident
 
+import numpy as np
+
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.append.append import Appender, as_exception
 from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
@@ -19,16 +21,16 @@ from spark_kafka_sink.append.pending_records import (
     CLOSED,
     RECORD_OVERHEAD,
     SHARED,
+    CheckedRecord,
     PendingRecords,
-    headers_size,
-    size_estimate,
 )
-from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.append.record import ProducerRecord, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
+from spark_kafka_sink.records.sizes import one_java_size_estimate
 from spark_kafka_sink.waiting import Waiters
 
 _MOST_BYTES = 512 << 10
@@ -159,24 +161,16 @@ class TopicPendingRecords:
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
     ) -> FutureRecordMetadata:
         """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's."""
-        if record.headers is not None:
-            if record.partition_key is not None:
-                raise InvalidRecordError(
-                    f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
-                    "the key. Give the record its partition, or send it with a SyncProducer."
-                )
-            size += headers_size(record.headers)
-        if size > self._comfortable_size:
-            check_sizes(size_estimate(record.headers, key, value), self._appender.size_limits)
+        checked = self._checked(record, key, value, size)
         remaining = self._config.max_block_ms if left_ms is None else left_ms
         try:
             while True:
                 with self._lock:
                     pending = self._open
-                    added = self._add(pending, record, key, value, size)
+                    added = self._add(pending, checked)
                 if added is not None:
                     break
-                remaining = self._await_room(pending, size, record.partition, remaining)
+                remaining = self._await_room(pending, checked.size, checked.partition, remaining)
             index, wake = added
         except BaseException:
             self._appender.sender_thread.wakeup_poll()  # it may have been added, and must not wait for the next one
@@ -185,18 +179,33 @@ class TopicPendingRecords:
             self._appender.sender_thread.wakeup_poll()
         return pending.result.future(index)
 
-    def _add(
-        self, pending: PendingRecords, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int
-    ) -> tuple[int, bool] | None:
+    def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> CheckedRecord:
+        """Nothing fails later that would fail the records that are pending with it. ``size``: without headers."""
+        check_partition_and_timestamp(record)
+        headers = None
+        if record.headers is not None:
+            if record.partition_key is not None:
+                raise InvalidRecordError(
+                    f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
+                    "the key. Give the record its partition, or send it with a SyncProducer."
+                )
+            headers = encode_headers(record.headers)
+            size += len(headers)
+        if size > self._comfortable_size:
+            estimate = one_java_size_estimate(1 if headers is None else len(headers), (key, value))
+            check_sizes(np.array([estimate]), self._appender.size_limits)
+        return CheckedRecord(key, value, headers, record.partition, record.timestamp, size)
+
+    def _add(self, pending: PendingRecords, record: CheckedRecord) -> tuple[int, bool] | None:
         """Under the lock. The record's index and whether to wake the sender; None when it cannot be added."""
-        partition = record.partition
+        partition, size = record.partition, record.size
         if pending.owner not in (get_ident(), SHARED) or not (partition is None or pending.knows(partition)):
             return None
         if size <= pending.room:
-            return pending.add(record, key, value, size), False
+            return pending.add(record), False
         if pending.size + size > pending.allowed:
             return None
-        index = pending.add(record, key, value, size)
+        index = pending.add(record)
         wake = pending.size >= pending.wake_at
         if wake:
             # The first record starts linger.ms; batch.size bytes of records do not wait for its end.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,10 @@ import pyarrow as pa
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.append.future_record_metadata import ProduceRequestResult
-from spark_kafka_sink.append.record import Headers, ProducerRecord
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column, slot_lengths
-from spark_kafka_sink.records.encode import NO_HEADERS, header_section
-from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.encode import NO_HEADERS
 from spark_kafka_sink.sender.callbacks import Callbacks
 
 RECORD_OVERHEAD = 40
@@ -24,6 +22,19 @@ RECORD_OVERHEAD = 40
 
 SHARED = 0
 """``owner`` of records that any thread may add to, under the topic's lock."""
+
+
+class CheckedRecord(NamedTuple):
+    """A record that can be encoded, whatever is encoded with it. ``headers``: encoded; ``size``: an upper bound of its
+    bytes.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None
+    partition: int | None
+    timestamp: int | None
+    size: int
 
 
 class PendingRecords:
@@ -44,7 +55,7 @@ class PendingRecords:
         self.values: list[bytes | None] = []
         self.partitions: dict[int, int] = {}
         self.timestamps: dict[int, int] = {}
-        self.headers: dict[int, Headers] = {}
+        self.headers: dict[int, bytes] = {}
         self.only_values = True
         self.claim = Claim(Reservation())
         self.allowed = self.wake_at = self.rows = 0
@@ -81,13 +92,13 @@ class PendingRecords:
     def knows(self, partition: int) -> bool:
         return partition < (self.snapshot.partition_counts.get(self.topic) or 0)
 
-    def add(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> int:
+    def add(self, record: CheckedRecord) -> int:
         """Returns the record's index."""
         index = len(self.values)
         try:
             self._forget_fields()
-            if key is not None:
-                self._add_key(index, key)
+            if record.key is not None:
+                self._add_key(index, record.key)
             if record.partition is not None:
                 self.only_values = False
                 self.partitions[index] = record.partition
@@ -97,13 +108,13 @@ class PendingRecords:
             if record.headers is not None:
                 self.only_values = False
                 self.headers[index] = record.headers
-            if value is None:
+            if record.value is None:
                 self.only_values = False
-            self.values.append(value)
+            self.values.append(record.value)
         except BaseException:
             self._forget_fields()
             raise
-        self.room -= size
+        self.room -= record.size
         return index
 
     def add_fields(self, key: bytes | None, value: bytes) -> None:
@@ -149,8 +160,7 @@ class PendingRecords:
         rows = self.rows
         headers = timestamps = None
         if self.headers:
-            sections = [encode_headers(self.headers[row]) if row in self.headers else NO_HEADERS for row in range(rows)]
-            headers = bytes_column(sections)
+            headers = bytes_column([self.headers.get(row, NO_HEADERS) for row in range(rows)])
         if self.timestamps:
             timestamps = _filled(self.timestamps, rows, self.timestamp, np.int64)
             self.result.timestamps = timestamps.tolist()
@@ -170,21 +180,6 @@ CLOSED = PendingRecords(ProduceRequestResult("", 0, Callbacks(lambda: None)), Cl
 """Stands where no records are open: it takes none."""
 
 CLOSED.allowed = -1
-
-
-def headers_size(headers: Headers) -> int:
-    """An upper bound of the encoded bytes of ``headers``."""
-    return 10 + sum(10 + 3 * len(key) + (0 if value is None else len(value)) for key, value in headers)
-
-
-def encode_headers(headers: Headers) -> bytes:
-    return header_section([(key.encode(), value) for key, value in headers])
-
-
-def size_estimate(headers: Headers | None, key: bytes | None, value: bytes | None) -> npt.NDArray[np.int64]:
-    """``java_size_estimate`` of one record."""
-    section = None if headers is None else bytes_column([encode_headers(headers)])
-    return java_size_estimate(FieldLengths.of(RecordColumns(bytes_column([key]), bytes_column([value]), section)))
 
 
 def _column(values: list[bytes | None]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.int32] | None]:

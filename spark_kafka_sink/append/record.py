@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.encode import header_section
+
+_MOST_PARTITION: Final = 2**31 - 1
+_LATEST: Final = 2**63 - 1
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -57,9 +61,9 @@ class ProducerRecord:
         if topic.__class__ is not str or not topic:
             raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
         if partition is not None:
-            _check_whole("partition", partition, "Partition number")
+            _check_whole("partition", partition, "Partition number", _MOST_PARTITION)
         if timestamp is not None:
-            _check_whole("timestamp", timestamp, "Timestamp")
+            _check_whole("timestamp", timestamp, "Timestamp", _LATEST)
         if headers is not None:
             headers = checked_headers(headers)
         elif partition_key is not None:
@@ -76,11 +80,21 @@ class ProducerRecord:
         return hash((self.topic, self.partition, self.timestamp))
 
 
-def _check_whole(name: str, value: object, what: str) -> None:
+def check_partition_and_timestamp(record: ProducerRecord) -> None:
+    """Raises ``InvalidRecordError`` for what they were changed to since the record was made."""
+    if record.partition is not None:
+        _check_whole("partition", record.partition, "Partition number", _MOST_PARTITION)
+    if record.timestamp is not None:
+        _check_whole("timestamp", record.timestamp, "Timestamp", _LATEST)
+
+
+def _check_whole(name: str, value: object, what: str, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidRecordError(f"{name} must be an int or None, not {value!r}.")
     if value < 0:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should always be non-negative or null.")
+    if value > most:
+        raise InvalidRecordError(f"Invalid {name}: {value}. {what} should be at most {most}.")
 
 
 def checked_headers(headers: Headers) -> Headers:
@@ -96,3 +110,13 @@ def checked_headers(headers: Headers) -> Headers:
             raise InvalidRecordError(f"The value of header {key!r} must be bytes or None, not {value!r}.")
         checked.append((key, value))
     return checked
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The header section of one record. Raises ``InvalidRecordError`` for what no record can have."""
+    try:
+        return header_section([(key.encode(), value) for key, value in checked_headers(headers)])
+    except UnicodeEncodeError as error:
+        raise InvalidRecordError(
+            f"A header's key must be valid Unicode: {error.object!r} cannot be encoded."
+        ) from error

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.append.pending import PendingTopics, not_bytes
-from spark_kafka_sink.append.pending_records import encode_headers
-from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.append.record import ProducerRecord, encode_headers
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.model import ClusterSnapshot
 from spark_kafka_sink.partitioning.custom import CustomPartitioner, RecordFields

@@ -19,8 +19,13 @@ import numpy as np
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.append.pending_records import encode_headers, size_estimate
-from spark_kafka_sink.append.record import Headers, ProducerRecord, RecordMetadata
+from spark_kafka_sink.append.pending import not_bytes
+from spark_kafka_sink.append.record import (
+    ProducerRecord,
+    RecordMetadata,
+    check_partition_and_timestamp,
+    encode_headers,
+)
 from spark_kafka_sink.append.rows import check_sizes
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -50,6 +55,7 @@ from spark_kafka_sink.producer.serializers import (
 from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.sizes import one_java_size_estimate
 from spark_kafka_sink.sender.produce_api import ProduceRequest, ProduceResponse
 
 _log = logging.getLogger("spark_kafka_sink.producer")
@@ -125,7 +131,7 @@ class _Message(NamedTuple):
     partition_key: bytes | None
     partition: int | None
     timestamp: int
-    headers: Headers
+    headers: bytes
     size: int
 
 
@@ -283,8 +289,12 @@ class SyncProducer:
         except Exception:
             self._metrics.add(Count.SERIALIZATION_ERRORS, [record.topic], self._clock.now())
             raise
-        headers = given or ()
-        size = int(size_estimate(headers, key, value)[0])
+        check_partition_and_timestamp(record)
+        for name, each in (("key", key), ("value", value)):
+            if each is not None and each.__class__ is not bytes:
+                raise not_bytes(name, each)
+        headers = encode_headers(given or ())
+        size = one_java_size_estimate(len(headers), (key, value))
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
         return _Message(index, record.topic, key, value, partition_key, record.partition, timestamp, headers, size)
 
@@ -385,7 +395,7 @@ def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> P
     columns = RecordColumns(
         bytes_column([message.key for message in group]),
         bytes_column([message.value for message in group]),
-        bytes_column([encode_headers(message.headers) for message in group]),
+        bytes_column([message.headers for message in group]),
     )
     codec, level = kafka.compression_type, kafka.compression_level
     batch = ProducerBatch.of_columns(partition, 0.0, columns, timestamps, codec, level)

@@ -150,9 +150,23 @@ def record_size_bounds(lengths: FieldLengths, delta_bound: int, timestamp_bound_
 
 def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], limit: int, linger_ms: float) -> int:
     """``record_size_bounds`` of a record sent now. ``header_bytes``: of the header section; ``limit``: of its batch."""
-    payload = header_bytes + sum(1 if each is None else varint_size(len(each)) + len(each) for each in fields)
-    body = payload + 1 + varint_size(int(2 * linger_ms) + 50) + varint_size(limit // SMALLEST_RECORD)
+    body = (
+        _payload(header_bytes, fields)
+        + 1
+        + varint_size(int(2 * linger_ms) + 50)
+        + varint_size(limit // SMALLEST_RECORD)
+    )
     return body + varint_size(body)
+
+
+def _payload(header_bytes: int, fields: Sequence[bytes | None]) -> int:
+    """As in ``FieldLengths``. ``fields``: key and value."""
+    return header_bytes + sum(1 if each is None else varint_size(len(each)) + len(each) for each in fields)
+
+
+def one_java_size_estimate(header_bytes: int, fields: Sequence[bytes | None]) -> int:
+    """``java_size_estimate`` of one record, which may be larger than a column holds."""
+    return _payload(header_bytes, fields) + HEADER_SIZE + MAX_RECORD_OVERHEAD
 
 
 def java_size_estimate(lengths: FieldLengths) -> Int64Array:

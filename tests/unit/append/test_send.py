@@ -246,6 +246,11 @@ def test_memory_comes_back_to_the_byte_after_many_pending_records(engine):
         ({"topic": None}, "Topic must be a non-empty str"),
         ({"partition": -1}, "Invalid partition: -1. Partition number should always be non-negative or null."),
         ({"partition": "1"}, "partition must be an int or None, not '1'"),
+        ({"partition": 2**31}, "Invalid partition: 2147483648. Partition number should be at most 2147483647."),
+        (
+            {"timestamp": 2**63},
+            "Invalid timestamp: 9223372036854775808. Timestamp should be at most 9223372036854775807.",
+        ),
         ({"timestamp": -5}, "Invalid timestamp: -5. Timestamp should always be non-negative or null."),
         ({"timestamp": 1.5}, "timestamp must be an int or None, not 1.5"),
         ({"headers": [(b"k", b"v")]}, "A header's key must be a str"),
@@ -257,6 +262,70 @@ def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
     with pytest.raises(InvalidRecordError) as caught:
         ProducerRecord(**{"topic": "t", **fields})
     assert text in str(caught.value)
+
+
+GOOD = 200
+BAD = {
+    "a surrogate in a header's key": ({"headers": [("caf\udce9", b"v")]}, {}, "must be valid Unicode: 'caf.udce9'"),
+    "a header's key": ({"headers": [("k", b"v")]}, {"headers": [(b"k", b"v")]}, "A header's key must be a str, not b"),
+    "a header's value": (
+        {"headers": [("k", b"v")]}, {"headers": [("k", memoryview(b"12345678").cast("I"))]}, "must be bytes or None",
+    ),
+    "no header": ({"headers": [("k", b"v")]}, {"headers": ["abc"]}, "headers must be pairs"),
+    "a late timestamp": ({}, {"timestamp": 2**63}, "Invalid timestamp: 9223372036854775808"),
+    "an early timestamp": ({}, {"timestamp": -1}, "Invalid timestamp: -1"),
+    "a timestamp that is no number": ({}, {"timestamp": "now"}, "timestamp must be an int or None, not 'now'"),
+    "a negative partition": ({}, {"partition": -2}, "Invalid partition: -2"),
+    "a partition that is no number": ({}, {"partition": 0.5}, "partition must be an int or None, not 0.5"),
+    "a key": ({}, {"key": "text"}, "The key must be bytes or None, not str"),
+    "a value": ({}, {"value": bytearray(b"v")}, "The value must be bytes or None, not bytearray"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("kind", ["values only", "keyed", "with headers"])
+def test_incident_one_bad_record_failed_the_200_good_ones_beside_it(engine, kind, bad):
+    """Its fields may have been changed since it was made: only ``send`` sees what is sent."""
+    fields = {"values only": {}, "keyed": {"key": b"k"}, "with headers": {"headers": [("h", b"x")]}}[kind]
+    made, changed, text = BAD[bad]
+    record = ProducerRecord("t", **{"value": b"bad", **made})
+    for name, value in changed.items():
+        setattr(record, name, value)
+    futures = [send(engine, b"%d" % number, **fields) for number in range(GOOD // 2)]
+    with pytest.raises(InvalidRecordError, match=text):
+        engine.parts.pending.append(record, record.key, record.value)
+    futures += [send(engine, b"%d" % number, **fields) for number in range(GOOD // 2, GOOD)]
+    engine.settle()
+    assert [type(future.result(0)) for future in futures] == [RecordMetadata] * GOOD
+    assert b"bad" not in [value for log in engine.logs.values() for value in log.values]
+    assert engine.memory_is_free()
+
+
+def test_the_latest_timestamp_and_the_earliest_go_into_one_batch_with_records_of_now(engine):
+    records = [send(engine, partition=0, timestamp=at) for at in (0, 2**63 - 1, None, 1)]
+    engine.settle()
+    times = [future.result(0).timestamp for future in records]
+    assert times == [0, 2**63 - 1, times[2], 1]
+
+
+def test_headers_are_those_that_the_record_had_when_it_was_sent(engine):
+    sent: list[bytes] = []
+    append = engine.logs[0].append
+    engine.logs[0].append = lambda data: (sent.append(data), append(data))[1]
+    record = ProducerRecord("t", b"v", partition=0, headers=[("before", b"1")])
+    engine.parts.pending.append(record, None, b"v")
+    record.headers.append(("after", 2))
+    engine.settle()
+    assert [list(each.headers) for batch in decode_batches(sent[0]) for each in batch.records] == [[(b"before", b"1")]]
+
+
+def test_a_record_beyond_two_gib_is_too_large_and_no_error_of_a_column(engine):
+    huge = bytes(2**31)  # its pages are never touched
+    before = send(engine)
+    with pytest.raises(RecordTooLargeError, match=r"The message is 2147483\d{3} bytes when serialized"):
+        send(engine, huge)
+    engine.settle()
+    assert before.done()
 
 
 def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engine, monkeypatch):

@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.partitioning.loading import KEY_HASHES
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.serializers import BytesSerializer, StringSerializer
+from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.waiting import DEADLINE_S
@@ -267,6 +267,32 @@ def test_serializers_are_configured_used_and_closed(broker):
 def test_what_is_not_a_record_is_refused(broker):
     with sync_producer(broker) as producer, pytest.raises(InvalidRecordError, match="takes ProducerRecords, not b'v'"):
         producer.send(b"v")
+
+
+class Passing(Serializer):
+    """Careless: it returns what it is given."""
+
+    def serialize(self, topic, data):
+        return data
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("headers", [("caf\udce9", b"v")], "A header's key must be valid Unicode"),
+        ("timestamp", 2**63, "Invalid timestamp: 9223372036854775808"),
+        ("partition", -2, "Invalid partition: -2"),
+        ("key", "text", "The key must be bytes or None, not str"),
+    ],
+)
+def test_a_record_that_cannot_be_encoded_is_refused_before_anything_is_sent(broker, name, value, text):
+    bad = record(b"bad")
+    setattr(bad, name, value)
+    with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}, key_serializer=Passing()) as producer:
+        with pytest.raises(InvalidRecordError, match=text):
+            producer.send(record(b"good"), bad)
+        producer.send(record(b"next"))
+    assert broker.topic("t").values() == [b"next"]
 
 
 def test_a_closed_producer_refuses(broker):

@@ -11,6 +11,7 @@ from spark_kafka_sink.records.sizes import (
     encode_varint,
     encode_zigzagged,
     java_size_estimate,
+    one_java_size_estimate,
     record_size_bounds,
     varint_size,
     varint_sizes,
@@ -29,6 +30,9 @@ def test_the_estimate_is_the_one_java_holds_against_max_request_size():
     assert java_size_estimate(FieldLengths.of(RecordColumns(value=pa.array([bytes(2_000_000)])))).tolist() == [
         2_000_088
     ]
+    section = len(header_column(headers)[0].as_py())
+    assert one_java_size_estimate(section, (b"key", bytes(2_000_000))) == 2_000_101
+    assert one_java_size_estimate(1, (None, bytes(2_000_000))) == 2_000_088
 
 
 def test_the_bound_is_reached_by_the_largest_deltas_and_never_passed():
