@@ -6,6 +6,7 @@ import itertools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.config.config_providers import ConfigProviders, ProviderError, has_placeholder, take_providers
@@ -16,7 +17,7 @@ from spark_kafka_sink.config.rules import RULES
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 
-_client_numbers = itertools.count(1)
+_client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}
 
 
 class ConfigWarning(UserWarning):
@@ -151,14 +152,14 @@ class ProducerConfig:
         """The values by Kafka's option names, for ``configure`` of the user's classes."""
         return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
 
-    def with_client_id(self) -> ProducerConfig:
+    def with_client_id(self, client: Literal["producer", "adminclient"] = "producer") -> ProducerConfig:
         """Generates client.id where there is none: ``producer-<transactional.id>``, or ``producer-<n>`` with the next
-        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``).
+        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``, ``KafkaAdminClient``).
         """
         if self.client_id:
             return self
-        name = next(_client_numbers) if self.transactional_id is None else self.transactional_id
-        return replace(self, client_id=f"producer-{name}")
+        name = next(_client_numbers[client]) if self.transactional_id is None else self.transactional_id
+        return replace(self, client_id=f"{client}-{name}")
 
     def with_credentials(self, prefix: str) -> ProducerConfig:
         """This configuration with values for the placeholders in its credentials whose field begins with ``prefix``.

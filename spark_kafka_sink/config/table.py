@@ -161,7 +161,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0),
     Option("client.id", STRING, "", "medium",
            "Name of this client in the brokers' logs, metrics and quotas. Empty: `producer-1`, `producer-2`, …; with "
-           "transactional.id `producer-<transactional.id>`."),
+           "transactional.id `producer-<transactional.id>`. Connections that look up or create topics, or commit: "
+           "`adminclient-1`, …"),
     Option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
            "use_all_dns_ips: try all addresses of a host name in turn. resolve_canonical_bootstrap_servers_only: "
            "first replace the bootstrap servers by their canonical names.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from types import ModuleType
 from typing import Any, Final
@@ -48,10 +48,10 @@ def check(request: CheckRequest, clock: Clock, transport: Transport | None = Non
 
     After a refused login no further broker is tried: brokers log each attempt and may lock the user out.
     """
-    config = request.config
+    config = request.config.with_client_id("adminclient")
     own = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
     try:
-        yield from _Check(request, clock, own).findings()
+        yield from _Check(replace(request, config=config), clock, own).findings()
     finally:
         own.shutdown()
 

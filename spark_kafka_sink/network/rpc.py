@@ -31,13 +31,14 @@ class MakeRequest(Protocol):
 class Rpc:
     """Owns its connections and metadata; belongs to one thread at a time. Deadlines are monotonic ms.
 
-    ``connections``: the most to one coordinator. Requests no metadata before a method needs the brokers.
+    ``connections``: the most to one coordinator. Requests no metadata before a method needs the brokers. Generates a
+    client.id if ``config`` has none: brokers name clients by it, and some cannot read a request without.
     """
 
     def __init__(
         self, config: ProducerConfig, clock: Clock, transport: Transport | None = None, connections: int = 1
     ) -> None:
-        random = Random()
+        config, random = config.with_client_id("adminclient"), Random()
         self._clock = clock
         self._timeout_ms = config.request_timeout_ms
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)

@@ -79,6 +79,11 @@ def test_every_step_to_every_broker_is_told_with_its_time(broker, listener):
     assert untested.text == "WRITE: asking for it would fence a running query"
 
 
+def test_each_of_its_requests_has_a_client_id(broker):
+    checked(broker.client_options("SASL"))
+    assert {seen.client_id[:12] for seen in broker.requests} == {"adminclient-"}
+
+
 def test_it_writes_nothing_and_connects_once_to_each_address(broker):
     findings = checked(broker.client_options("SASL_TLS"), topic="missing", transactional_id_prefix="p")
     assert failure(findings)[0] == "metadata"

@@ -93,6 +93,13 @@ def test_create_creates_the_topic_with_its_settings(broker):
     assert librdkafkas_view(broker, "flights") == (5, "compact")
 
 
+@pytest.mark.parametrize(("given", "sent"), [({}, "adminclient-"), ({"kafka.client.id": "nightly"}, "nightly")])
+def test_topic_creation_has_a_client_id(broker, given, sent):
+    plan(options(broker, "create", **given))
+    assert broker.requests.of("CreateTopics")
+    assert all(seen.client_id.startswith(sent) for seen in broker.requests)
+
+
 def test_create_without_settings_takes_the_brokers_defaults(broker):
     plan(options(broker, "create"))
     assert librdkafkas_view(broker, "flights") == (3, "delete")
