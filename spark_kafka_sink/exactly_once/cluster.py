@@ -24,6 +24,10 @@ class Cluster(Rpc):
         super().__init__(config, clock, connections=CONNECTIONS)
         self.servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
 
+    def epoch_ms(self) -> int:
+        """The wall clock, which goes on while the machine is suspended."""
+        return self._clock.epoch_ms()
+
     def node_ids(self, deadline: float) -> list[int]:
         """Every broker."""
         self.await_brokers(deadline)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.advice import Progress
@@ -106,12 +107,16 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
 def _decide(
     session: Session, report: TaskReport, entry: Entry, decide_by: int | None, deadline: float
 ) -> DriverIdentity:
-    """Records the entry. No EndTxn is sent after ``deadline`` or ``decide_by``."""
+    """Records the entry. No EndTxn is sent after ``deadline`` or ``decide_by``.
+
+    ``decide_by`` is checked with both clocks: the monotonic one stands still while the machine is suspended or
+    migrated, and the wall clock may be set back.
+    """
     if decide_by is not None:
         deadline = min(deadline, session.deadline(decide_by - session.clock.epoch_ms()))
     settings = session.settings
     try:
-        return session.record(report.driver, entry, deadline)
+        return session.record(report.driver, entry, deadline, NEVER if decide_by is None else decide_by)
     except NotDecidedError as error:
         late = isinstance(error.__cause__, KafkaTimeoutError)
         raise ExactlyOnceError(

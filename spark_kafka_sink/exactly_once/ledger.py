@@ -62,7 +62,7 @@ class Ledger:
         self._log = self._partition_log(partitions.partition)
         self._next_offset: int | None = None
         self._topic_id: UUID | None = None
-        self._read_at = 0.0
+        self._read_at, self._read_at_epoch = 0.0, 0
 
     def read(self, deadline: float) -> LedgerView:
         """Up to the leader's high watermark. It may lag behind acknowledged records: a new leader learns it from its
@@ -127,7 +127,8 @@ class Ledger:
         records of transactions that it has as undecided."""
         info = self._cluster.topic(self.partitions.topic, deadline)
         topic_id = None if info is None else info.topic_id
-        old = self._cluster.now() - self._read_at > _MAX_VIEW_AGE_MS
+        age_ms = max(self._cluster.now() - self._read_at, self._cluster.epoch_ms() - self._read_at_epoch)
+        old = age_ms > _MAX_VIEW_AGE_MS
         if self._next_offset is None or topic_id != self._topic_id or old:
             self._start_anew(deadline)
             self._topic_id = topic_id
@@ -147,7 +148,7 @@ class Ledger:
             self.view.apply(fetched.batches)
             self._next_offset = fetched.next_offset
             if self._next_offset >= end:
-                self._read_at = self._cluster.now()
+                self._read_at, self._read_at_epoch = self._cluster.now(), self._cluster.epoch_ms()
                 self._warn_of_foreign_records()
                 return self.view
             if progress:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
@@ -27,6 +28,9 @@ from spark_kafka_sink.exactly_once.values import (
 )
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
+
+_SWEEPS: Final = 2
+"""A transaction whose coordinator moves during the first listing may be in no broker's response."""
 
 
 def plan_write(
@@ -57,7 +61,7 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
-    listing = None if session.swept else list_open(session, deadline)
+    listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, deadline)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
@@ -69,7 +73,7 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
     # Without an entry this may be the wrong ledger: the open transactions may be decided in another one.
     if listing is not None and state.entries:
         sweep(session, listing, state.driver, deadline)
-        session.swept = True
+        session.sweeps += 1
     session.planned, session.planned_driver = state.entries, state.driver
     steps.reach("planned")
     return state

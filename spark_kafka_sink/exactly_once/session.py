@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
@@ -70,7 +70,8 @@ class CommitSettings:
 
 class Session:
     """``planned``: entries of the last planning in this process, ``planned_driver``: the identity that it passed to
-    commit; None before the first. ``swept``: what earlier processes left open has been aborted."""
+    commit; None before the first. ``sweeps``: how often what earlier processes left open has been
+    aborted."""
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
@@ -80,7 +81,7 @@ class Session:
         self.ledger = Ledger(self.cluster, settings.name, ledger_partitions(settings.name, settings.topic))
         self.planned: Mapping[str, Entry] | None = None
         self.planned_driver: DriverIdentity | None = None
-        self.swept = False
+        self.sweeps = 0
 
     def close(self) -> None:
         self.cluster.close()
@@ -139,12 +140,14 @@ class Session:
             identity = outcome.identity
         return DriverIdentity(identity)
 
-    def record(self, driver: DriverIdentity, entry: Entry, deadline: float) -> DriverIdentity:
-        return self.record_write(driver, entry_write(self.settings.name, entry), deadline)
+    def record(self, driver: DriverIdentity, entry: Entry, deadline: float, latest_ms: float = NEVER) -> DriverIdentity:
+        return self.record_write(driver, entry_write(self.settings.name, entry), deadline, latest_ms)
 
-    def record_write(self, driver: DriverIdentity, write: LedgerWrite, deadline: float) -> DriverIdentity:
+    def record_write(
+        self, driver: DriverIdentity, write: LedgerWrite, deadline: float, latest_ms: float = NEVER
+    ) -> DriverIdentity:
         """Commits ``write`` in a transaction of the driver, which proves that the driver is not fenced. Returns the
-        identity of its next transaction.
+        identity of its next transaction. ``latest_ms``: epoch ms, from which on no EndTxn is sent.
 
         Raises ``NotDecidedError`` if the write is not committed and never will be. After any other error it may be
         committed or not; only a reader with a newer driver identity can tell.
@@ -153,7 +156,7 @@ class Session:
         try:
             driver = self.in_own_epoch(driver, deadline)
             parts = self._append(driver.identity, self.ledger.parts(driver, write), deadline)
-            if self.clock.now() >= deadline:
+            if self.clock.now() >= deadline or self.clock.epoch_ms() >= latest_ms:
                 raise KafkaTimeoutError(f"the time was up before EndTxn of {name} was sent")
         except ProducerFencedError as error:
             raise NotDecidedError(_fenced(name, error)) from error
@@ -161,7 +164,7 @@ class Session:
             raise NotDecidedError(str(error)) from error
         identity = driver.identity
         prepared = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
-        (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now())
+        (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now(), latest_ms)
         if outcome.verdict is EndVerdict.GONE:
             error_type = ExactlyOnceError if outcome.repeated else NotDecidedError
             raise error_type(_fenced(name, outcome.error)) from outcome.error

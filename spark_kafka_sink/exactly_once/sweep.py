@@ -20,8 +20,9 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
+from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target
 from spark_kafka_sink.transactions.committer import EndVerdict
+from spark_kafka_sink.transactions.messages import transaction_key
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
 _OPEN: Final = "Ongoing"
@@ -107,19 +108,38 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
 
 
 def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
-    """By the broker that listed them; a transaction whose coordinator has moved meanwhile is left out."""
+    """By the broker that listed them; those whose coordinator has moved meanwhile by their present one."""
+    described = list(_descriptions(cluster, node, ids, deadline))
+    for index, each in enumerate(described):
+        if each.error_code not in (ErrorCode.none, ErrorCode.transactional_id_not_found):
+            (described[index],) = _descriptions(
+                cluster, transaction_key(each.transactional_id), [each.transactional_id], deadline
+            )
+    return [
+        OpenTransaction(
+            each.transactional_id, int(each.producer_id), int(each.producer_epoch), int(each.transaction_start_time)
+        )
+        for each in described
+        if each.error_code is ErrorCode.none and each.transaction_state == _OPEN
+    ]
+
+
+def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> Sequence[Any]:
+    """By a coordinator, which is asked until it responds without a passing error; or by a node, errors included."""
+    accepted = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 
     def make(module: ModuleType, version: int) -> Any:
         return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
 
     def codes(body: Any) -> list[CodeAt]:
-        return [CodeAt("DescribeTransactions", ErrorCode.none) for _ in body.transaction_states]
+        return [
+            CodeAt(
+                f"DescribeTransactions of {each.transactional_id}",
+                ErrorCode.none if isinstance(target, int) or each.error_code in accepted else each.error_code,
+            )
+            for each in body.transaction_states
+        ]
 
-    body = cluster.call(Call("describe_transactions", (0, 0), node, make, codes), deadline)
-    return [
-        OpenTransaction(
-            each.transactional_id, int(each.producer_id), int(each.producer_epoch), int(each.transaction_start_time)
-        )
-        for each in body.transaction_states
-        if each.error_code is ErrorCode.none and each.transaction_state == _OPEN
-    ]
+    body = cluster.call(Call("describe_transactions", (0, 0), target, make, codes), deadline)
+    states: Sequence[Any] = body.transaction_states
+    return states

@@ -66,7 +66,8 @@ def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
 
 
 class TaskTransaction:
-    """In a ``with`` block: ``append`` rows, then ``prepare``. One thread. A task without rows begins no transaction.
+    """In a ``with`` block: ``append`` rows, then ``prepare``. One thread. A task without rows begins no transaction; if
+    it is not the first attempt, it ends the earlier one's.
 
     A block that raises aborts the transaction, under transactions v2. Under v1 the next InitProducerId of the id aborts
     it: an EndTxn of this task would not bump the epoch, so that its late rows would join the successor's transaction,
@@ -83,6 +84,7 @@ class TaskTransaction:
         self.receipt = SendReceipt()
         attempt = name.attempt if self._write_id.kind is WriteKind.ONCE else None
         self._id = task_id(plan.prefix, self._task, attempt)
+        self._replaces_attempt = name.retried and attempt is None
         self._config = replace(config, transactional_id=_TRANSACTIONAL)
         self._lease = lease
         self._leased = ExitStack()
@@ -172,6 +174,8 @@ class TaskTransaction:
             self._own.wait(0)
             share = TaskShare(rows, prepared, self._marker_offset(marker))
             steps.reach("task prepared", self._task)
+        elif self._replaces_attempt and self.writes:
+            self._end_earlier_attempt()
         if self.figures is NO_FIGURES:
             self.figures = self.meter.figures(self.receipt)
         last = plan.entries.get(write_id.query)
@@ -218,6 +222,11 @@ class TaskTransaction:
             self._producer.begin_transaction()
             steps.reach("task initialised", self._task)
         return self._producer
+
+    def _end_earlier_attempt(self) -> None:
+        """It may have left a transaction open, which this attempt, without rows, does not replace."""
+        with self._lease(self._config) as producer:
+            producer.init_transactions(transactional_id=self._id)
 
     def _note_topic_id(self, producer: KafkaProducer, topic: str) -> None:
         topic_id = producer.topic_id(topic, self._metadata_version)

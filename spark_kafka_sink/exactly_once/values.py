@@ -283,11 +283,13 @@ class TaskReport:
 
 
 class TaskAttempt(NamedTuple):
-    """``task``: Spark's partition id; ``attempt``: unique within the Spark application."""
+    """``task``: Spark's partition id; ``attempt``: unique within the Spark application. ``retried``: an earlier attempt
+    of the task was given up."""
 
     write_id: WriteId
     task: int
     attempt: int
+    retried: bool = False
 
 
 def driver_id(name: str) -> str:

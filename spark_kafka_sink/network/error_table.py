@@ -57,6 +57,7 @@ _COLUMNS: Final = {
     "produce": 0,
     TRANSACTIONAL_PRODUCE: 1,
     "find_coordinator": 2, "init_producer_id": 2, "add_partitions_to_txn": 2, "add_offsets_to_txn": 2, "end_txn": 2,
+    "describe_transactions": 2,
     "txn_offset_commit": 3,
 }  # fmt: skip
 _OTHER_APIS: Final = 4

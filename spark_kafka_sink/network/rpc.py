@@ -73,10 +73,11 @@ class Rpc:
             raise call.end.error
         return call.end.body
 
-    def run(self, calls: Iterable[Call], deadline: float) -> None:
+    def run(self, calls: Iterable[Call], deadline: float, latest_ms: float = NEVER) -> None:
         """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
 
-        Every 10 s a warning says what is waited for.
+        ``latest_ms``: a deadline in epoch ms as well, for what must not be sent after a time that passes elsewhere: the
+        monotonic clock stands still while the machine is suspended. Every 10 s a warning says what is waited for.
         """
         told_at = began = self._clock.now()
         try:
@@ -85,6 +86,8 @@ class Rpc:
             if self._calls.waiting:
                 self._drop_closed_connections()
             while self._calls.waiting and (now := self._clock.now()) < deadline:
+                if latest_ms != NEVER and self._clock.epoch_ms() >= latest_ms:
+                    break
                 if now >= told_at + STALL_MS and (oldest := self._calls.oldest) is not None:
                     told_at = now
                     _log.warning("%s", self._calls.stalled(oldest, now - began))

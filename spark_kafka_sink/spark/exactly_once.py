@@ -99,7 +99,7 @@ def write_exactly_once(
     write_id = plan.write_id or _micro_batch(context, options)
     _refuse_settings(context, write_id)
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
-    name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId())
+    name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
     with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task, ExitStack() as stack:
         letters = dead_letters(task, options, clock, of_task, stack)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.model import ProducerIdentity, TopicPartition
@@ -125,9 +125,12 @@ class Committer:
         self._rpc = rpc
         self._transaction_timeout_ms = transaction_timeout_ms
 
-    def end(self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float) -> list[EndTxnOutcome]:
+    def end(
+        self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float, latest_ms: float = NEVER
+    ) -> list[EndTxnOutcome]:
+        """``latest_ms``: epoch ms, from which on no EndTxn is sent."""
         calls = [messages.end_txn(each, commit) for each, commit in endings]
-        self._run(calls, timeout_ms)
+        self._run(calls, timeout_ms, latest_ms)
         return [
             _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
         ]
@@ -193,8 +196,8 @@ class Committer:
         versions = next((each for each in found if each is not None), None)
         return versions is not None and versions.features.get(_METADATA_VERSION, 0) >= _KAFKA_3_6
 
-    def _run(self, calls: Iterable[Call], timeout_ms: float) -> None:
-        self._rpc.run(calls, self._rpc.now() + timeout_ms)
+    def _run(self, calls: Iterable[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
+        self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
 
     def _identity(self, transactional_id: str, end: CallEnd) -> TransactionalIdentity:
         versions = self._rpc.api_versions(end.node_id)

@@ -68,8 +68,8 @@ class Query:
         write_id = None if self.kind is WriteKind.MICRO_BATCH else self.write_id(number)
         return carried(plan_write(self.settings, write_id, self.ledger_start))
 
-    def open_task(self, plan, number, task) -> TaskTransaction:
-        name = TaskAttempt(self.write_id(number), task, next(_attempts))
+    def open_task(self, plan, number, task, retried=False) -> TaskTransaction:
+        name = TaskAttempt(self.write_id(number), task, next(_attempts), retried)
         return TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease)
 
     def append(self, write, values) -> None:

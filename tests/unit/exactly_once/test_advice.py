@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
@@ -58,7 +58,7 @@ class Trouble:
                 self._when("intent committed", self._abort_one)
 
     def _ends(self, outcomes):
-        def end(committer, endings, timeout_ms):
+        def end(committer, endings, timeout_ms, latest_ms=NEVER):
             return outcomes(committer, endings, timeout_ms)
 
         self._patch.setattr(Committer, "end", end)

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import steps, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
@@ -21,7 +21,7 @@ from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from spark_kafka_sink.transactions.committer import Committer, EndVerdict, end_transactions
 from tests.faults.support.kill_points import parted
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
@@ -86,6 +86,49 @@ def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(br
     plan_write(query.settings)
     assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} <= ENDED
     assert committed(broker) == {b"x": 1}
+
+
+def test_incident_a_transaction_whose_coordinator_moved_while_they_were_listed_held_readers_up(
+    broker, query, monkeypatch
+):
+    """The broker that it moved to was asked before, the one that it left afterwards."""
+    query.run(0, ROWS)
+    query.tasks(query.plan(), 1, MORE)
+    new_process()
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_listed_by", lambda *of: [])
+        plan = plan_write(query.settings)
+    commit_batch(query.settings, query.tasks(plan, 1, [[b"d", b"e"]]))
+    assert broker.transaction_state("app-1") == "Ongoing"
+    plan_write(query.settings)
+    assert broker.transaction_state("app-1") in ENDED
+
+
+def test_a_transaction_whose_coordinator_moved_since_it_was_listed_is_described_by_the_present_one(broker, query):
+    query.run(0, ROWS)
+    query.tasks(query.plan(), 1, MORE)
+    broker.faults.answer("DescribeTransactions", "NOT_COORDINATOR", times=3)
+    query.plan()
+    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} <= ENDED
+
+
+def test_incident_the_retry_of_a_killed_attempt_had_no_rows_and_left_its_transaction_open(broker, query):
+    query.run(0, ROWS)
+    plan = query.plan()
+    query.append(killed := query.open_task(plan, 1, 0), [b"early"])
+    killed.receipts()
+    with query.open_task(plan, 1, 0, retried=True) as retry:
+        reports = [retry.prepare(), query.task(plan, 1, 1, MORE[1])]
+    assert broker.transaction_state("app-0") in ENDED
+    query.commit(reports)
+    with pytest.raises(TaskFailedError):
+        fail(killed)
+    assert committed(broker) == {**EACH_ONCE, **dict.fromkeys(MORE[1], 1)}
+
+
+def test_a_first_attempt_without_rows_asks_nothing_of_its_coordinator(broker, query):
+    query.task(query.plan(), 0, 0, [])
+    assert broker.transaction_state("app-0") is None
 
 
 @pytest.mark.parametrize("who", ["sweep", "abort"])

@@ -6,6 +6,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import commit, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
@@ -57,6 +58,79 @@ def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: .*no answer"):
         query.commit(reports)
     assert committed(broker) == {}
+
+
+class Suspended(SystemClock):
+    """The machine was suspended for ``slept_ms``: the wall clock has gone on, the monotonic one has not."""
+
+    slept_ms = 0
+
+    def epoch_ms(self):
+        return super().epoch_ms() + self.slept_ms
+
+
+@pytest.fixture
+def suspended(monkeypatch):
+    monkeypatch.setattr(Suspended, "slept_ms", 0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.session.SystemClock", Suspended)
+    return Suspended
+
+
+def sleep(suspended, hours=1):
+    suspended.slept_ms = hours * 3_600_000
+
+
+def test_incident_a_machine_that_was_suspended_in_its_commit_decided_when_its_transactions_had_timed_out(
+    broker, query, monkeypatch, suspended
+):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    monkeypatch.setattr(steps, "reach", lambda point, task=None: point == "intent in the log" and sleep(suspended))
+    with pytest.raises(ExactlyOnceError, match=r"is not committed: the time was up .*Start the query again"):
+        query.commit(reports)
+    assert query.abort(reports).aborted == 2
+    assert committed(broker) == {}
+
+
+def test_after_a_suspension_no_end_of_the_intent_is_sent_again(broker, query, suspended):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    asked = []
+
+    def refused(request):
+        asked.append(request)
+        sleep(suspended)
+        return True
+
+    broker.faults.answer("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS", only=refused, times=1)
+    with pytest.raises(ExactlyOnceError, match="may or may not be decided"):
+        query.commit(reports)
+    assert len(asked) == 1
+    assert query.abort(reports).aborted == 2
+
+
+def test_a_wall_clock_that_is_set_back_gives_a_decision_no_more_time(broker, query, monkeypatch, suspended):
+    late = []
+    monkeypatch.setattr(suspended, "now", lambda clock: SystemClock.now(clock) + sum(late))
+
+    def set_back(point, task=None):
+        if point == "intent in the log":
+            late.append(3_600_000)
+            sleep(suspended, hours=-24)
+
+    reports = query.tasks(query.plan(), 0, ROWS)
+    monkeypatch.setattr(steps, "reach", set_back)
+    with pytest.raises(ExactlyOnceError, match="is not committed: the time was up"):
+        query.commit(reports)
+
+
+def test_a_kept_view_of_the_ledger_is_read_anew_after_a_suspension(broker, query, suspended):
+    query.run(0, ROWS)
+    with session_for(query.settings) as session:
+        ledger = session.ledger
+        ledger.read(session.deadline(10_000))
+        view = ledger.view
+        assert ledger.read(session.deadline(10_000)) is view
+        sleep(suspended)
+        assert ledger.read(session.deadline(10_000)) is not view
 
 
 def test_a_decision_whose_time_is_up_before_it_is_sent_is_none(broker, query, monkeypatch):
