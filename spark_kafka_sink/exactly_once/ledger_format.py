@@ -25,7 +25,8 @@ from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.transactions.values import PreparedTransaction
 
 VERSION: Final = 1
-"""Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore."""
+"""Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.
+Every later release reads this version: ``tests/unit/exactly_once/ledger-1.json`` is a ledger of it."""
 
 _INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -(1 << 63)

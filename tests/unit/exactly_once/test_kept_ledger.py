@@ -1,0 +1,56 @@
+"""A ledger that a release has written is read by every later one: ``ledger-1.json``, which is never written again."""
+
+import json
+from base64 import b64decode
+
+import pytest
+
+from spark_kafka_sink.exactly_once.ledger_format import raw_batches, read_key
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
+from spark_kafka_sink.exactly_once.values import EntryState
+from tests.unit.exactly_once.kept_ledger import FILE, WIDE, shown
+
+NAMES = {each["name"]: each for each in json.loads(FILE.read_text())}
+
+
+def view_of(name):
+    view = LedgerView(name)
+    view.apply(raw_batches(b64decode(NAMES[name]["entries_log"])))
+    return view
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_what_a_release_wrote_is_read_as_it_read_it(name):
+    view, kept = view_of(name), NAMES[name]
+    assert {query: shown(entry) for query, entry in view.entries.items()} == kept["entries"]
+    assert (sorted(view.removed), view.foreign) == (kept["removed"], 0)
+
+
+def test_the_kept_ledger_has_every_kind_of_entry():
+    """Done and decided, of streams, a txnAppId and a batch job; removed; with schemas, topics, a target; compressed."""
+    entries = {name: entry for name in NAMES for entry in view_of(name).entries.values()}
+    states = {name: entry.state for name, entry in entries.items()}
+    done, intent = EntryState.DONE, EntryState.INTENT
+    assert states == {"stream": done, "dead": intent, "txn-nightly": done, "batch-2": intent, "wide": done}
+    assert view_of("batch-1").removed == {"batch-1"}
+    assert [entries["dead"].markers_before, len(entries["dead"].schemas)] == [4, 2]
+    assert entries["batch-2"].once
+    assert entries["txn-nightly"].target is not None
+    assert all(entry.topics for entry in entries.values())
+    assert len(entries["wide"].tasks) == WIDE
+
+
+@pytest.mark.parametrize("name", ["dead", "batch-2"])
+def test_the_transactions_of_a_kept_intent_are_found_by_their_markers(name):
+    """They were open when the driver died: their markers are in the log, and no control record."""
+    (entry,) = view_of(name).entries.values()
+    prepared = entry.prepared
+    outcomes = MarkerOutcomes({task: (entry.tasks[task].marker, prepared[task]) for task in prepared})
+    batches = raw_batches(b64decode(NAMES[name]["markers_log"]))
+    outcomes.apply(
+        [batch for batch in batches if batch.header.last_offset >= outcomes.next_offset],
+        batches[-1].header.last_offset + 1,
+    )
+    assert (outcomes.decided, outcomes.committed) == (False, set())
+    keys = [read_key(record.key) for batch in batches if not batch.header.is_control for record in batch.records()]
+    assert {key.task for key in keys if key.name == name} >= set(prepared)
