@@ -291,7 +291,9 @@ def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -
     """With a transactional.id, so that the producer's rules apply; each task replaces it by its own id."""
     if exactly_once is None:
         return kafka
-    transactional = {"transactional.id": exactly_once.prefix or "unnamed"}
+    prefix = exactly_once.prefix
+    # A prefix that is not printable has its fault already, which names the options that users know.
+    transactional = {"transactional.id": prefix if prefix and prefix.isprintable() else "unnamed"}
     return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
 
 
