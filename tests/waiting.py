@@ -62,17 +62,23 @@ def is_of_today(epoch_s: float) -> bool:
     return 0 <= time.time() - epoch_s + 60 < 86_400
 
 
-def cpu_s(run: Callable[[], object], repeats: int = 5) -> float:
-    """CPU seconds of this thread in the quickest of ``repeats`` runs, to be compared with those of another run only."""
-    return min(_measured_s(run, time.thread_time) for _ in range(repeats))
+def cpu_ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int = 5) -> float:
+    """How many times the CPU of ``beside`` a ``run`` takes on this thread, by the quickest of each, run in turn."""
+    return _ratio(run, beside, repeats, time.thread_time)
 
 
-def wall_s(run: Callable[[], object], repeats: int = 5) -> float:
-    """Seconds of the quickest of ``repeats`` runs, to be compared with those of another run only."""
-    return min(_measured_s(run, time.perf_counter) for _ in range(repeats))
+def wall_ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int = 5) -> float:
+    """How many times as long as ``beside`` a ``run`` takes, by the quickest of each, run in turn."""
+    return _ratio(run, beside, repeats, time.perf_counter)
 
 
-def _measured_s(run: Callable[[], object], clock: Callable[[], float]) -> float:
+def _ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int, clock: Callable[[], float]) -> float:
+    readings = [(measured_s(run, clock), measured_s(beside, clock)) for _ in range(repeats)]
+    return min(each[0] for each in readings) / min(each[1] for each in readings)
+
+
+def measured_s(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of one run, to be compared with those of another run only."""
     began = clock()
     run()
     return clock() - began

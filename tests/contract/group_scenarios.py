@@ -16,6 +16,7 @@ from spark_kafka_sink.testing.broker.state.offset_records import (
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
+from tests.waiting import eventually
 
 OFFSETS = "__consumer_offsets"
 STRANGER = {"member_id": "x", "generation_id": 1}
@@ -85,7 +86,7 @@ class PlainMember:
 def find(client: PlainClient, group: str) -> None:
     """Until the group's coordinator has loaded its partition: before, it takes any heartbeat."""
     client.ask_patiently("FindCoordinator", 3, key=group, key_type=0)
-    client.until(lambda: PlainMember(client, group).heartbeat(**STRANGER) == "unknown_member_id")
+    eventually(lambda: PlainMember(client, group).heartbeat(**STRANGER) == "unknown_member_id")
 
 
 def one_member(client: PlainClient) -> Steps:
@@ -145,7 +146,7 @@ def two_members(client: PlainClient) -> Steps:
         first.sync({first.id: b"all"})
         assert second.join().error_code.name == "member_id_required"
         second.tell_join()
-        client.until(lambda: first.heartbeat() == "rebalance_in_progress")
+        eventually(lambda: first.heartbeat() == "rebalance_in_progress")
         synced_late = first.sync()
         again, joined = first.join(), second.hear_join()
         generations = (again.generation_id, joined.generation_id)
@@ -156,7 +157,7 @@ def two_members(client: PlainClient) -> Steps:
         kind = second.join(protocol_type="connect").error_code.name
         followed = second.join()
         second.leave()
-        client.until(lambda: first.heartbeat() == "rebalance_in_progress")
+        eventually(lambda: first.heartbeat() == "rebalance_in_progress")
         alone = first.join()
     return [
         ("sync while it rebalances", synced_late, ("rebalance_in_progress", b"")),
@@ -175,12 +176,12 @@ def commits_as_records(client: PlainClient) -> Steps:
     topic, group = new_topic(client), name("group")
     find(client, group)
     member = PlainMember(client, group)
-    client.until(lambda: member.commit(topic, 5) == "none")
+    eventually(lambda: member.commit(topic, 5) == "none")
     writer = TransactionalWriter(client, topic, name("id"), V2)
     for epoch, offset, end in ((0, 7, writer.commit), (1, 9, writer.abort)):
         commit_in_transaction(client, writer, (group, topic, offset), epoch)
         assert end(epoch) == "none"
-    client.until(lambda: [marker(batch) for batch in batches_of(client, group, writer)][-1:] == [b"\0\0\0\0"])
+    eventually(lambda: [marker(batch) for batch in batches_of(client, group, writer)][-1:] == [b"\0\0\0\0"])
     found = {
         offset: (record.key, record.value, batch.header.is_transactional, batch.header.base_sequence)
         for batch in batches_of(client, group, writer)
@@ -225,7 +226,7 @@ def commit_in_transaction(
         answer = client.ask("TxnOffsetCommit", 5, **asked)
         return str(answer.topics[0].partitions[0].error_code.name)
 
-    client.until(lambda: error() == "none")
+    eventually(lambda: error() == "none")
 
 
 def batches_of(client: PlainClient, group: str, writer: TransactionalWriter) -> list[DecodedBatch]:

@@ -7,8 +7,7 @@ import itertools
 import select
 import socket
 import struct
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +19,7 @@ from spark_kafka_sink.network.codec import response_type
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.versions import API_KEYS
 from spark_kafka_sink.testing.broker.wire import build
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually, is_of_today, until
 
 TRANSIENT = frozenset(
     {"concurrent_transactions", "coordinator_load_in_progress", "coordinator_not_available", "not_coordinator"}
@@ -53,12 +52,7 @@ class PlainClient:
 
     def ask_patiently(self, api: str, version: int, /, **fields: object) -> Any:
         """Ask again while the answer is one that a client waits out."""
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            answer = self.ask(api, version, **fields)
-            if answer.error_code.name not in TRANSIENT or time.monotonic() > deadline:
-                return answer
-            time.sleep(0.02)
+        return until(lambda: self.ask(api, version, **fields), lambda answer: answer.error_code.name not in TRANSIENT)
 
     def tell(self, api: str, version: int, /, **fields: object) -> int:
         """Send a request and do not wait; its correlation id."""
@@ -147,34 +141,26 @@ class PlainClient:
 
     def describe(self, transactional_id: str) -> tuple[object, ...]:
         """Error, state, epoch, start (True: a moment ago), partitions by topic; not while markers are written."""
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            (told,) = self.ask("DescribeTransactions", 0, transactional_ids=[transactional_id]).transaction_states
-            if not told.transaction_state.startswith("Prepare") or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
-        begun = abs(told.transaction_start_time / 1000 - time.time()) < DEADLINE_S or told.transaction_start_time
+        told = until(
+            lambda: self.ask("DescribeTransactions", 0, transactional_ids=[transactional_id]).transaction_states[0],
+            lambda told: not told.transaction_state.startswith("Prepare"),
+        )
+        begun = is_of_today(told.transaction_start_time / 1000) or told.transaction_start_time
         partitions = tuple((topic.topic, topic.partitions) for topic in told.topics)
         return told.error_code.name, told.transaction_state, int(told.producer_epoch), begun, partitions
 
     def _await_leaders(self, topic: str) -> None:
-        self.until(
+        eventually(
             lambda: all(
                 partition.leader_id >= 0
                 for partition in self.ask("Metadata", 9, topics=[{"name": topic}]).topics[0].partitions or [_NoLeader]
             )
         )
-        self.until(lambda: self._offset_error(topic) == "none")
+        eventually(lambda: self._offset_error(topic) == "none")
 
     def _offset_error(self, topic: str) -> str:
         asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
         return str(self.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions[0].error_code.name)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
 
 class _NoLeader:

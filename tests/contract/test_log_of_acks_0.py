@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import logging
-import time
 
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
-from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
+from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import name, new_topic
 from tests.kafka_versions import on_kafka
+from tests.waiting import until
 
 
 def lines_of_a_failed_produce(bootstrap_servers: str) -> list[str]:
@@ -46,8 +46,5 @@ def test_test_broker_logs_it(kafka_test_broker: TestBroker, caplog: pytest.LogCa
 def test_kafka_logs_it(local_kafka: LocalKafka) -> None:
     expected = lines_of_a_failed_produce(local_kafka.bootstrap_servers)
 
-    deadline = time.monotonic() + DEADLINE_S
-    while expected[1] not in (logged := local_kafka.log_tail(1).splitlines()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert expected[1] in logged
+    logged = until(lambda: local_kafka.log_tail(1).splitlines(), lambda logged: expected[1] in logged)
     assert logged[logged.index(expected[1]) - 1].endswith(expected[0])

@@ -9,6 +9,7 @@ from spark_kafka_sink.testing.broker.state.offset_records import offsets_partiti
 from tests.contract.group_scenarios import OFFSETS, PlainMember
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import new_topic
+from tests.waiting import eventually
 
 GROUPS = ("hello", "polygenelubricants", "a-group-with-a-long-name", "gruppe-\u00e4\u00f6\u00fc", "\U0001f600")
 COUNT = 50
@@ -20,7 +21,7 @@ def used_partitions(bootstrap_servers: str) -> set[int]:
         topic = new_topic(client)
         for group in GROUPS:
             client.ask_patiently("FindCoordinator", 3, key=group, key_type=0)
-            client.until(lambda group=group: PlainMember(client, group).commit(topic, 1) == "none")  # type: ignore[misc]
+            eventually(lambda group=group: PlainMember(client, group).commit(topic, 1) == "none")  # type: ignore[misc]
         asked = [{"name": OFFSETS, "partitions": [{"partition_index": at, "timestamp": -1} for at in range(COUNT)]}]
         answer = client.ask("ListOffsets", 1, replica_id=-1, topics=asked)
     return {int(each.partition_index) for each in answer.topics[0].partitions if each.offset > 0}

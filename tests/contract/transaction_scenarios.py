@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
+from tests.waiting import eventually
 
 
 def init_producer_id_fences_and_continues(client: PlainClient) -> Steps:
@@ -108,7 +109,7 @@ def aborted_records_in_fetch(client: PlainClient) -> Steps:
     topic = new_topic(client)
     writer = TransactionalWriter(client, topic, name("id"))
     begun = writer.add(), writer.write(0), writer.abort()
-    client.until(lambda: _fetched(client, topic, 1)["last_stable"] == 2)
+    eventually(lambda: _fetched(client, topic, 1)["last_stable"] == 2)
     plain = client.produce(topic, batch([b"y"])).base_offset
     opened = writer.add(), writer.write(1)
     first, after = _fetched(client, topic, 0), _fetched(client, topic, 2)
@@ -149,7 +150,7 @@ def offsets_in_a_transaction(client: PlainClient) -> Steps:
         (partition,) = answer.topics[0].partitions
         return int(partition.committed_offset), partition.error_code.name
 
-    client.until(lambda: commit("OffsetCommit", 7, 5) == "none")
+    eventually(lambda: commit("OffsetCommit", 7, 5) == "none")
     steps: Steps = [
         ("not added", commit("TxnOffsetCommit", 3, 9, producer_epoch=epoch, **identity), "invalid_txn_state"),
         ("not added, v4", commit("TxnOffsetCommit", 4, 9, producer_epoch=epoch, **identity), "transaction_abortable"),
@@ -167,7 +168,7 @@ def offsets_in_a_transaction(client: PlainClient) -> Steps:
         ("or none", committed(stable=True), (-1, "unstable_offset_commit")),
         ("end", writer.commit(), "none"),
     ]
-    client.until(lambda: committed(stable=True)[1] == "none")
+    eventually(lambda: committed(stable=True)[1] == "none")
     return [*steps, ("the new one counts", committed(stable=True), (9, "none"))]
 
 
@@ -186,7 +187,7 @@ def listed_and_described(client: PlainClient) -> Steps:
         ours = {each.transactional_id.removeprefix(prefix): each.transaction_state for each in found.values()}
         return ours, answer.unknown_state_filters
 
-    client.until(lambda: listed(state_filters=["PrepareCommit", "PrepareAbort"]) == ({}, ()))
+    eventually(lambda: listed(state_filters=["PrepareCommit", "PrepareAbort"]) == ({}, ()))
     every = {"-new": "Empty", "-done": "CompleteCommit", "-left": "Ongoing", "-ended": "CompleteAbort"}
     still_open = {"-left": "Ongoing"}
     return [

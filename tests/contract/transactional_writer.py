@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.contract.plain_client import DEADLINE_S, PlainClient, batch
+from tests.contract.plain_client import PlainClient, batch
+from tests.waiting import until
 
 TRANSACTIONAL = 0x10
 V1, V2 = "v1", "v2"
@@ -87,7 +87,4 @@ class TransactionalWriter:
 
 
 def _patiently(ask: Callable[[], str]) -> str:
-    deadline = time.monotonic() + DEADLINE_S
-    while (error := ask()) == "concurrent_transactions" and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return error
+    return until(ask, lambda error: error != "concurrent_transactions")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions
 from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence, fence_all
 from tests.unit.exactly_once.runs import Query, new_process
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 DEADLINE_MS = DEADLINE_S * 1000
 END = b"end"
@@ -77,15 +76,17 @@ def committed(cluster: Cluster, topic: str, partitions: int = 1) -> dict[int, li
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     values: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
     open_partitions = set(values)
-    deadline = time.monotonic() + DEADLINE_S
-    while open_partitions:
-        assert time.monotonic() < deadline, f"{topic}: {open_partitions} did not come to their end: {values}"
+
+    def read_all() -> bool:
         for message in consumer.consume(1000, 0.02):
             assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
             if message.value() == END:
                 open_partitions.discard(message.partition())
             else:
                 values[message.partition()].append(message.value())
+        return not open_partitions
+
+    eventually(read_all, f"{topic} does not come to its end")
     consumer.close()
     return values
 

@@ -13,10 +13,10 @@ from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Address, Direction, Proxy
 from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
 from tests.faults.settings import Guarantee, Setting
+from tests.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 1500
-_DEADLINE_S = 20.0
 
 Write = Callable[[], None]
 
@@ -134,7 +134,7 @@ def topic_is_made_again(site: Site, write: Write) -> None:
 def partitions_are_added(site: Site, write: Write) -> None:
     write()
     admin = AdminClient({"bootstrap.servers": site.kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(site.topic, 2 * PARTITIONS)])[site.topic].result(_DEADLINE_S)
+    admin.create_partitions([NewPartitions(site.topic, 2 * PARTITIONS)])[site.topic].result(DEADLINE_S)
     write()
     site.kafka.await_in_sync(site.topic)
     time.sleep(0.3)
@@ -142,10 +142,7 @@ def partitions_are_added(site: Site, write: Write) -> None:
 
 
 def await_that(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(condition)
 
 
 IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-_DEADLINE_S = 5.0
+from tests.waiting import until
+
+_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,4 @@ def nothing_leaks(files: bool = True) -> Iterator[None]:
     """
     before = Footprint.now(files)
     yield
-    deadline = time.monotonic() + _DEADLINE_S
-    while not (after := Footprint.now(files)).within(before) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert after.within(before), f"before: {before}, after: {after}"
+    until(lambda: Footprint.now(files), lambda after: after.within(before), f"before: {before}, after", _DEADLINE_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from spark_kafka_sink.producer import KafkaProducer
@@ -13,6 +11,7 @@ from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
 from tests.faults.workload import Workload
+from tests.waiting import DEADLINE_S, eventually
 
 ROWS = [
     pytest.param(fault, setting, promise, id=f"{fault}-{setting}")
@@ -20,8 +19,7 @@ ROWS = [
     for setting in SETTINGS
     if (promise := fault.promise(setting.guarantee)) is not None
 ]
-FLUSH_MS = 15_000
-_DEADLINE_S = 5.0
+FLUSH_MS = 1_000 * DEADLINE_S
 
 
 @pytest.mark.filterwarnings("ignore::spark_kafka_sink.config.producer_config.ConfigWarning")
@@ -62,6 +60,4 @@ def read(broker: TestBroker) -> Log:
 
 def await_rows(broker: TestBroker, count: int) -> None:
     """Without acks a producer is done before the broker is."""
-    deadline = time.monotonic() + _DEADLINE_S
-    while sum(map(len, read(broker).values())) < count and time.monotonic() < deadline:
-        time.sleep(0.005)
+    eventually(lambda: sum(map(len, read(broker).values())) >= count)

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,10 +19,10 @@ from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
+from tests.waiting import DEADLINE_S
 
 SETUP_MS = 150
 MAX_BLOCK_MS = 1_500
-PATIENCE_S = 15.0
 CA = trustme.CA()
 
 Serve = Callable[[socket.socket], None]
@@ -37,7 +36,7 @@ def peer(serve: Serve) -> Iterator[str]:
     def run() -> None:
         while not stopped.is_set():
             with contextlib.suppress(OSError), server.accept()[0] as connection:
-                connection.settimeout(PATIENCE_S)
+                connection.settimeout(DEADLINE_S)
                 serve(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -118,10 +117,8 @@ def error_of(servers: str, call: Callable[[dict[str, object]], None] = send, **o
         "reconnect.backoff.ms": 20,
         "retry.backoff.ms": 20,
     }
-    began = time.monotonic()
     with pytest.raises(KafkaError) as raised:
         call(config | options)
-    assert time.monotonic() - began < PATIENCE_S
     return raised.value
 
 
@@ -145,11 +142,9 @@ def test_a_peer_that_is_silent_after_tls_is_given_up_by_the_request_timeout() ->
 )
 def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> None:
     with nothing_leaks(), peer(serve) as servers:
-        began = time.monotonic()
-        error = error_of(servers, **{"max.block.ms": 60_000})
+        error = error_of(servers, **{"max.block.ms": 3_600_000})
     assert isinstance(error, WrongProtocolError)
     assert words in str(error)
-    assert time.monotonic() - began < PATIENCE_S
 
 
 def test_a_listener_without_tls_names_the_protocol() -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from pathlib import Path
 from typing import Self
 
 import pyspark
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from tests.waiting import until
 
 _HOME = Path(pyspark.__file__).parent
-_DEADLINE_S = 60.0
 _DEPLOY = "org.apache.spark.deploy"
 
 
@@ -98,7 +97,4 @@ def _free_port() -> int:
 
 
 def _await_line(log: Path, line: str) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while line not in log.read_text(errors="replace"):
-        assert time.monotonic() < deadline, f"no {line!r} in {log.name}:\n{tail(log)}"
-        time.sleep(0.1)
+    until(lambda: tail(log), lambda _: line in log.read_text(errors="replace"), f"no {line!r} in {log.name}")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Self
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.contract.security.librdkafka import produce
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually, holds_for
 
 ROOT = Path(__file__).parents[2]
 MASTER = "local[2,4]"
@@ -69,18 +68,26 @@ class RunningStream:
 
     def await_written(self) -> None:
         """Until all numbers so far can be read; starts the query again if it has failed."""
-        deadline = time.monotonic() + _DEADLINE_S
-        while len(self._found) < self.written:
-            assert time.monotonic() < deadline, f"{len(self._found)} of {self.written}\n{self.log[-5000:]}"
+
+        def all_found() -> bool:
             self._read()
             self.go_on()
+            return len(self._found) >= self.written
+
+        try:
+            eventually(all_found, "not everything is there", _DEADLINE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{len(self._found)} of {self.written}: {error}\n{self.log[-5000:]}") from None
 
     def write_for(self, seconds: float, count: int = 40) -> None:
         """Micro-batches, one after the other."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+
+        def write() -> bool:
             self.add(count)
             self.await_written()
+            return True
+
+        holds_for(write, seconds)
 
     def go_on(self) -> None:
         """Starts the query again if it has failed."""
@@ -95,10 +102,7 @@ class RunningStream:
         self._process.stdin.close()
         assert self._process.wait(DEADLINE_S) == 0, self.log[-5000:]
         produce(self._open, self._topic, [_END])
-        deadline = time.monotonic() + _DEADLINE_S
-        while not self._found[_END]:
-            assert time.monotonic() < deadline
-            self._read()
+        eventually(lambda: self._read() or self._found[_END], "the last value does not come", _DEADLINE_S)
         del self._found[_END]
         return Counter({int(value): count for value, count in self._found.items()})
 

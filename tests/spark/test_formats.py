@@ -1,7 +1,6 @@
 """Keys and values in a registry's wire format, through Spark, real Kafka and a real registry; read by others."""
 
 import json
-import time
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, dual_schema_id_deserializer
@@ -18,6 +17,7 @@ from tests.schema_registry_server import SchemaRegistryServer
 from tests.spark.conftest import PARTITIONS
 from tests.spark.writes import fails, never_repeated, one_row, save, stream, streaming
 from tests.unit.encoding.protos import compiled, upb
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.jvm
 
@@ -298,11 +298,11 @@ def numbered_stream(spark, options, checkpoint, trigger):
 
 
 def run_until(query, condition, timeout_s):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
+    def reached():
         assert query.exception() is None, query.exception()
-        assert time.monotonic() < deadline, query.lastProgress
-        time.sleep(0.1)
+        return condition()
+
+    eventually(reached, "the query does not get there", timeout_s)
 
 
 def test_a_registry_that_goes_down_stops_no_stream(spark, topic, avro, tmp_path):

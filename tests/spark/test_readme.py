@@ -1,13 +1,12 @@
 """What the README shows to copy does what it says."""
 
 import re
-import time
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tests.waiting import DEADLINE_S
+from tests.waiting import eventually
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BATCH, STREAM, *OTHERS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -52,11 +51,8 @@ def test_the_batch_example(run, topic):
 def test_the_streaming_example(run, topic):
     query = run(STREAM)["query"]
     try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not topic.records():
-            assert query.isActive, query.exception()
-            assert time.monotonic() < deadline, "the query writes nothing"
-            time.sleep(0.5)
+        eventually(lambda: topic.records() or not query.isActive, "the query writes nothing")
+        assert query.isActive, query.exception()
     finally:
         query.stop()
     assert {record.key for record in topic.records()} <= {str(digit).encode() for digit in range(10)}

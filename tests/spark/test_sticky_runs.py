@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+
+from tests.waiting import until
 
 MICRO_BATCHES = 400
 ROWS = 1_000
@@ -24,12 +24,13 @@ def test_unkeyed_rows_of_400_micro_batches_are_spread_evenly(spark, topic, tmp_p
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
     )
-    deadline = time.monotonic() + DEADLINE_S
+
+    def progress():
+        assert query.exception() is None
+        return (query.lastProgress or {"batchId": -1})["batchId"]
+
     try:
-        while (query.lastProgress or {"batchId": -1})["batchId"] < MICRO_BATCHES - 1:
-            assert query.exception() is None
-            assert time.monotonic() < deadline, query.lastProgress
-            time.sleep(0.1)
+        until(progress, lambda batch: batch >= MICRO_BATCHES - 1, "too few micro-batches", DEADLINE_S)
     finally:
         query.stop()
     ends = topic.ends()

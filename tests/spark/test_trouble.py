@@ -12,7 +12,7 @@ from tests.spark.killed_worker import ROWS_BEFORE
 from tests.spark.topics import Topic
 from tests.spark.worker_memory import peak_worker_memory
 from tests.spark.writes import save, stream, streaming
-from tests.waiting import DEADLINE_S
+from tests.waiting import until
 
 pytestmark = pytest.mark.jvm
 
@@ -90,10 +90,7 @@ def test_a_broker_restarted_in_mid_write_gets_every_row_once_and_in_order(spark,
 
 
 def await_rows(topic, count):
-    deadline = time.monotonic() + DEADLINE_S
-    while topic.count() < count:
-        assert time.monotonic() < deadline, f"there are only {topic.count()} rows"
-        time.sleep(0.1)
+    until(topic.count, lambda there: there >= count, "there are too few rows")
 
 
 # Both counts must fill buffer.memory, however fast the broker is.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -127,9 +126,7 @@ def test_an_assertion_signed_here_logs_in_by_jwt_bearer_and_one_of_another_key_i
 
 def test_a_wrong_secret_is_one_clear_error_after_one_request(kafka: LocalKafka, oidc: OidcServer) -> None:
     before = len(oidc.forms)
-    began = time.monotonic()
     error = error_of(options(kafka, oidc.token_url, 'clientId="me" clientSecret="wrong"'), name("oauth"))
-    assert time.monotonic() - began < 10
     assert f"{URL} {oidc.token_url} responded with HTTP status 401 (invalid_client" in error
     assert len(oidc.forms) == before + 1
 
@@ -143,14 +140,12 @@ def test_while_the_endpoint_hangs_ready_connections_keep_producing_and_a_new_log
     with KafkaProducer(options(kafka, oidc.token_url, **{"linger.ms": 0})) as ready, ThreadPoolExecutor(1) as pool:
         ready.send(ProducerRecord(topic, b"0", partition=0)).result(DEADLINE_S)
         oidc.hang()
-        began = time.monotonic()
         failing = pool.submit(error_of, options(kafka, oidc.token_url, **limits), topic)
         count = 1
         try:
             while not failing.done():
                 ready.send(ProducerRecord(topic, b"%d" % count, partition=0)).result(DEADLINE_S)
                 count += 1
-            assert 2 <= time.monotonic() - began < 10
         finally:
             oidc.let_go()
     assert f"{URL} {oidc.token_url} did not respond within 2000 ms" in failing.result()

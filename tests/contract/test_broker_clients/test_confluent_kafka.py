@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 RECORDS = 200
 
@@ -38,9 +37,7 @@ def consume(broker: TestBroker, topic: str, count: int, partitions: int = 1, **c
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **dotted})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     messages: list[Message] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(messages) < count and time.monotonic() < deadline:
-        messages += consumer.consume(count - len(messages), 0.2)
+    eventually(lambda: len(messages) >= count or messages.extend(consumer.consume(count - len(messages), 0.2)))
     consumer.close()
     assert [message.error() for message in messages if message.error()] == []
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +16,8 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.offset_records import offset_key, offsets_partition
 from tests.contract.plain_client import PlainClient
-from tests.contract.test_broker_clients.test_confluent_kafka import DEADLINE_S, done, producer, write
+from tests.contract.test_broker_clients.test_confluent_kafka import done, producer, write
+from tests.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 4
 RECORDS = 100
@@ -68,13 +68,6 @@ def member(broker: TestBroker, **config: object) -> Iterator[Member]:
         joined.close()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def fill(broker: TestBroker, *, first: int = 0) -> list[bytes]:
     """Writes 100 values to each partition; all of them."""
     values = [b"%d" % number for number in range(first, first + PARTITIONS * RECORDS)]
@@ -94,10 +87,10 @@ def broker() -> Iterator[TestBroker]:
 def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBroker) -> None:
     first = fill(broker)
     with member(broker) as reader:
-        until(lambda: len(reader.values) >= len(first))
+        eventually(lambda: len(reader.values) >= len(first))
     second = fill(broker, first=1_000_000)
     with member(broker) as successor:
-        until(lambda: len(successor.values) >= len(second))
+        eventually(lambda: len(successor.values) >= len(second))
 
     assert sorted(reader.values) == sorted(first)
     assert sorted(successor.values) == sorted(second)
@@ -107,16 +100,16 @@ def test_a_group_reads_everything_once_and_goes_on_where_it_was(broker: TestBrok
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_the_partitions_and_one_that_leaves_gives_its_own_back(broker: TestBroker, strategy: str) -> None:
     with member(broker, partition_assignment_strategy=strategy) as staying:
-        until(lambda: len(staying.partitions) == PARTITIONS)
+        eventually(lambda: len(staying.partitions) == PARTITIONS)
         with member(broker, partition_assignment_strategy=strategy) as leaving:
-            until(lambda: len(staying.partitions) == len(leaving.partitions) == PARTITIONS // 2)
+            eventually(lambda: len(staying.partitions) == len(leaving.partitions) == PARTITIONS // 2)
             assert staying.partitions | leaving.partitions == set(range(PARTITIONS))
             values = fill(broker)
-            until(lambda: len(staying.values) + len(leaving.values) >= len(values))
+            eventually(lambda: len(staying.values) + len(leaving.values) >= len(values))
             assert sorted(staying.values + leaving.values) == sorted(values)
             assert staying.values
             assert leaving.values
-        until(lambda: len(staying.partitions) == PARTITIONS)
+        eventually(lambda: len(staying.partitions) == PARTITIONS)
 
 
 def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
@@ -124,11 +117,11 @@ def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
         broker.create_topic("t", partitions=PARTITIONS)
         with member(broker) as reader:
             first = fill(broker)
-            until(lambda: len(reader.values) >= len(first))
+            eventually(lambda: len(reader.values) >= len(first))
             with PlainClient(broker.bootstrap_servers) as client:
                 broker.kill(int(client.ask("FindCoordinator", 3, key="g", key_type=0).node_id))
             second = fill(broker, first=1_000_000)
-            until(lambda: set(reader.values) >= set(second))
+            eventually(lambda: set(reader.values) >= set(second))
         assert broker.committed("g") == {("t", each): 2 * RECORDS for each in range(PARTITIONS)}
 
 
@@ -137,16 +130,16 @@ def test_a_member_that_sends_no_heartbeat_loses_its_partitions() -> None:
         broker.create_topic("t", partitions=PARTITIONS)
         broker.faults.drop_before("Heartbeat", times=None, only=lambda request: request.client_id == "silent")
         with member(broker, client_id="silent", session_timeout_ms=500) as silent:
-            until(lambda: len(silent.partitions) == PARTITIONS)
+            eventually(lambda: len(silent.partitions) == PARTITIONS)
             with member(broker) as other:
-                until(lambda: len(other.partitions) == PARTITIONS)
+                eventually(lambda: len(other.partitions) == PARTITIONS)
 
 
 def test_a_member_of_an_old_generation_cannot_commit(broker: TestBroker) -> None:
     fill(broker)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     with member(broker) as reader:
-        until(lambda: len(reader.partitions) == PARTITIONS)
+        eventually(lambda: len(reader.partitions) == PARTITIONS)
         with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
             consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
     consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
@@ -158,14 +151,14 @@ def test_a_member_of_an_old_generation_cannot_commit(broker: TestBroker) -> None
 def test_groups_are_listed_and_described(broker: TestBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     with member(broker, client_id="me") as reader:
-        until(lambda: len(reader.partitions) == PARTITIONS)
+        eventually(lambda: len(reader.partitions) == PARTITIONS)
         described = done(admin.describe_consumer_groups(["g"]))
         listed = admin.list_consumer_groups().result(DEADLINE_S).valid
     (only,) = described.members
     assert (described.state.name, described.partition_assignor, only.client_id) == ("STABLE", "range", "me")
     assert {each.partition for each in only.assignment.topic_partitions} == set(range(PARTITIONS))
     assert [(each.group_id, each.state.name) for each in listed] == [("g", "STABLE")]
-    until(lambda: done(admin.describe_consumer_groups(["g"])).state.name == "EMPTY")
+    eventually(lambda: done(admin.describe_consumer_groups(["g"])).state.name == "EMPTY")
 
 
 def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
@@ -173,9 +166,12 @@ def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
     settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
     consumer = KafkaConsumer("t", heartbeat_interval_ms=100, **settings)
     polled: list[bytes] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(polled) < len(values) and time.monotonic() < deadline:
-        polled += [record.value for records in consumer.poll(100).values() for record in records]
+    eventually(
+        lambda: (
+            len(polled) >= len(values)
+            or polled.extend(record.value for records in consumer.poll(100).values() for record in records)
+        )
+    )
     consumer.close()
 
     assert sorted(polled) == sorted(values)
@@ -185,15 +181,18 @@ def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
 def test_a_consumer_reads_the_commits_of_a_group(broker: TestBroker) -> None:
     values = fill(broker)
     with member(broker) as reader:
-        until(lambda: len(reader.values) >= len(values))
+        eventually(lambda: len(reader.values) >= len(values))
     partition = offsets_partition("g", 50)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "other"})
     consumer.assign([ConfluentPartition("__consumer_offsets", partition, 0)])
     committed: dict[bytes, int] = {}
-    deadline = time.monotonic() + DEADLINE_S
-    while len(committed) < PARTITIONS and time.monotonic() < deadline:
+
+    def read_all() -> bool:
         for message in consumer.consume(100, 0.1):
             committed[message.key()] = int.from_bytes(message.value()[2:10], "big")
+        return len(committed) >= PARTITIONS
+
+    eventually(read_all)
     consumer.close()
 
     assert committed == {offset_key("g", TopicPartition("t", each)): RECORDS for each in range(PARTITIONS)}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 RECORDS = 100
 
@@ -32,9 +30,7 @@ def consume(broker: TestBroker, topic: str, **config: object) -> list[StoredReco
     consumer.seek_to_beginning()
     end = consumer.end_offsets([partition])[partition]
     polled = []
-    deadline = time.monotonic() + DEADLINE_S
-    while consumer.position(partition) < end and time.monotonic() < deadline:
-        polled += consumer.poll(100).get(partition, ())
+    eventually(lambda: consumer.position(partition) >= end or polled.extend(consumer.poll(100).get(partition, ())))
     consumer.close()
     return [
         StoredRecord(

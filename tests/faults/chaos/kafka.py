@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from spark_kafka_sink.testing import LocalKafka
+from tests.waiting import until
 
 REQUEST_S = 10.0
 DEADLINE_S = 90.0
@@ -183,14 +183,11 @@ class ChaosKafka:
 
 def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
     """What ``ask`` gives once it gives something ``good``; its errors, and other answers, count only at the end."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+
+    def asked() -> Any:
         try:
-            answer = ask()
-            if good(answer):
-                return answer
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline, f"no good answer within {DEADLINE_S:.0f} s"
-        time.sleep(0.2)
+            return ask()
+        except Exception as error:
+            return error
+
+    return until(asked, lambda answer: not isinstance(answer, Exception) and good(answer), "no good answer", DEADLINE_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from tests.waiting import DEADLINE_S, until
 
 MARK, START, SIDE = "CHAOS", "CHAOS_START", "CHAOS_SIDE"
 
@@ -42,13 +43,15 @@ def send(processes: Iterable[SparkProcess], number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def end_all(mark: str, timeout_s: float = 20.0) -> None:
+def end_all(mark: str, timeout_s: float = DEADLINE_S) -> None:
     """SIGKILL to every process with this mark, stopped ones too, until none is left."""
-    deadline = time.monotonic() + timeout_s
-    while left := spark_processes(mark):
-        send(left, signal.SIGKILL)
-        assert time.monotonic() < deadline, f"these do not die: {left}"
-        time.sleep(0.1)
+
+    def left() -> list[SparkProcess]:
+        alive = list(spark_processes(mark))
+        send(alive, signal.SIGKILL)
+        return alive
+
+    until(left, lambda alive: not alive, "these do not die", timeout_s)
 
 
 def _process(pid: int, mark: str) -> SparkProcess | None:

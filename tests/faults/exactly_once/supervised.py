@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from random import Random
 from tests.faults.exactly_once import batch_job, query_job
 from tests.faults.support.fault import Fault
 from tests.faults.support.kill_points import PYTHON_PATH
+from tests.waiting import eventually
 
 
 @dataclass
@@ -41,10 +41,10 @@ class Supervised:
 
     def run_until(self, condition, timeout_s: float) -> None:
         """Keep it running until ``condition()``, or until it is done."""
-        deadline = time.monotonic() + timeout_s
-        while not condition() and self.ensure_running():
-            assert time.monotonic() < deadline, f"{self.starts} starts, and not there yet:\n{self.log_tail()}"
-            time.sleep(0.1)
+        try:
+            eventually(lambda: condition() or not self.ensure_running(), "not there yet", timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{self.starts} starts, and {error}:\n{self.log_tail()}") from None
 
     def finish(self, timeout_s: float) -> None:
         """Let it commit a micro-batch more and end."""

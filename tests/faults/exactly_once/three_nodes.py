@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.processes import LEDGER
+from tests.waiting import eventually
 
 # What is acknowledged outlives any one node, and a dead one is missed after three seconds.
 PROPERTIES = {"min.insync.replicas": "2", "broker.session.timeout.ms": "3000"}
@@ -18,14 +18,9 @@ END_TXN = 26
 END_TXN_VERSIONS = {0: 3, 1: 3, 2: 5}
 """By transaction.version."""
 
-_DEADLINE_S = 30.0
-
 
 def await_that(condition, what):
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)
+    eventually(condition, f"until {what}")
 
 
 def coordinator(kafka, transactional_id):

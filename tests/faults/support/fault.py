@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_DEADLINE_S = 60.0
+from tests.waiting import eventually
+
 _RELEASE_S = 2.0
 
 
@@ -40,12 +41,13 @@ class Fault:
     def wait(self, role=None) -> int:
         """Until a process has reached the point; its id. ``role``: the one that should; what it raises before, this
         raises."""
-        deadline = time.monotonic() + _DEADLINE_S
-        while not self.happened:
-            if role is not None and role.answer.poll():
+
+        def reached() -> bool:
+            if not self.happened and role is not None and role.answer.poll():
                 raise AssertionError(f"it ended before, with {role.result()}")
-            assert time.monotonic() < deadline, f"no process reached {self.file.read_text()!r}"
-            time.sleep(0.01)
+            return self.happened
+
+        eventually(reached, "no process reached the point")
         return int(self._tripped.read_text())
 
     def wake(self) -> None:

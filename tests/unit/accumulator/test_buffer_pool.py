@@ -10,7 +10,7 @@ from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.model import TopicPartition
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread
     waits = threading.Event()
 
     def take() -> None:
-        pool.reserve(Reservation(), size, 10_000, waits.set)
+        pool.reserve(Reservation(), size, 1_000 * DEADLINE_S, waits.set)
         granted.append(size)
 
     thread = threading.Thread(target=take)
@@ -85,10 +85,7 @@ def test_a_waiter_that_gives_up_lets_the_next_one_through(pool):
     granted: list[int] = []
     with pytest.raises(BufferExhaustedError):
         pool.reserve(Reservation(), 500, 20, lambda: waiting(pool, 40, granted))
-    deadline = time.monotonic() + 5
-    while granted != [40] and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert granted == [40]
+    eventually(lambda: granted == [40])
 
 
 def test_more_than_there_will_ever_be_is_refused_at_once(pool):

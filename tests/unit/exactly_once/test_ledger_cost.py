@@ -1,10 +1,10 @@
 """What a start costs after a day at 200 tasks a second, on the log that the topic's settings leave then."""
 
 import sys
-import time
 
 import pytest
 
+from benchmarks.guard import objects_kernel
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
@@ -16,10 +16,12 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
 from spark_kafka_sink.transactions.values import PreparedTransaction
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.waiting import cpu_ratio
 
 pytestmark = pytest.mark.slow
 
-CPU_S = 2.0
+MOST_TIMES = 8
+"""Of ``about_half_a_second``: a start takes 0.8 to 3.4 times as long."""
 DRIVER = 7_000_000, 2
 PARTITIONS = 10
 """Queries share them evenly: this is the log of the one that ours is in."""
@@ -30,7 +32,7 @@ PARTITIONS = 10
     [(200, 1), (20, 10), (1, 200 / PARTITIONS)],
     ids=["one query", "one query of ten batches a second", "two hundred queries of one task"],
 )
-def test_a_start_after_a_day_takes_less_than_two_seconds_of_cpu(tasks, batches_per_s, capsys):
+def test_a_start_after_a_day_takes_about_two_seconds_of_cpu_at_most(tasks, batches_per_s, capsys):
     """The segment that is written to and one that waits for the cleaner have everything; behind them are the control
     records of delete.retention.ms, and of the time that the cleaner takes to come by twice."""
     segment_s, retention_s = int(SETTINGS["segment.ms"]) / 1000, int(SETTINGS["delete.retention.ms"]) / 1000
@@ -49,15 +51,23 @@ def test_a_start_after_a_day_takes_less_than_two_seconds_of_cpu(tasks, batches_p
             return partition.log.end_offset
 
         count = broker._call(a_day_later)
-        began, cpu = time.perf_counter(), time.thread_time()
-        plan = plan_write(Query(broker.bootstrap_servers).settings)
-        cpu, took = time.thread_time() - cpu, time.perf_counter() - began
+        plans = []
+        times = cpu_ratio(
+            lambda: plans.append(plan_write(Query(broker.bootstrap_servers).settings)), about_half_a_second, 1
+        )
         new_process()
     with capsys.disabled():
-        line = f"{count:,} record batches, {cpu:.2f} s of CPU ({took:.2f} s)"
+        line = f"{count:,} record batches, {times:.2f} times the guard's objects"
         sys.stdout.write(f"\n{tasks} tasks, {batches_per_s:g} batches a second: {line}\n")
-    assert len(plan.entries["q1"].tasks) == tasks
-    assert cpu < CPU_S
+    assert len(plans[0].entries["q1"].tasks) == tasks
+    assert times < MOST_TIMES
+
+
+def about_half_a_second():
+    """What a start is compared with: small objects, dicts and checksums."""
+    kernel = objects_kernel()
+    for _ in range(1_000):
+        kernel()
 
 
 def records(tasks):

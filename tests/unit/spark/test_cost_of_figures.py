@@ -1,9 +1,9 @@
 """What figures add to a micro-batch of eight tasks, from the first reading of counters to the driver's line."""
 
 import pickle
-import time
 from types import SimpleNamespace
 
+from benchmarks.guard import objects_kernel
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName, receipts_of
@@ -12,8 +12,9 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, committed
+from tests.waiting import cpu_ratio
 
-TASKS, TOPICS, MOST_MS = 8, 20, 2.0
+TASKS, TOPICS = 8, 20
 CLOCK = SystemClock()
 
 
@@ -46,10 +47,7 @@ def micro_batch(metrics):
     return committed(messages, CLOCK)
 
 
-def test_the_figures_of_a_micro_batch_take_less_than_two_milliseconds():
-    metrics, taken = warm_metrics(), []
-    for _ in range(30):
-        began = time.thread_time_ns()
-        micro_batch(metrics)
-        taken.append((time.thread_time_ns() - began) / 1e6)
-    assert min(taken) < MOST_MS
+def test_the_figures_of_a_micro_batch_cost_little():
+    """About a millisecond: 1.3 times the objects that the guard compares with."""
+    metrics = warm_metrics()
+    assert cpu_ratio(lambda: micro_batch(metrics), objects_kernel(), repeats=30) < 4

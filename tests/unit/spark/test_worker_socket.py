@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once
-from tests.waiting import DEADLINE_S, wall_s
+from tests.waiting import DEADLINE_S, measured_s
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is Linux's")
 
@@ -51,7 +51,7 @@ def wait_for_rows(jvm: socket.socket, worker: socket.socket, acknowledge: bool) 
             acknowledge_at_once()
         assert worker.recv(4) == b"rows"
 
-    waited = wall_s(receive, 1)
+    waited = measured_s(receive)
     sender.join()
     return waited
 

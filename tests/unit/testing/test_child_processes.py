@@ -10,22 +10,17 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 SLEEP = ["sleep", "300"]
 
 
-def is_gone(pid, within_s=5.0):
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if is_unreaped(pid):
-            return True
-        time.sleep(0.02)
-    return False
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return is_unreaped(pid)
 
 
 def is_unreaped(pid):
@@ -82,24 +77,20 @@ def test_a_child_and_its_scratch_folder_go_when_the_parent_is_killed(parent, tmp
 
     process.kill()  # not waited for: a parent that nobody has reaped yet counts as dead too
 
-    assert is_gone(child)
-    deadline = time.monotonic() + 5
-    while scratch.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not scratch.exists()
+    eventually(lambda: is_gone(child))
+    eventually(lambda: not scratch.exists())
 
 
 def test_the_child_s_own_children_go_as_well(parent, tmp_path):
     pid_file = tmp_path / "grandchild"
     process, child = parent(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], tmp_path / "none")
-    while not pid_file.exists() or not pid_file.read_text().strip():
-        time.sleep(0.02)
+    eventually(lambda: pid_file.exists() and pid_file.read_text().strip())
     grandchild = int(pid_file.read_text())
 
     process.kill()
 
-    assert is_gone(child)
-    assert is_gone(grandchild)
+    eventually(lambda: is_gone(child))
+    eventually(lambda: is_gone(grandchild))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a child to its guard")
@@ -107,7 +98,7 @@ def test_a_child_goes_when_its_guard_is_killed(guarded):
     process = guarded()
     os.kill(process._guard.pid, signal.SIGKILL)
     process._guard.wait(DEADLINE_S)
-    assert is_gone(process.pid)
+    eventually(lambda: is_gone(process.pid))
 
 
 def test_a_child_outlives_the_thread_that_started_it(guarded):
@@ -134,8 +125,7 @@ def test_exit_codes_are_the_command_s(guarded):
 
 def test_stop_kills_what_does_not_listen(guarded, tmp_path):
     process = guarded("sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 0.1; done")
-    while "deaf" not in tail(tmp_path / "log"):
-        time.sleep(0.02)
+    eventually(lambda: "deaf" in tail(tmp_path / "log"))
     assert process.stop(timeout_s=0.3) == 128 + signal.SIGKILL
 
 

@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from confluent_kafka import TopicPartition as Place
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
 from tests.kafka_versions import on_kafka
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually, until
 
 pytestmark = pytest.mark.jvm
 
@@ -113,11 +112,8 @@ def test_a_feature_goes_up_and_down_and_a_refusal_carries_kafka_s_own_words(own_
 
 
 def test_who_coordinates_a_transactional_id_is_known(own_kafka):
-    deadline = time.monotonic() + 30
-    while own_kafka.transaction_coordinator("some-id") == -1:  # the first question creates the topic behind it
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert own_kafka.transaction_coordinator("some-id") == 1
+    # The first question creates the topic behind it.
+    assert until(lambda: own_kafka.transaction_coordinator("some-id"), lambda node: node != -1) == 1
 
 
 def test_a_paused_node_takes_connections_and_does_not_answer(own_kafka):
@@ -185,11 +181,8 @@ def test_nothing_is_left_when_the_parent_is_killed():
         address = server.split(":")[0], int(server.split(":")[1])
         socket.create_connection(address, timeout=DEADLINE_S).close()
         parent.kill()
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and (Path(folder).exists() or connects(address)):
-        time.sleep(0.05)
-    assert not connects(address)
-    assert not Path(folder).exists()
+    eventually(lambda: not connects(address))
+    eventually(lambda: not Path(folder).exists())
 
 
 def connects(address: tuple[str, int]) -> bool:

@@ -1,0 +1,100 @@
+"""No test compares a time that it has measured with a number: such a figure says how busy the machine is.
+
+Tests measure ratios and pauses (``tests/waiting.py``), count work, or turn a manual clock.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.house.repository import ROOT
+
+CLOCKS = frozenset(
+    f"{name}{unit}"
+    for name in ("monotonic", "perf_counter", "process_time", "thread_time", "time")
+    for unit in ("", "_ns")
+) | {"getrusage", "times"}
+MODULES = frozenset({"time", "os", "resource"})
+WAITING = "tests/waiting.py"
+"""Has the deadlines of waits and the measurements whose ratios tests compare."""
+
+FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py"))
+
+
+def reads_a_clock(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    if isinstance(called, ast.Attribute):
+        return called.attr in CLOCKS and isinstance(called.value, ast.Name) and called.value.id in MODULES
+    return isinstance(called, ast.Name) and called.id in CLOCKS - {"time", "times"}
+
+
+def names_of(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def is_append(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
+
+
+def measured_names(tree: ast.AST) -> set[str]:
+    """Variables whose value comes from a clock, by way of other variables too."""
+    measured: set[str] = set()
+    while True:
+        found = set(measured)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if is_measured(node.value, measured):
+                    found |= set().union(*(names_of(target) for target in targets))
+            elif is_append(node) and any(is_measured(each, measured) for each in node.args):
+                found |= names_of(node.func.value)
+        if found == measured:
+            return measured
+        measured = found
+
+
+def is_measured(node: ast.AST, measured: set[str]) -> bool:
+    return any(reads_a_clock(each) for each in ast.walk(node)) or bool(names_of(node) & measured)
+
+
+def assertions_of_time(source: str) -> Iterator[int]:
+    """Lines of the assertions that compare what a clock says."""
+    tree = ast.parse(source)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            measured = measured_names(function)
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assert) and any(
+                    isinstance(each, ast.Compare) and is_measured(each, measured) for each in ast.walk(node.test)
+                ):
+                    yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "asserts",
+    [
+        "assert time.monotonic() - began < 2",
+        "took = time.perf_counter() - began; assert took < LIMIT",
+        "taken = []; taken.append(thread_time_ns() - began); assert min(taken) < 2.0",
+        "deadline = time.monotonic() + 5\n    while not condition(): assert time.monotonic() < deadline",
+        "assert (slow.hits, time.process_time() - began >= 0.08) == (2, True)",
+    ],
+)
+def test_it_finds_each_way_to_compare_a_time(asserts):
+    assert [*assertions_of_time(f"def test(began):\n    {asserts}\n")] != []
+
+
+def test_it_leaves_ratios_and_counts_alone():
+    source = "def test():\n    assert cpu_ratio(run, beside) < 4\n    assert fault.hits < 10\n    began = time.time()\n"
+    assert [*assertions_of_time(source)] == []
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file != WAITING])
+def test_no_assertion_compares_a_measured_time(file):
+    lines = sorted(set(assertions_of_time((ROOT / file).read_text())))
+    assert lines == [], f"{file}: see {WAITING} for what to do instead"
