@@ -212,13 +212,14 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
 
 
 def _read_array(data: memoryview, at: int) -> tuple[int, int]:
-    """The number of elements, and where the first one is. A false number ends with the data: every element has bytes,
-    and nothing is allocated for it before.
-    """
+    """The number of elements, and where the first one is. Every element has at least one byte."""
     count, size = read_unsigned_varint(data, at)
     if not count:
         raise ValueError("an array is null that must not be")
-    return count - 1, at + size
+    at += size
+    if count - 1 > len(data) - at:
+        raise ValueError(f"an array of {count - 1} elements is announced, and {len(data) - at} bytes follow")
+    return count - 1, at
 
 
 def _read_string(data: memoryview, at: int) -> tuple[str, int]:
