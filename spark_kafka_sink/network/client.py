@@ -512,6 +512,10 @@ class NetworkClient:
         )
         if state.connection is not None and error.failed_step is None:
             error.failed_step = state.connection.failed_step(error)
+        if isinstance(error, WrongProtocolError) and state.addresses:
+            # Not the node's verdict yet: the next attempt takes another address of its name.
+            step, error = error.failed_step, NetworkError(str(error))
+            error.failed_step = step
         self._log_failure(state, error, unused)
         if state.connection is not None and state.connection.accepted:
             state.addresses.connection_lost()

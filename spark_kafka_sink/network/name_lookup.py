@@ -32,8 +32,9 @@ class AddressList:
     """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
 
     Until a connection is ready, each attempt takes the next address; after the last one the name is looked up anew. A
-    look-up after a ready connection was lost puts the address of that connection last. Java looks the name up after
-    each TCP connection, so it may never reach an address behind two that accept connections and do not respond.
+    look-up after a ready connection was lost begins with the address behind that of the connection, so that two that
+    shake hands and hang up hide no third. Java looks the name up after each TCP connection, so it may never reach an
+    address behind two that accept connections and do not respond.
 
     Owned by the thread that owns the transport, which calls ``fill`` and ``take``; its owner calls the other methods.
     """
@@ -46,12 +47,14 @@ class AddressList:
         self._lost: Address | None = None
 
     def __bool__(self) -> bool:
-        """Whether ``take`` has an address; otherwise the name must be looked up."""
+        """Whether ``take`` has an address that was not tried; otherwise the name must be looked up."""
         return bool(self._untried)
 
     def fill(self, addresses: Iterable[Address]) -> None:
         """Replaces the list by what a look-up found."""
-        self._untried = deque(sorted(addresses, key=lambda address: address == self._lost))
+        self._untried = deque(addresses)
+        if self._lost is not None and self._lost in self._untried:
+            self._untried.rotate(-self._untried.index(self._lost) - 1)
 
     def take(self) -> Address:
         """The next address, which is no longer in the list."""
@@ -64,7 +67,7 @@ class AddressList:
         self._lost = None
 
     def connection_lost(self) -> None:
-        """A ready connection failed: the next look-up puts its address last."""
+        """A ready connection failed: its address is the last of the next look-up."""
         self._lost = self._taken
 
 

@@ -518,12 +518,44 @@ def test_a_peer_that_accepts_and_is_no_broker_does_not_get_the_next_attempt(turn
 
 
 def test_the_address_of_a_ready_connection_that_was_lost_does_not_get_the_next_attempt(turns, node, taken):
-    for _ in range(3):
+    for _ in range(4):
         turns.make_ready(node)
         turns.transport.drop(turns.transport.last_connection(), "gone")
         turns.turn()
         turns.clock.advance(1_000)
-    assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.1"], "each time the list begins anew, without the lost one"
+    assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"], "two that shake hands and hang up hide none"
+
+
+def foreign(turns, node) -> None:
+    """One attempt to connect, whose peer is no Kafka broker."""
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    turns.transport.receive(turns.transport.last_connection(), b"HTTP/1.1 400 Bad Request")
+    turns.turn()
+    turns.clock.advance(1_000)
+    turns.transport.answer = turns._answer
+
+
+def test_a_foreign_server_at_the_first_of_three_addresses_is_no_verdict_on_the_host(turns, node, taken):
+    for _ in range(2):
+        foreign(turns, node)
+        ((_node, error),) = turns.client.drain_disconnects()
+        assert type(error) is NetworkError
+        assert "HTTP server" in str(error)
+        assert error.failed_step is not None
+    turns.make_ready(node)
+    assert taken == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+
+
+def test_foreign_servers_at_all_addresses_are_told_as_such(turns, node, taken):
+    for _ in ADDRESSES:
+        foreign(turns, node)
+    ((_node, error),) = turns.client.drain_disconnects()
+    assert isinstance(error, WrongProtocolError)
+    picked = turns.client.pick([node], turns.now)
+    assert isinstance(picked, NoNode)
+    assert isinstance(picked.error, WrongProtocolError)
 
 
 def test_an_unused_connection_that_the_client_closes_is_made_again_to_the_same_address(turns, node, taken):

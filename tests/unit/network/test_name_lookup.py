@@ -133,7 +133,10 @@ def test_use_all_dns_ips_tries_every_address_of_a_bootstrap_server(names):
 class Peers:
     """Listeners on other loopback addresses of the broker's port: each accepts connections and is no broker."""
 
-    def __init__(self, port: int, closing: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+    def __init__(
+        self, port: int, closing: Sequence[str] = (), silent: Sequence[str] = (), greeting: bytes = b""
+    ) -> None:
+        self._greeting = greeting
         self.accepted: list[str] = []
         self._kept: list[socket.socket] = []
         self._listeners = [(socket.create_server((host, port)), host in closing) for host in (*closing, *silent)]
@@ -146,6 +149,7 @@ class Peers:
                 peer, _address = listener.accept()
                 self.accepted.append(listener.getsockname()[0])
                 if closes:
+                    peer.sendall(self._greeting)
                     peer.close()
                 else:
                     self._kept.append(peer)
@@ -199,6 +203,20 @@ def test_an_address_whose_peer_ends_the_handshake_is_not_tried_again_before_the_
             assert peers.accepted == ["127.0.0.2"]
 
 
+def test_a_name_whose_first_address_has_an_http_server_does_not_fail_the_caller(names):
+    names.addresses = ["127.0.0.2", "127.0.0.1"]
+    names.may_answer.set()
+    with TestBroker() as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with (
+            Peers(port, ["127.0.0.2"], greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n") as peers,
+            KafkaProducer({"bootstrap.servers": f"{NAME}:{port}", "max.block.ms": 120_000}) as producer,
+        ):
+            producer.send(ProducerRecord("t", b"x")).result(120)
+        assert peers.accepted == ["127.0.0.2"]
+        assert broker.topic("t").values() == [b"x"]
+
+
 FIRST, SECOND, THIRD = ((socket.AF_INET, (f"192.0.2.{number}", 9092)) for number in (1, 2, 3))
 
 
@@ -225,6 +243,26 @@ def test_the_address_of_a_lost_connection_is_tried_last():
     addresses.connection_lost()
     addresses.fill([FIRST, SECOND, THIRD])
     assert taken_of(addresses) == [SECOND, THIRD, FIRST]
+
+
+def test_no_address_is_hidden_by_two_whose_connections_get_ready_and_are_lost():
+    addresses, taken = AddressList(), []
+    for _ in range(4):
+        addresses.fill([FIRST, SECOND, THIRD])
+        taken.append(addresses.take())
+        addresses.connection_ready()
+        addresses.connection_lost()
+    assert taken == [FIRST, SECOND, THIRD, FIRST]
+
+
+def test_a_lost_address_that_the_name_no_longer_has_changes_nothing():
+    addresses = AddressList()
+    addresses.fill([THIRD])
+    addresses.take()
+    addresses.connection_ready()
+    addresses.connection_lost()
+    addresses.fill([FIRST, SECOND])
+    assert taken_of(addresses) == [FIRST, SECOND]
 
 
 def test_a_connection_that_was_closed_unused_is_not_lost():

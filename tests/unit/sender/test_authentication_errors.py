@@ -1,5 +1,6 @@
 """A broker that refuses the client: every call that needs it ends at once with its error, after one attempt."""
 
+import socket
 from collections import Counter
 from datetime import timedelta
 
@@ -107,6 +108,27 @@ def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
     engine.pass_time(REFUSAL_MS + 100)
     engine.await_topic()
     assert engine.logins["boot"] == 2
+
+
+def test_the_attempt_after_a_refused_login_takes_the_next_address_of_the_name():
+    engine = SaslEngine()
+    taken = []
+    connect = engine.transport.connect
+
+    def connect_by_address(connection_id, host, port, addresses):
+        if not addresses:
+            addresses.fill([(socket.AF_INET, (f"192.0.2.{number}", port)) for number in (1, 2, 3)])
+        taken.append((host, addresses.take()[1][0]))
+        connect(connection_id, host, port, addresses)
+
+    engine.transport.connect = connect_by_address
+    engine.refusing = {"boot"}
+    with pytest.raises(SaslAuthenticationError):
+        engine.await_topic()
+    engine.refusing = set()
+    engine.pass_time(REFUSAL_MS + 100)
+    engine.await_topic()
+    assert [address for host, address in taken if host == "boot"] == ["192.0.2.1", "192.0.2.2"]
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
