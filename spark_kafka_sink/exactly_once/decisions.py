@@ -140,6 +140,26 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     return TaskAction.WRITE if verdict is Verdict.WRITE else TaskAction.SKIP
 
 
+_ENTRY_BYTES_PER_TASK: Final = 25
+"""Of an intent, compressed: 22 in a stream, 25 in a batch job whose ids have an attempt."""
+
+
+def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
+    """Raises ``ExactlyOnceError`` for a task that no intent has room for: one record decides a batch, and names each
+    task. Spark does not say before how many tasks there are."""
+    limit = plan.max_entry_bytes
+    if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
+        return
+    topic = plan.ledger.topic
+    raise ExactlyOnceError(
+        f"{_write(plan, write_id)} has a task {task}. One record of the ledger decides a batch, and with "
+        f"max.message.bytes={limit} of commitLogTopic {topic} it names up to {limit // _ENTRY_BYTES_PER_TASK} tasks. "
+        "Nothing is committed. Write with fewer partitions (coalesce), or raise the limit: kafka-configs.sh "
+        f"--bootstrap-server … --alter --entity-type topics --entity-name {topic} --add-config "
+        f"max.message.bytes={max(2 * limit, 8 << 20)}"
+    )
+
+
 def check_target(write_id: WriteId, entry: Entry | None) -> None:
     """Raises ``ExactlyOnceError`` if a txnAppId changes its target: versions are counted for one target."""
     if entry is None or None in (entry.target, write_id.target) or entry.target == write_id.target:

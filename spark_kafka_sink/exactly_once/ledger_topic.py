@@ -43,6 +43,7 @@ _NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirt
 _IN_SYNC: Final = "min.insync.replicas"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _MOST_REPLICAS: Final = 3
+_MAX_MESSAGE: Final = "max.message.bytes"
 _TOPIC, _BROKER = 2, 4
 
 _warned: set[str] = set()
@@ -59,6 +60,7 @@ class EnsuredLedger(NamedTuple):
 
     partitions: int
     created: bool
+    max_message_bytes: int | None = None
 
 
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
@@ -74,7 +76,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
             "or delete an empty one and let this sink create it."
         )
-    configs = _describe(cluster, _TOPIC, [topic], tuple(wanted.settings), deadline)
+    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
     faults = [
         f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}" for name in _REQUIRED if configs[name] != SETTINGS[name]
     ]
@@ -91,7 +93,8 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             topic,
             " ; ".join(commands),
         )
-    return EnsuredLedger(info.partition_count, created=False)
+    limit = configs.get(_MAX_MESSAGE)
+    return EnsuredLedger(info.partition_count, created=False, max_message_bytes=None if limit is None else int(limit))
 
 
 @dataclass(frozen=True, slots=True)

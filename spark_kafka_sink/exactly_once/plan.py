@@ -49,6 +49,7 @@ def plan_write(
                 lost=state.lost,
                 write_id=write_id,
                 ledger_start=ledger_start,
+                max_entry_bytes=session.max_entry_bytes,
             )
     except KafkaError as error:
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error

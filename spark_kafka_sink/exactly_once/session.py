@@ -71,7 +71,7 @@ class CommitSettings:
 class Session:
     """``planned``: entries of the last planning in this process, ``planned_driver``: the identity that it passed to
     commit; None before the first. ``sweeps``: how often what earlier processes left open has been
-    aborted."""
+    aborted. ``max_entry_bytes``: the largest record that the ledger's topic takes; None: not known."""
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
@@ -82,6 +82,7 @@ class Session:
         self.planned: Mapping[str, Entry] | None = None
         self.planned_driver: DriverIdentity | None = None
         self.sweeps = 0
+        self.max_entry_bytes: int | None = None
 
     def close(self) -> None:
         self.cluster.close()
@@ -93,6 +94,7 @@ class Session:
         """Creates the ledger's topic, or checks its settings. Returns whether it was created."""
         ensured = ensure_ledger(self.cluster, self.settings.topic, deadline)
         self.ledger.partitions = ledger_partitions(self.settings.name, self.settings.topic, ensured.partitions)
+        self.max_entry_bytes = ensured.max_message_bytes
         return ensured.created
 
     def catch_up(self, deadline: float) -> float:

@@ -17,7 +17,7 @@ from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
-from spark_kafka_sink.exactly_once.decisions import other_queries, prove, task_action
+from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
@@ -81,6 +81,8 @@ class TaskTransaction:
     ) -> None:
         self._write_id, self._task = name.write_id, name.task
         self.action = task_action(plan, self._write_id, self._task)
+        if self.writes:
+            check_size(plan, self._write_id, self._task)
         self.receipt = SendReceipt()
         attempt = name.attempt if self._write_id.kind is WriteKind.ONCE else None
         self._id = task_id(plan.prefix, self._task, attempt)

@@ -226,6 +226,7 @@ class WritePlan:
 
     ``prefix``: of the tasks' transactional ids. ``entries``: query → its last entry under this name. ``lost``: query →
     the tasks of that entry whose rows are lost. ``write_id`` None: only the tasks know it (streaming).
+    ``max_entry_bytes``: the largest record that the ledger takes; None: not known.
     """
 
     name: str
@@ -236,6 +237,7 @@ class WritePlan:
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
     write_id: WriteId | None = None
     ledger_start: LedgerStart = STRICT
+    max_entry_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def armed(step, task=None) -> bool:
 def parted(end, is_armed, reach):
     """``Committer.end``, which commits the first task's transaction alone and then reaches ``BETWEEN_ENDS``."""
 
-    def parted_end(committer, endings, timeout_ms):
+    def parted_end(committer, endings, timeout_ms, *latest_ms):
         if endings and is_armed(BETWEEN_ENDS):
             prepared, commits = endings[0]
             if commits and not prepared.transactional_id.endswith("-driver"):
@@ -87,7 +87,7 @@ def parted(end, is_armed, reach):
                 end(committer, endings[:1], timeout_ms)
                 reach(BETWEEN_ENDS)
                 timeout_ms -= 1000 * (time.monotonic() - began)
-        return end(committer, endings, timeout_ms)
+        return end(committer, endings, timeout_ms, *latest_ms)
 
     return parted_end
 

@@ -552,6 +552,26 @@ def test_an_intent_within_the_deadline_of_the_oldest_transaction_is_tried_again(
     assert committed(broker) == EACH_ONCE
 
 
+def test_a_task_that_no_intent_has_room_for_is_refused_before_it_writes(broker, query):
+    query.run(0, ROWS)
+    broker.set_topic_configs(LEDGER, {"max.message.bytes": 1_000})
+    plan = query.plan()
+    with pytest.raises(ExactlyOnceError, match=r"has a task 40\. .*max\.message\.bytes=1000 .*names up to 40 tasks"):
+        query.open_task(plan, 1, 40)
+    assert broker.transaction_state("app-40") is None
+    assert query.task(plan, 1, 39, [b"x"]).share.prepared is not None
+
+
+def test_incident_an_intent_that_the_ledger_refused_as_too_large_was_told_as_perhaps_decided(broker, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, MORE)
+    broker.set_topic_configs(LEDGER, {"max.message.bytes": 200})
+    with pytest.raises(ExactlyOnceError, match=r"is not committed: .*MESSAGE_TOO_LARGE.* it writes the batch again"):
+        query.commit(reports)
+    assert query.abort(reports) == AbortOutcome(aborted=2)
+    assert committed(broker) == EACH_ONCE
+
+
 def test_a_timeout_that_leaves_no_time_for_a_decision_is_refused(broker):
     query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 10_000})
     with pytest.raises(PlanningError, match=r"kafka\.transaction\.timeout\.ms is 10000.*more than 10000"):
