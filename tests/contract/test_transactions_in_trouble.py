@@ -226,7 +226,7 @@ def test_an_error_in_the_with_block_aborts_what_is_open(broker: TestBroker) -> N
 
 
 def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: TestBroker) -> None:
-    times = {"request.timeout.ms": 200, "linger.ms": 0, "delivery.timeout.ms": 400}
+    times = {"request.timeout.ms": 1_000, "linger.ms": 0, "delivery.timeout.ms": 3_000}
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "alone", **times})
     producer.init_transactions()
     producer.begin_transaction()

@@ -21,8 +21,8 @@ from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
 from tests.waiting import DEADLINE_S
 
-SETUP_MS = 150
-MAX_BLOCK_MS = 1_500
+SETUP_MS = 300
+MAX_BLOCK_MS = 2_500
 CA = trustme.CA()
 
 Serve = Callable[[socket.socket], None]
@@ -132,7 +132,7 @@ def test_a_peer_that_stops_in_the_tls_handshake_is_given_up_by_the_setup_timeout
 
 def test_a_peer_that_is_silent_after_tls_is_given_up_by_the_request_timeout() -> None:
     with nothing_leaks(), peer(silent_after_tls) as servers:
-        error = error_of(servers)
+        error = error_of(servers, **{"socket.connection.setup.timeout.ms": 10_000})
     assert "did not respond to ApiVersions v4 within" in str(error)
     assert "(request.timeout.ms)" in str(error)
 
@@ -142,7 +142,7 @@ def test_a_peer_that_is_silent_after_tls_is_given_up_by_the_request_timeout() ->
 )
 def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> None:
     with nothing_leaks(), peer(serve) as servers:
-        error = error_of(servers, **{"max.block.ms": 3_600_000})
+        error = error_of(servers, **{"socket.connection.setup.timeout.ms": 10_000, "max.block.ms": 3_600_000})
     assert isinstance(error, WrongProtocolError)
     assert words in str(error)
 

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.guard import SUBJECTS, expected, measure
 
 SLOWER = 1.3
-ATTEMPTS = 3
+ATTEMPTS = 8
 
 
 @pytest.fixture(scope="module")

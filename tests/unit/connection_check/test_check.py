@@ -162,8 +162,8 @@ def test_a_peer_that_says_nothing_is_given_up_in_time(protocol, step, option):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"127.0.0.1:{silent.getsockname()[1]}"
         trusted = {"ssl.truststore.certificates": FOREIGN} if protocol == "SSL" else {}
-        setup = {"socket.connection.setup.timeout.ms": 500, "socket.connection.setup.timeout.max.ms": 500}
-        soon = {**setup, "request.timeout.ms": 500, "delivery.timeout.ms": 600}
+        setup = {"socket.connection.setup.timeout.ms": 2_000, "socket.connection.setup.timeout.max.ms": 2_000}
+        soon = {**setup, "request.timeout.ms": 2_000, "delivery.timeout.ms": 2_100}
         findings = checked({"bootstrap.servers": server, "security.protocol": protocol, **trusted, **soon})
     assert failure(findings)[0] == step
     assert option in failure(findings)[1]

@@ -163,7 +163,7 @@ def test_callbacks_that_block_hold_senders_up_by_memory_and_are_told_of_every_re
         while len(sent) < 100_000:
             sent.append(producer.send(ProducerRecord("t", b"x" * 1_000), callback))
 
-    with opened({**options, "buffer.memory": 4_000_000, "max.block.ms": 300}) as producer:
+    with opened({**options, "buffer.memory": 4_000_000, "max.block.ms": 3_000}) as producer:
         with pytest.raises(BufferExhaustedError):
             send_for_ever()
         leave.set()

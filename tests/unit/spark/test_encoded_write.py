@@ -42,7 +42,7 @@ LAYOUT = RowLayout(value=0, topic=1)
 
 def planned(broker, registry, topics, **given):
     """Options, plan and rows of a task."""
-    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "1000", "valueFormat": "avro"}
+    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "3000", "valueFormat": "avro"}
     url = {"schema.registry.url": "http://registry:8081"}
     options = SinkOptions.parse({**base, **url, "valueSchema": SCHEMA, **given})
     formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(STRUCT)}, None, registry)
@@ -66,7 +66,7 @@ def test_a_topic_that_does_not_exist_gets_no_subject(broker, registry, given):
 @pytest.mark.parametrize("replayed", [False, True])
 def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, replayed):
     options, formats, batch = planned(broker, registry, ["typo"])
-    query = Query(broker.bootstrap_servers, options={"max.block.ms": "1000"})
+    query = Query(broker.bootstrap_servers, options={"max.block.ms": "3000"})
     if replayed:
         with query.open_task(query.plan(0), 0, 0) as task:
             query.commit([task.prepare()])

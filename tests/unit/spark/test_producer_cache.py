@@ -7,6 +7,7 @@ import pytest
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.waiting import DEADLINE_S
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
@@ -107,10 +108,12 @@ def test_a_task_starts_no_thread_while_one_waits(cache):
 
 
 def test_a_producer_that_is_used_again_and_again_is_kept():
-    cache = ProducerCache(FakeProducer, idle_ms=200)
+    cache, clock = ProducerCache(FakeProducer, idle_ms=50), ManualClock()
+    cache._clock = clock
     kept = write(cache)
     for _ in range(10):
-        assert not kept.closed.wait(0.04)
+        clock.advance(30)
+        assert not kept.closed.wait(0.06), "the thread looked, and the producer is idle for 30 ms"
         assert write(cache) is kept
     cache.close()
 

@@ -193,7 +193,7 @@ def test_a_task_looks_up_the_topics_of_its_rows_once(broker):
     assert len(broker.topic("flights").values()) == 2
 
 
-QUICK = {"kafka.delivery.timeout.ms": "600", "kafka.request.timeout.ms": "500", "kafka.max.block.ms": "5000"}
+QUICK = {"kafka.delivery.timeout.ms": "3000", "kafka.request.timeout.ms": "2900"}
 
 
 def job(asked):
