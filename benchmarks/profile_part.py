@@ -97,5 +97,5 @@ def _step(frames: list[str]) -> str:
     if not own or any(map(_READING.search, frames[own[-1][0] :])):
         return "reading_us"
     step = next((name for pattern, name in STEPS if re.search(pattern, own[-1][1])), "append_us")
-    # The accumulator serves both sides, and either may be on any thread: a caller turns the sender's loop, too.
+    # The accumulator serves both sides.
     return "sender_us" if step == "append_us" and any("/sender/" in file for _, file in own) else step

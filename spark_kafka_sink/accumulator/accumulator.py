@@ -1,8 +1,8 @@
 """``RecordAccumulator``: queues of batches per partition, where callers and the sender thread meet.
 
-Callers: ``claim``, ``seal``, ``publish``, ``give_back``, ``await_flush``. Sender: ``ready``, ``drain``, ``seal``,
-``split``, ``reenqueue``, ``expire``, ``set_drain_mode``, ``finish``. One lock guards all queues; no code encodes,
-compresses, logs or calls back while it holds the lock.
+Callers: ``claim``, ``compress_filled``, ``publish``, ``give_back``, ``await_flush``. Sender: ``ready``, ``drain``,
+``seal``, ``split``, ``reenqueue``, ``expire``, ``set_drain_mode``, ``finish``. One lock guards all queues; no code
+encodes, compresses, logs or calls back while it holds the lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.accumulator.compression_ratio_estimator import CompressionRatioEstimator
 from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
@@ -149,6 +149,7 @@ class RecordAccumulator:
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         self._codec = CODEC_IDS[config.compression_type]
+        self.compresses = bool(self._codec)
         self._lock = threading.Lock()
         self._changed = Waiters()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -200,22 +201,23 @@ class RecordAccumulator:
             self._incomplete.update(dict.fromkeys(claim.opened))
             self.next_expiry = min(self.next_expiry, now + self._config.delivery_timeout_ms)
 
-    def seal(self, batch: ProducerBatch) -> None:
-        """Close a batch and compress it. Only its owner calls this: the caller that filled it, or the sender."""
-        payload: Sequence[Buffer] = batch.buffers
-        plain_size = sum(map(len, payload))
-        if self._codec:
-            payload = [compress(self._config.compression_type, self._config.compression_level, payload)]
-            size = len(payload[0])
-            batch.buffers = []
-            with self._lock:
-                self._ratios.update(batch.partition.topic, size / plain_size)
-            self.pool.charge(batch, size)
-        batch.seal(self._codec, payload, plain_size)
+    def compress_filled(self, claim: Claim) -> None:
+        """Compress the batches that the claim fills; ``publish`` seals them."""
+        if not self._codec:
+            return
+        buffers = {batch: batch.buffers.copy() for batch in claim.filled}
+        for each in claim.encoded:
+            if each.batch.filled:
+                buffers[each.batch].append(each.records)
+        for batch, plain in buffers.items():
+            compressed, plain_size = self._compress(batch.partition.topic, plain)
+            claim.compressed.append(CompressedBatch(batch, self._codec, compressed, plain_size))
 
     def publish(self, claim: Claim) -> bool:
-        """Let the sender drain the claimed batches; returns whether the caller must wake it: it may be asleep until the
-        end of another linger.ms, and these batches may have come due while they were claimed.
+        """Give the claimed batches their rows and let the sender drain them; returns whether the caller must wake it.
+
+        The sender may be asleep until the end of another linger.ms, and these batches may have come due while they were
+        claimed.
 
         Raises the error the producer was aborted with: the caller must then ``retract``. After an interrupt,
         ``claim.published`` says whether the sender has the batches.
@@ -223,6 +225,7 @@ class RecordAccumulator:
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
+            claim.add_rows()
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
             in_order, listed = True, False
             batches = claim.batches()
@@ -245,7 +248,7 @@ class RecordAccumulator:
             return bool(listed or claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> bool:
-        """Restore the batches of a claim whose rows could not be encoded. The caller wakes the sender afterwards.
+        """Restore the batches of a claim that is not published. The caller wakes the sender afterwards.
 
         False when the producer was aborted: the caller must then ``retract``.
         """
@@ -310,6 +313,17 @@ class RecordAccumulator:
             self._closing = True
 
     # The sender
+
+    def seal(self, batch: ProducerBatch) -> None:
+        """Close a drained batch and compress it."""
+        payload: Sequence[Buffer] = batch.buffers
+        if self._codec:
+            compressed, plain_size = self._compress(batch.partition.topic, payload)
+            payload, batch.buffers = [compressed], []
+            self.pool.charge(batch, len(compressed))
+        else:
+            plain_size = sum(map(len, payload))
+        batch.seal(self._codec, payload, plain_size)
 
     @property
     def has_incomplete(self) -> bool:
@@ -474,6 +488,14 @@ class RecordAccumulator:
         self.pool.close(error)
         return unclaimed
 
+    def _compress(self, topic: str, buffers: Sequence[Buffer]) -> tuple[bytes, int]:
+        """The compressed bytes, and their size before."""
+        compressed = compress(self._config.compression_type, self._config.compression_level, buffers)
+        plain_size = sum(map(len, buffers))
+        with self._lock:
+            self._ratios.update(topic, len(compressed) / plain_size)
+        return compressed, plain_size
+
     # Under the lock
 
     def _batch_limit(self, topic: str) -> int:
@@ -490,10 +512,11 @@ class RecordAccumulator:
 
     def _give_back(self, claim: Claim) -> None:
         """A second call has no effect."""
+        claim.remove_rows()
         for batch in claim.opened:
             self._unqueue(batch)
             self._incomplete.pop(batch, None)
-        for batch, count, size in claim.before:
+        for batch, count, size, *_ in claim.before:
             batch.count, batch.size = count, size
             batch.claimed = batch.filled = False
             self._list_if_sendable(self._queues[batch.partition], batch)

@@ -146,6 +146,13 @@ class BufferPool:
             self._available, reservation.size = self._available + reservation.size, 0
             self._grant()
 
+    def reduce(self, reservation: Reservation, size: int) -> None:
+        """Free what ``reservation`` has above ``size`` bytes."""
+        with self._lock:
+            if reservation.size > size:
+                self._available, reservation.size = self._available + reservation.size - size, size
+                self._grant()
+
     def charge(self, batch: MemoryHolder, size: int) -> None:
         """Replace all that ``batch`` holds by ``size`` bytes of its own."""
         with self._lock:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
 from spark_kafka_sink.model import TopicPartition
 
 
@@ -56,24 +56,66 @@ class ClaimedRange(NamedTuple):
     first: int
 
 
+class EncodedRange(NamedTuple):
+    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: ``records`` is a slice of it."""
+
+    batch: ProducerBatch
+    records: Buffer
+    rows: RecordRange
+    max_timestamp: int
+    shared_buffer: SharedBuffer | None
+
+
+class CompressedBatch(NamedTuple):
+    """The final ``records`` of a filled batch; ``plain_size``: their bytes before compression."""
+
+    batch: ProducerBatch
+    codec: int
+    records: bytes
+    plain_size: int
+
+
+class OpenBatch(NamedTuple):
+    """A batch that was open before the claim, and what it had then."""
+
+    batch: ProducerBatch
+    rows: int
+    size: int
+    buffers: int
+    record_ranges: int
+    own_bytes: int
+
+
 class Claim:
     """The memory and batches that one append owns. Unless it is published it must be undone, at whatever line an
     interrupt (Ctrl-C) strikes; so each change is noted before it is made.
 
-    ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``: count
-    and size of batches that were open already, to restore. ``rows_added``: batches may hold rows of the append.
-    ``published``: the sender may see everything. ``undone``: nothing is left.
+    The batches get their rows when the claim is published: until then it costs nothing to undo it, and rows that
+    earlier appends have put into the same batches are not touched.
+
+    ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``:
+    batches that were open already. ``encoded``: the rows, and ``compressed`` the filled batches if there is a codec.
+    ``largest_record``: upper bound in bytes. ``expected``: the callbacks count on the rows. ``published``: the sender
+    may see everything. ``undone``: nothing is left.
     """
 
-    __slots__ = ("_open", "before", "filled", "memory", "opened", "published", "ranges", "rows_added", "undone")
+    __slots__ = (
+        "_open", "_reserved", "_rows_added", "before", "compressed", "encoded", "expected", "filled", "largest_record",
+        "memory", "opened", "published", "ranges", "undone",
+    )  # fmt: skip
 
     def __init__(self, memory: Reservation) -> None:
         self.memory = memory
         self.ranges: list[ClaimedRange] = []
         self.filled: list[ProducerBatch] = []
         self.opened: list[ProducerBatch] = []
-        self.before: list[tuple[ProducerBatch, int, int]] = []
-        self.rows_added = self.published = self.undone = False
+        self.before: list[OpenBatch] = []
+        self.encoded: list[EncodedRange] = []
+        self.compressed: list[CompressedBatch] = []
+        self.largest_record = 0
+        self.expected = self.published = self.undone = False
+        self._rows_added = False
+        self._reserved = 0
         self._open: dict[TopicPartition, ProducerBatch] = {}
 
     def take(self, queue: deque[ProducerBatch], run: Run, rows: RowSizes, limit: int, now: float) -> None:
@@ -108,14 +150,51 @@ class Claim:
 
     def batches(self) -> list[ProducerBatch]:
         """Every claimed batch, once."""
-        return [batch for batch, _, _ in self.before] + self.opened
+        return [each.batch for each in self.before] + self.opened
+
+    def add_rows(self) -> None:
+        """Give the batches their rows and the memory that these keep, and seal the filled ones. Under the accumulator's
+        lock. After an interrupt a second call begins anew.
+        """
+        self.remove_rows()
+        memory, largest = self.memory, self.largest_record
+        self._reserved, self._rows_added = memory.size, True
+        for batch, records, rows, max_timestamp, shared_buffer in self.encoded:
+            if largest > batch.largest_record:
+                batch.largest_record = largest
+            batch.add(records, rows, max_timestamp, memory, shared_buffer)
+        for batch, codec, records, plain_size in self.compressed:
+            size = len(records)
+            memory.size, batch.own_bytes, batch.buffers = memory.size + batch.own_bytes - size, size, []
+            batch.seal(codec, [records], plain_size)
+        if not self.compressed:
+            for batch in self.filled:
+                if batch.payload is None:
+                    batch.seal(0, batch.buffers, sum(map(len, batch.buffers)))
+
+    def remove_rows(self) -> None:
+        """Under the accumulator's lock. No effect before ``add_rows``, and when done twice."""
+        if not self._rows_added:
+            return
+        for batch, _, _, buffers, record_ranges, own_bytes in self.before:
+            del batch.buffers[buffers:], batch.record_ranges[record_ranges:]
+            batch.own_bytes, batch.shared_buffer, batch.payload = own_bytes, None, None
+        for batch in self.opened:
+            batch.buffers, batch.record_ranges = [], []
+            batch.own_bytes, batch.shared_buffer, batch.payload = 0, None, None
+        for each in self.encoded:
+            if each.shared_buffer is not None:
+                each.shared_buffer.users = 0
+        self.memory.size, self._rows_added = self._reserved, False
 
     def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
         """The last batch if it is open, unclaimed and accepts the timestamps of ``rows``."""
         batch = queue[-1] if queue else None
         if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
-        self.before.append((batch, batch.count, batch.size))
+        self.before.append(
+            OpenBatch(batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes)
+        )
         batch.claimed = True
         base = batch.base_timestamp
         if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:

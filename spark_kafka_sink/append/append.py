@@ -1,4 +1,4 @@
-"""``Appender``: rows into batches on the caller's thread. Reserve memory → claim batches → encode → seal → publish.
+"""``Appender``: rows into batches on the caller's thread. Reserve memory → claim batches → encode → compress → publish.
 
 The one way into the accumulator, for columns and for what ``send`` has buffered (Java: ``KafkaProducer.doSend`` and
 ``RecordAccumulator.append``).
@@ -7,6 +7,7 @@ The one way into the accumulator, for columns and for what ``send`` has buffered
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
+from spark_kafka_sink.accumulator.claim import Claim, EncodedRange, RowSizes, Run
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, BatchListener, RecordRange
 from spark_kafka_sink.append.pending_records import PendingRecords
 from spark_kafka_sink.append.receipt import SendReceipt
@@ -50,9 +51,11 @@ _LARGEST_SLICE = 4 << 20
 class AppendCallbacks(BatchListener, Protocol):
     """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
 
-    def expect(self, rows: int, order: Order | None) -> None:
+    def expect(self, claim: Claim, rows: int, order: Order | None) -> None:
         """Called once a slice, before its batches can complete. Row ``i`` of its ``RecordRange``s is row ``order[i]``
         of the slice; None: the caller's order.
+
+        Sets ``claim.expected`` in the statement that counts the rows: after an interrupt it tells whether they count.
         """
 
     def fail(self, error: Exception) -> None:
@@ -135,33 +138,33 @@ class Appender:
         self._publish(pending.claim, rows, pending.result, pending.created, lagging)
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
-        """An append failed, or was interrupted at any line. Unless its rows are published, its memory is free
-        afterwards, its batches are as before or complete, and ``callbacks`` know.
+        """An append failed, or was interrupted at any line. Afterwards its rows are published, or its batches are as
+        before (complete if the producer was aborted). Its memory is left to the owner of the claim.
 
-        Called by ``_publish`` and again by the owner of the claim: an interrupt may strike in here too. The sender is
-        woken, because its batches may have come due while they were claimed.
+        Rows that ``callbacks`` expect are published, unless publishing them is what failed: then ``callbacks`` know.
+        Called twice: an interrupt may strike in here too. The sender is woken, because the batches may have come due
+        while they were claimed.
         """
-        if not claim.published:
-            self._undo(claim, callbacks, as_exception(error))
-        self.sender_thread.wakeup_poll()
+        if not (claim.published or claim.undone):
+            self._undo(claim, callbacks, error)
+        self.sender_thread.wakeup()
 
-    def _undo(self, claim: Claim, callbacks: AppendCallbacks, cause: Exception) -> None:
+    def _undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
         accumulator = self.accumulator
-        accumulator.pool.cancel(claim.memory)
-        if claim.undone:
-            return
-        if self.transactions is not None:
-            self.transactions.records_lost(cause)
-        if not claim.rows_added and accumulator.give_back(claim):
-            return
-        batches = claim.batches()
-        accumulator.retract(claim)
-        accumulator.pool.release(batches)
-        for batch in batches:
-            batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-        if claim.rows_added:
+        if claim.expected and not isinstance(error, Exception):
+            with suppress(Exception):  # the producer was aborted
+                accumulator.publish(claim)
+                return
+        cause = as_exception(error)
+        if not accumulator.give_back(claim):
+            batches = claim.batches()
+            accumulator.retract(claim)
+            accumulator.pool.release(batches)
+            for batch in batches:
+                batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+            accumulator.finish(batches)
+        if claim.expected:
             callbacks.fail(cause)
-        accumulator.finish(batches)
         claim.undone = True
 
     def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
@@ -189,6 +192,13 @@ class Appender:
         """Append one slice; returns whether it had to wait for memory."""
         claim = Claim(Reservation())
         try:
+            return self._append_claim(claim, rows, receipt, max_wait_ms)
+        except BaseException as error:
+            self._not_appended(claim, receipt, error)  # again: an interrupt may strike in the first
+            raise
+
+    def _append_claim(self, claim: Claim, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+        try:
             lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
             pool = self.accumulator.pool
             encoded = rows.sizes.cumulative[-1]
@@ -197,29 +207,37 @@ class Appender:
             self._publish(claim, rows, receipt, self.clock.now(), lagging)
             return waited
         except BaseException as error:
-            self.undo(claim, receipt, error)
+            self._not_appended(claim, receipt, error)
             raise
+
+    def _not_appended(self, claim: Claim, receipt: SendReceipt, error: BaseException) -> None:
+        self.records_lost(error)
+        self.undo(claim, receipt, error)
+        self.accumulator.pool.cancel(claim.memory)
+
+    def records_lost(self, error: BaseException) -> None:
+        """A transaction must not be committed without records that ``error`` may have kept out of the batches."""
+        if self.transactions is not None:
+            self.transactions.records_lost(as_exception(error))
 
     def _publish(
         self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[TopicPartition]
     ) -> None:
         """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
-        (monotonic ms). ``lagging``: partitions whose batches will wait.
+        (monotonic ms). ``lagging``: partitions whose batches will wait. After an error the caller undoes the claim.
         """
         accumulator = self.accumulator
-        try:
-            accumulator.claim(claim, rows.sizes, created)
-            encoded = rows.encode(claim.ranges)
-            claim.rows_added = True
-            _add_to_batches(claim, rows, encoded, callbacks, lagging)
+        accumulator.claim(claim, rows.sizes, created)
+        encoded = rows.encode(claim.ranges)
+        needed = _assign(claim, rows, encoded, callbacks, lagging, accumulator.compresses)
+        accumulator.pool.reduce(claim.memory, needed)
+        accumulator.compress_filled(claim)
+        callbacks.expect(claim, len(rows.sizes.cumulative) - 1, rows.order)
+        wake = accumulator.publish(claim)
+        if claim.memory.size:
             accumulator.pool.cancel(claim.memory)
-            for batch in claim.filled:
-                accumulator.seal(batch)
-            if accumulator.publish(claim):
-                self.sender_thread.wakeup_poll()
-        except BaseException as error:
-            self.undo(claim, callbacks, error)
-            raise
+        if wake:
+            self.sender_thread.wakeup()
 
     def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
@@ -298,31 +316,36 @@ def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int
     return copies
 
 
-def _add_to_batches(
+def _assign(
     claim: Claim,
     rows: Rows,
     encoded: Sequence[bytes | memoryview],
     callbacks: AppendCallbacks,
     lagging: frozenset[TopicPartition],
-) -> None:
-    """Give each batch its records and the memory that these keep.
+    compresses: bool,
+) -> int:
+    """Note in the claim which batch gets which records. Returns the bytes of memory that these keep.
 
     A batch owns ``bytes``. A memoryview pins the buffer of all encoded rows: filled batches share it; open batches and
-    those of lagging partitions would pin it too long, so they copy.
+    those of lagging partitions would pin it too long, so they copy. Filled batches that are compressed keep neither.
     """
-    shared_buffer = SharedBuffer(sum(map(len, encoded)))
+    shared_buffer = None if compresses else SharedBuffer(sum(map(len, encoded)))
     timestamps = rows.sizes.timestamps
     if isinstance(timestamps, int):
         latest = [timestamps] * len(encoded)
     else:
         latest = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in claim.ranges]).tolist()
-    callbacks.expect(len(rows.sizes.cumulative) - 1, rows.order)
-    largest = rows.sizes.largest
+    claim.largest_record = rows.sizes.largest
+    needed = shared = 0
     for (batch, start, end, first), records, timestamp in zip(claim.ranges, encoded, latest, strict=True):
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
-        if largest > batch.largest_record:
-            batch.largest_record = largest
-        if isinstance(records, bytes) or not batch.filled or batch.partition in lagging:
-            batch.add(bytes(records), record_range, timestamp, claim.memory)
+        if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
+            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None))
+            needed += len(records)
         else:
-            batch.add(records, record_range, timestamp, claim.memory, shared_buffer)
+            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer))
+            if shared_buffer is None:
+                needed += len(records)
+            else:
+                shared = shared_buffer.size
+    return needed + shared

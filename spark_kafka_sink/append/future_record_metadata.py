@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.errors import KafkaTimeoutError
@@ -65,11 +66,11 @@ class ProduceRequestResult:
         self._error: Exception | None = None
         self._watchers: dict[int, list[Call]] = {}
 
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """As in ``AppendCallbacks``."""
+    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        """As in ``AppendCallbacks``. Called again when the records are appended again, after an interrupt."""
         with self._lock:
-            self._order = order
-            self._appended = True
+            self._order, self._ranks = order, None
+            self._appended = claim.expected = True
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
@@ -80,6 +81,11 @@ class ProduceRequestResult:
             self._changed.notify_all()
         if watchers:
             self.callbacks.add(watchers, error)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the records reached no batch, and never will."""
+        return self._error is not None
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """As in ``BatchListener``."""

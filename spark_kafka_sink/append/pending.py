@@ -15,7 +15,8 @@ from threading import get_ident
 import numpy as np
 
 from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.append.append import Appender, as_exception
+from spark_kafka_sink.accumulator.claim import Claim
+from spark_kafka_sink.append.append import Appender
 from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
 from spark_kafka_sink.append.pending_records import (
     CLOSED,
@@ -173,10 +174,10 @@ class TopicPendingRecords:
                 remaining = self._await_room(pending, checked.size, checked.partition, remaining)
             index, wake = added
         except BaseException:
-            self._appender.sender_thread.wakeup_poll()  # it may have been added, and must not wait for the next one
+            self._appender.sender_thread.wakeup()  # it may have been added, and must not wait for the next one
             raise
         if wake:
-            self._appender.sender_thread.wakeup_poll()
+            self._appender.sender_thread.wakeup()
         return pending.result.future(index)
 
     def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> CheckedRecord:
@@ -296,8 +297,7 @@ class TopicPendingRecords:
             with self._lock:
                 self._shared = self._shared or foreign
                 self._close(pending)
-            with appender.sender_thread.run_inline():
-                self._append_closed()
+            self._append_closed()
             return remaining
         clock, pool, wake = appender.clock, appender.accumulator.pool, appender.sender_thread.wakeup
         deadline = clock.now() + remaining
@@ -352,22 +352,22 @@ class TopicPendingRecords:
         self._open = CLOSED
 
     def _append_closed(self) -> None:
-        pending = None
+        pending = claim = None
         try:
             while True:
                 with self._lock:
                     if self._appending is not None or not self._closed:
                         return
                     # In this order: records that an interrupt hits here are in one of the two, and ``_end`` reads both.
-                    pending = self._appending = self._closed[0]
+                    head = self._closed[0]
+                    pending, claim, self._appending = head, head.claim, head
                     self._closed.popleft()
-                self._append_one(pending)
+                self._append_one(pending, claim)
                 self._end(pending)
-        except BaseException as error:
-            if pending is not None:
-                self._fail(pending, error)
-                self._end(pending)
-            self._appender.sender_thread.wakeup_poll()  # for the closed ones that are left
+        except BaseException as interrupt:
+            if pending is not None and claim is not None:
+                self._interrupted(pending, claim, interrupt)
+            self._appender.sender_thread.wakeup()  # for the closed ones that are left
             raise
 
     def _end(self, pending: PendingRecords) -> None:
@@ -379,23 +379,48 @@ class TopicPendingRecords:
                 self._appended.notify_all()
                 self._appending = None
 
-    def _append_one(self, pending: PendingRecords) -> None:
+    def _append_one(self, pending: PendingRecords, claim: Claim) -> None:
         """An error fails the records' futures. It is not raised: these may be another thread's records."""
         try:
             if pending.rows:
                 self._appender.append_pending(pending)
             else:
-                self._appender.accumulator.pool.cancel(pending.claim.memory)
-        except BaseException as error:
-            self._fail(pending, error)
-            if not isinstance(error, Exception):
-                raise
+                self._appender.accumulator.pool.cancel(claim.memory)
+        except Exception as error:
+            self._appender.undo(claim, pending.result, error)
+            self._fail(pending, claim, error)
+        except BaseException as interrupt:
+            self._interrupted(pending, claim, interrupt)
+            raise
 
-    def _fail(self, pending: PendingRecords, error: BaseException) -> None:
+    def _fail(self, pending: PendingRecords, claim: Claim, error: Exception) -> None:
         """Unless the records are published. May be done twice."""
-        self._appender.undo(pending.claim, pending.result, error)
-        if not pending.claim.published:
-            pending.result.fail(as_exception(error))
+        if not claim.published:
+            self._appender.records_lost(error)
+            pending.result.fail(error)
+        self._appender.accumulator.pool.cancel(claim.memory)
+
+    def _interrupted(self, pending: PendingRecords, claim: Claim, interrupt: BaseException) -> None:
+        """Append the records later, with the same memory and a new claim, unless they are published or have failed.
+
+        Done twice, as an interrupt may strike in here too; no effect once ``pending`` has its new claim.
+        """
+        if pending.claim is not claim:
+            return
+        self._appender.undo(claim, pending.result, interrupt)
+        with self._lock:
+            aborted_by = self._aborted_by
+            ended = claim.published or pending.result.failed or not pending.rows
+            if not ended and aborted_by is None and self._appending is pending:
+                if not self._closed or self._closed[0] is not pending:
+                    self._closed.appendleft(pending)
+                self._appended.notify_all()
+                self._appending, pending.claim = None, Claim(claim.memory)
+                return
+        if not ended and aborted_by is not None:
+            self._fail(pending, claim, aborted_by)
+        self._appender.accumulator.pool.cancel(claim.memory)
+        self._end(pending)
 
 
 def not_bytes(name: str, given: object) -> InvalidRecordError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
@@ -57,10 +58,10 @@ class SendReceipt:
         self.error: Exception | None = None
         self.failed: TopicPartition | None = None
 
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``."""
         with self._lock:
-            self._appended += rows
+            self._appended, claim.expected = self._appended + rows, True
 
     def fail(self, error: Exception) -> None:
         """As in ``AppendCallbacks``."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from threading import get_ident
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -74,7 +75,7 @@ class Metadata:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters()
-        self._waits: list[float] = []  # when each call that waits began
+        self._waits: dict[int, float] = {}  # when the call of each waiting thread began
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -168,11 +169,15 @@ class Metadata:
             raise InvalidRecordError(f"Invalid topic {topic!a:.100}: it {fault}.")
 
     def _await_round(self, seen: int, since: float, timeout_ms: float) -> int:
-        self._waits.append(since)
+        thread = get_ident()
         try:
-            self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+            try:
+                self._waits[thread] = since
+                self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+            finally:
+                self._waits.pop(thread, None)
         finally:
-            self._waits.remove(since)
+            self._waits.pop(thread, None)  # again: an interrupt may strike in the first
         return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
@@ -194,7 +199,7 @@ class Metadata:
     @property
     def waiting_since(self) -> float | None:
         """When the call began that has waited for a topic longest; None: no call waits."""
-        return min(self._waits.copy(), default=None)
+        return min(self._waits.copy().values(), default=None)
 
     def missing(self) -> str:
         """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""

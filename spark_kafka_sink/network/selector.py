@@ -144,13 +144,17 @@ class Selector:
     def wakeup(self) -> None:
         if self._woken:
             return
-        self._woken = True
+        try:
+            self._woken = True
+            self._end_sleep()
+        except BaseException:
+            self._end_sleep()  # an interrupt (Ctrl-C): later calls rely on this one
+            raise
+
+    def _end_sleep(self) -> None:
         if self._sleeping:
-            try:
+            with suppress(OSError):  # full of earlier wake-ups, or already shut down
                 self._wakeup_writer.send(b"\0")
-            except OSError:
-                # Full of earlier wake-ups, or already shut down.
-                return
 
     def shutdown(self) -> None:
         # No unregister, no shutdown: a forked child shares its parent's sockets and epoll instance.

@@ -155,8 +155,7 @@ class KafkaProducer(TransactionalProducer):
         topics = TopicColumn.of(topic)
         try:
             self._parts.pending.go_before(topics.names)
-            with self._parts.sender_thread.run_inline():
-                self._parts.appender.append(topics, columns, partitions, receipt)
+            self._parts.appender.append(topics, columns, partitions, receipt)
         except BaseException as error:
             self._records_lost(error)
             raise
@@ -279,11 +278,13 @@ class KafkaProducer(TransactionalProducer):
         self._parts.accumulator.close()
         self._parts.sender_thread.close(max(0.0, deadline - self._parts.clock.now()))
         if self._plugins_closed.acquire(blocking=False):
-            self._interceptors.close()
             try:
-                self._serializers.close()
+                self._interceptors.close()
             finally:
-                self._parts.appender.partitioner.close()
+                try:
+                    self._serializers.close()
+                finally:
+                    self._parts.appender.partitioner.close()
 
     def __enter__(self) -> KafkaProducer:
         return self

@@ -19,6 +19,7 @@ from spark_kafka_sink.transactions.values import (
     PreparedTransaction,
     TransactionalIdentity,
 )
+from spark_kafka_sink.waiting import Waiters
 
 _RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that go on after their timeout: called again they wait for the same result."""
@@ -37,24 +38,35 @@ class TransactionalRequestResult:
     def __init__(self, step: Step, transactional_id: str | None = None) -> None:
         self.step = step
         self.transactional_id = transactional_id
-        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._changed = Waiters()
+        self._done = self._submitted = False
         self._result: object = None
         self._error: Exception | None = None
+        self.command: Command | None = None
+
+    def submit(self, manager: TransactionManager) -> None:
+        """Unless an earlier call has. The manager ignores the second of two calls after an interrupt."""
+        if self.command is not None and not self._submitted:
+            manager.submit(self.command)
+            self._submitted = True
 
     def is_of(self, step: Step, transactional_id: str | None) -> bool:
         return (self.step, self.transactional_id) == (step, transactional_id)
 
     @property
     def done(self) -> bool:
-        return self._done.is_set()
+        return self._done
 
     def complete(self, result: object, error: Exception | None) -> None:
-        self._result, self._error = result, error
-        self._done.set()
+        with self._lock:
+            if not self._done:
+                self._result, self._error, self._done = result, error, True
+            self._changed.notify_all()
 
     def wait(self, timeout_ms: float, granted_ms: float | None = None) -> object:
         """``granted_ms``: the time of the whole call, of which ``timeout_ms`` are left."""
-        if not self._done.wait(min(timeout_ms, threading.TIMEOUT_MAX) / 1000.0):
+        if not self._changed.wait_for(self._lock, lambda: self._done, timeout_ms):
             again = "; call it again to continue waiting" if self.step in _RESUMED else ""
             granted_ms = timeout_ms if granted_ms is None else granted_ms
             raise KafkaTimeoutError(f"{self.step.value} has no response after {granted_ms:.0f} ms{again}")
@@ -190,13 +202,15 @@ class TransactionalProducer:
         with self._transaction_lock:
             before, transactional_id = self._incomplete, details.get("transactional_id")
             if before is not None and before.is_of(step, transactional_id):
+                before.submit(manager)
                 return before
             if before is not None and (before.step, step) != (Step.PREPARE, Step.ABORT):
                 raise IllegalStateError(f"{before.step.value} is not complete yet: call it again before {step.value}")
             result = TransactionalRequestResult(step, transactional_id)
+            result.command = Command(step, result, **details)
             if step in _RESUMED:
                 self._incomplete = result
-            manager.submit(Command(step, result, **details))
+            result.submit(manager)
             return result
 
     def _forget(self, result: TransactionalRequestResult) -> None:

@@ -95,6 +95,7 @@ class TransactionManager:
         self._client = client
         self._calls = calls
         self._commands: deque[Command] = deque()
+        self._taken: Command | None = None
         self._losses: deque[Exception] = deque()
         self._ended_by: Exception | None = None
         self._pending: Command | None = None
@@ -116,7 +117,7 @@ class TransactionManager:
         return None if self._identity.identity == NO_IDENTITY else self._identity
 
     def submit(self, command: Command) -> None:
-        """Queue a command. The caller wakes the sender."""
+        """Queue a command. The caller wakes the sender. A second call with the same command has no effect."""
         self._commands.append(command)
         if self._ended_by is not None:
             self._refuse_commands(self._ended_by)
@@ -159,6 +160,9 @@ class TransactionManager:
         """A caller notes lost records, then submits its commit. Here: take the commit, then the lost records."""
         while self._commands and self._ended_by is None:
             command = self._commands.popleft()
+            if command is self._taken:
+                continue  # submitted again after an interrupt
+            self._taken = command
             try:
                 self._take_losses()
                 self._take(command)

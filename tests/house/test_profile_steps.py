@@ -25,11 +25,6 @@ def test_a_sample_belongs_to_the_innermost_frame_of_the_sink():
     ) == {"reading_us": 3, "append_us": 64, "encode_us": 4, "sender_us": 8, "syscall_us": 16, "crc_us": 32}
 
 
-def test_incident_a_callers_turn_of_the_loop_was_counted_as_its_append():
-    turn = "run_once (spark_kafka_sink/sender/sender.py:9);drain (spark_kafka_sink/accumulator/accumulator.py:3)"
-    assert steps([f"{CALLER};append_columns (spark_kafka_sink/producer/producer.py:9);{turn} 5"]) == {"sender_us": 5}
-
-
 def test_every_step_has_a_column():
     assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_kafka_sink.accumulator.accumulator import DrainMode, Flush, PartitionQueue
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import ProducerBatch, RecordRange
 from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
@@ -57,7 +58,8 @@ class Rows:
     numbers: Sequence[int]
     error: None = None
 
-    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        claim.expected = True
         self.numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
 
     def fail(self, error: Exception) -> None:

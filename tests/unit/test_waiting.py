@@ -13,6 +13,8 @@ import pytest
 
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.append import future_record_metadata, pending, receipt
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
@@ -33,7 +35,7 @@ def future() -> Any:
 
 def receipt_wait() -> Any:
     made = receipt.SendReceipt()
-    made.expect(1, None)
+    made.expect(Claim(Reservation()), 1, None)
     return made, lambda: made.wait(WAIT_MS)
 
 
@@ -55,7 +57,7 @@ def pending_flush() -> Any:
         clock=SystemClock(),
         slice_limit=1000,
         config=SimpleNamespace(max_request_size=1000),
-        sender_thread=SimpleNamespace(wakeup_poll=bool),
+        sender_thread=SimpleNamespace(wakeup=bool),
     )
     made: Any = pending.TopicPendingRecords("t", appender)
     made._appending = "other records"

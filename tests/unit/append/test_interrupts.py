@@ -5,8 +5,9 @@ without its rows, and the producer goes on.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -15,22 +16,20 @@ import pytest
 
 from spark_kafka_sink import waiting
 from spark_kafka_sink.accumulator import accumulator, buffer_pool, claim, producer_batch
-from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append import append, future_record_metadata, pending, pending_records, receipt, rows
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.errors import KafkaError, ProducerClosedError, TransactionAbortableError
-from spark_kafka_sink.network import calls, client
-from spark_kafka_sink.producer import producer
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from spark_kafka_sink.network import metadata
+from spark_kafka_sink.producer import producer, transactions
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.serializers import RecordSerializers
+from spark_kafka_sink.producer.transactions import TransactionalProducer
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.sender import produce_api, produce_response_handler, sender, sender_thread
-from spark_kafka_sink.transactions import manager, sequences
 from spark_kafka_sink.transactions.states import Step
 from tests.unit.interrupts import Interrupter
-from tests.unit.scripted_engine import TOPIC
+from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine
 from tests.waiting import DEADLINE_S
 
@@ -47,33 +46,21 @@ MODULES = [
     future_record_metadata,
     pending,
     waiting,
-]
-INLINE_MODULES = [
-    *MODULES,
-    produce_response_handler,
-    calls,
-    client,
-    sender,
-    manager,
-    produce_api,
-    sequences,
-    sender_thread,
+    metadata,
+    transactions,
 ]
 PARTITIONS = 2
 
 
 class Interrupted:
-    """A producer without a thread, in an open transaction; a wakeup of its sender runs the loop."""
-
-    modules = MODULES
+    """A producer without a thread, in an open transaction. A caller that will wait for its sender runs the loop."""
 
     def __init__(self, number: int, **config: object) -> None:
-        self.engine = engine = TransactionalEngine(
-            True, PARTITIONS, **{"linger_ms": 50, "batch_size": 400, "buffer_memory": 40_000, **config}
-        )
-        engine.begun()
-        self.interrupter = Interrupter(self.modules, number)
+        self.engine: Any = self.make_engine({"linger_ms": 50, "batch_size": 400, "buffer_memory": 40_000, **config})
+        engine = self.engine
+        self.interrupter = Interrupter(MODULES, number)
         self.producer = made = KafkaProducer.__new__(KafkaProducer)
+        TransactionalProducer.__init__(made)
         made.config = engine.config
         made._interceptors = InterceptorChain(())
         made._serializers = RecordSerializers(None, None)
@@ -82,15 +69,22 @@ class Interrupted:
         made._parts = engine.parts
         thread: Any = engine.parts.sender_thread
         thread.is_alive = lambda: True
-        thread.run_inline = nullcontext
         turn = self.interrupter.paused(self.turn)
         thread.wakeup = turn
         self.receipts: list[SendReceipt] = []
         self.futures: list[Any] = []
         self.accepted: list[bytes] = []
         self.tried: list[bytes] = []
+        self.of_interrupted_call: Counter[bytes] = Counter()
+        self.unharmed: list[SendReceipt] = []
+
+    def make_engine(self, config: dict[str, object]) -> Engine:
+        return TransactionalEngine(True, PARTITIONS, **config).begun()
 
     def turn(self) -> None:
+        accumulator = self.engine.parts.accumulator
+        if not (accumulator.pool.exhausted or accumulator._flushes):
+            return
         self.engine.parts.pending.publish_due(float("inf"))
         self.engine.spin(100)
 
@@ -101,11 +95,14 @@ class Interrupted:
         chosen = np.array([row % PARTITIONS for row in range(len(values))], np.int32)
         self.producer.append_columns(TOPIC, RecordColumns(value=bytes_column(values)), chosen, receipt)
         self.accepted += values
+        self.tried = []
+        self.unharmed.append(receipt)
 
     def send(self, value: bytes, key: bytes | None = None, **fields: Any) -> None:
         self.tried = [value]
         self.futures.append(self.producer.send(ProducerRecord(TOPIC, value, key, **fields)))
         self.accepted.append(value)
+        self.tried = []
 
     def check(self) -> None:
         engine = self.engine
@@ -140,36 +137,55 @@ class Interrupted:
         assert engine.memory_is_free()
 
 
-class InterruptedInline(Interrupted):
-    """Its caller polls inline: ``append_columns`` sends what it appends, and handles responses."""
+class InterruptedOutside(Interrupted):
+    """Without transactions: rows of earlier calls are delivered whatever happens to the interrupted one."""
 
-    modules = INLINE_MODULES
-
-    def __init__(self, number: int, **config: object) -> None:
-        super().__init__(number, **config)
-        thread: Any = self.engine.parts.sender_thread
-        del thread.run_inline
-        thread._sender = self.engine.parts.sender
-        thread._busy_until = float("inf")
+    def make_engine(self, config: dict[str, object]) -> Engine:
+        engine = Engine(PARTITIONS, **config)
+        engine.connect()
+        return engine
 
     def check(self) -> None:
-        """An interrupt in the sender's loop closes the producer; elsewhere it goes on."""
-        thread = self.engine.parts.sender_thread
-        del thread.wakeup
-        if thread._failure is None:
-            super().check()
-            return
-        thread._run()
-        assert all(future.done() for future in self.futures), "a future that never completes"
-        for each in self.receipts:
-            assert each.error is not None or each._appended == each._completed, "a receipt that never completes"
-        accumulator = self.engine.parts.accumulator
-        accumulator.await_flush(accumulator.begin_flush(Flush()), 0)
-        assert self.engine.memory_is_free()
-        with pytest.raises(ProducerClosedError, match="The sender thread died: KeyboardInterrupt"):
-            self.engine.append([b"next"])
-        with pytest.raises(ProducerClosedError):
-            self.engine.submit(Step.COMMIT).wait(0)
+        engine = self.engine
+        self.producer.flush()
+        for future in self.futures:
+            assert future.result(0), "a record that an earlier call sent"
+        for each in self.unharmed:
+            each.wait(0)
+        self.of_interrupted_call = Counter(self.tried)
+        self.check_log()
+        assert not engine.parts.accumulator.has_incomplete
+        assert engine.memory_is_free(), engine.config.buffer_memory - engine.parts.accumulator.pool.available
+        self.send(b"next")
+        self.send_columns([b"columns"] * 40)
+        self.producer.flush()
+        assert self.futures[-1].result(0)
+        self.receipts[-1].wait(0)
+        self.check_log()
+        assert engine.memory_is_free()
+
+    def check_log(self) -> None:
+        log = Counter(self.engine.values(0) + self.engine.values(1))
+        accepted = Counter(self.accepted)
+        assert accepted <= log, f"lost: {accepted - log}"
+        assert log - accepted <= self.of_interrupted_call, "rows that no call sent, or twice"
+
+
+class InterruptedCommit(Interrupted):
+    """A call of the transaction is made again after its interrupt, as after a timeout."""
+
+    def turn(self) -> None:
+        self.engine.spin(100)
+
+    def check(self) -> None:
+        with suppress(IllegalStateError):  # the interrupt came when all was done
+            self.producer.commit_transaction()
+        assert sorted(self.engine.visible(0) + self.engine.visible(1)) == sorted(self.accepted)
+        assert self.producer._incomplete is None
+        self.producer.begin_transaction()
+        self.send(b"next")
+        self.producer.commit_transaction()
+        assert sorted(self.engine.visible(0) + self.engine.visible(1)) == sorted(self.accepted)
 
 
 def at_each_line(act: Callable[[Any], None], made: type[Interrupted] = Interrupted, **config: object) -> list[str]:
@@ -244,31 +260,36 @@ def flush(interrupted: Interrupted) -> None:
     interrupted.producer.flush()
 
 
-def test_an_interrupt_at_each_line_of_append_columns():
-    assert len(at_each_line(columns)) > 200
+@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
+def test_an_interrupt_at_each_line_of_append_columns(made):
+    assert len(at_each_line(columns, made)) > 200
 
 
 @pytest.mark.slow
-def test_an_interrupt_at_each_line_of_append_columns_that_compresses():
-    assert len(at_each_line(columns, compression_type="lz4")) > 200
+@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
+def test_an_interrupt_at_each_line_of_append_columns_that_compresses(made):
+    assert len(at_each_line(columns, made, compression_type="lz4")) > 200
 
 
 @pytest.mark.parametrize(
     "act", [pytest.param(sends, marks=pytest.mark.slow), sends_of_all_kinds, sends_to_shared_records]
 )
-def test_an_interrupt_at_each_line_of_send(act):
-    assert len(at_each_line(act)) > 100
+@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
+def test_an_interrupt_at_each_line_of_send(act, made):
+    assert len(at_each_line(act, made)) > 100
 
 
 @pytest.mark.parametrize("act", [columns_without_memory, send_without_memory])
 @pytest.mark.parametrize("max_block_ms", [pytest.param(0, marks=pytest.mark.slow), 1000])
-def test_an_interrupt_at_each_line_of_waiting_for_memory(act, max_block_ms):
-    where = at_each_line(act, buffer_memory=6_000, max_block_ms=max_block_ms)
+@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
+def test_an_interrupt_at_each_line_of_waiting_for_memory(act, max_block_ms, made):
+    where = at_each_line(act, made, buffer_memory=6_000, max_block_ms=max_block_ms)
     assert any("_await_grant" in line for line in where)
 
 
-def test_an_interrupt_at_each_line_of_flush():
-    assert any("await_flush" in line for line in at_each_line(flush))
+@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
+def test_an_interrupt_at_each_line_of_flush(made):
+    assert any("await_flush" in line for line in at_each_line(flush, made))
 
 
 @pytest.mark.slow
@@ -304,17 +325,30 @@ def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch,
     assert len(at_each_line(acting, **config)) > 100
 
 
-def columns_inline(interrupted: InterruptedInline) -> None:
-    """Twice: the second call handles the responses to what the first one sent."""
-    unharmed = interrupted.interrupter.paused
-    unharmed(interrupted.send)(b"pending")
-    unharmed(interrupted.send_columns)([b"x" * 300] * 4)
-    interrupted.send_columns([b"y" * 300] * 4)
+def commit(interrupted: Interrupted) -> None:
+    interrupted.interrupter.paused(sends_of_all_kinds)(interrupted)
+    interrupted.producer.commit_transaction()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_interrupt_at_each_line_of_a_callers_turn_of_the_loop():
-    where = at_each_line(columns_inline, InterruptedInline)
-    assert any("ProduceResponseHandler" in line for line in where)
-    assert any("Sender._send" in line for line in where)
+def test_an_interrupt_at_each_line_of_commit_transaction():
+    where = at_each_line(commit, InterruptedCommit)
+    assert any("TransactionalRequestResult.wait" in line for line in where)
+
+
+def partitions_of_a_new_topic(interrupted: Interrupted) -> None:
+    interrupted.producer.partitions_for("new")
+
+
+class InterruptedLookup(InterruptedOutside):
+    def turn(self) -> None:
+        self.engine.spin(100)
+
+    def check(self) -> None:
+        assert not self.engine.parts.metadata.has_waiters, "a wait that is over is reported as a stall"
+        assert self.producer.partitions_for("new")
+        super().check()
+
+
+def test_an_interrupt_at_each_line_of_partitions_for():
+    where = at_each_line(partitions_of_a_new_topic, InterruptedLookup)
+    assert any("Metadata._await_round" in line for line in where)

@@ -14,8 +14,8 @@ from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, Pro
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from tests.waiting import DEADLINE_S
 
-FULL_SWING = 20_000
-"""Records of 1 KiB: several pending records, so that the caller polls inline."""
+MANY = 20_000
+"""Records of 1 KiB: they fill pending records several times, which the caller then appends."""
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_callback_may_take_the_lock_that_send_was_called_under(options):
             told.append(error)
 
     def work(producer):
-        for _ in range(FULL_SWING):
+        for _ in range(MANY):
             with lock:
                 producer.send(ProducerRecord("t", b"x" * 1_000), callback)
         producer.flush()
@@ -75,7 +75,7 @@ def test_a_callback_may_take_the_lock_that_send_was_called_under(options):
     producer = KafkaProducer(options)
     within_deadline(lambda: work(producer))
     producer.close()
-    assert told == [None] * FULL_SWING
+    assert told == [None] * MANY
 
 
 def test_a_done_callback_may_take_the_lock_that_append_columns_was_called_under(options):
@@ -113,7 +113,7 @@ def test_callbacks_and_acknowledgements_run_on_the_sender_thread(options, monkey
         cannot_encode(monkeypatch)
     seen = Acknowledgements()
     with opened({**options, "client.id": "c"}, interceptors=[seen]) as producer:
-        for _ in range(FULL_SWING):
+        for _ in range(MANY):
             producer.send(
                 ProducerRecord("t", b"x" * 1_000), lambda *_: seen.threads.add(threading.current_thread().name)
             )
@@ -130,7 +130,7 @@ def test_flush_returns_after_the_callbacks_of_what_it_flushed(options):
         told.append(metadata)
 
     with opened(options) as producer:
-        for count in (1, 10, FULL_SWING, 1, FULL_SWING):
+        for count in (1, 10, MANY, 1, MANY):
             told.clear()
             for _ in range(count):
                 producer.send(ProducerRecord("t", b"x" * 1_000), callback)
@@ -141,12 +141,12 @@ def test_flush_returns_after_the_callbacks_of_what_it_flushed(options):
 def test_callbacks_of_a_partition_run_in_the_order_of_its_records(options):
     told = []
     with opened(options) as producer:
-        for _ in range(FULL_SWING):
+        for _ in range(MANY):
             producer.send(
                 ProducerRecord("t", b"x" * 1_000, partition=1), lambda metadata, _: told.append(metadata.offset)
             )
         producer.flush()
-    assert told == list(range(FULL_SWING))
+    assert told == list(range(MANY))
 
 
 def test_callbacks_that_block_hold_senders_up_by_memory_and_are_told_of_every_record(options):

@@ -1,4 +1,4 @@
-"""Who turns the loop: the sender thread, or a caller in full swing."""
+"""The thread that runs the sender's loop: its wake-ups, its callbacks, what ends it, and interrupts of its callers."""
 
 import sys
 import threading
@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from tests.waiting import DEADLINE_S, eventually
@@ -66,99 +65,6 @@ def started(loop):
         yield thread
     finally:
         assert thread.close(DEADLINE_S * 1_000)
-
-
-def swing(thread, loop):
-    """A first piece of work, and what it leads to."""
-    with thread.run_inline():
-        pass
-    loop.turned_by.clear()
-
-
-def test_a_single_piece_of_work_is_the_threads(thread, loop):
-    loop.turned_by.clear()
-    with thread.run_inline():
-        thread.wakeup()
-    eventually(lambda: loop.turned_by)
-    assert set(loop.turned_by) == {SENDER}
-
-
-def test_a_caller_in_full_swing_turns_the_loop_itself_while_the_thread_rests(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)  # a busy machine takes its time
-    swing(thread, loop)
-    for _ in range(20):
-        with thread.run_inline():
-            pass
-    assert loop.turned_by.count(threading.current_thread().name) >= 20
-    assert loop.turned_by.count(SENDER) <= 2  # the turn that it was in
-
-
-def test_the_thread_goes_on_when_the_caller_does_not_come_back(thread, loop):
-    swing(thread, loop)
-    with thread.run_inline():
-        pass
-    eventually(lambda: SENDER in loop.turned_by)
-
-
-def test_what_comes_due_after_a_callers_last_turn_is_the_threads(thread, loop):
-    swing(thread, loop)
-    loop.comes_due = 30
-    with thread.run_inline():
-        pass
-    loop.comes_due = 60_000
-    loop.turned_by.clear()
-    eventually(lambda: loop.turned_by)
-    assert set(loop.turned_by) == {SENDER}
-
-
-def test_a_caller_who_waits_calls_the_thread_at_once(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
-    swing(thread, loop)
-    with thread.run_inline():
-        pass
-    loop.turned_by.clear()
-    thread.wakeup()
-    eventually(lambda: SENDER in loop.turned_by)
-
-
-def test_user_code_in_a_callers_turn_is_told_apart_and_may_append(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
-    swing(thread, loop)
-    with thread.run_inline():
-        pass  # the thread has ended the turn that it was in
-    seen = []
-
-    def callback():
-        seen.append(thread.is_current)
-        with thread.run_inline():
-            pass
-
-    loop.in_turn = callback
-    with thread.run_inline():
-        assert not thread.is_current
-    assert seen
-    assert all(seen)
-    assert not thread.is_current
-
-
-def test_callbacks_of_a_callers_turn_run_on_the_thread_before_its_rest_is_over(thread, loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
-    swing(thread, loop)
-    with thread.run_inline():
-        pass  # the thread has ended the turn that it was in
-    told = []
-
-    def complete():
-        for number in range(3):
-            thread.callbacks.add([lambda fate: told.append((fate, threading.current_thread().name))], number)
-        assert not told
-
-    loop.in_turn = complete
-    with thread.run_inline():
-        pass
-    loop.in_turn = lambda: None
-    assert thread.callbacks.wait(DEADLINE_S * 1_000)
-    assert told == [(0, SENDER), (1, SENDER), (2, SENDER)]
 
 
 def test_callbacks_added_outside_a_turn_wake_the_thread(thread, loop):
@@ -224,58 +130,6 @@ def test_a_callback_that_is_added_while_the_thread_ends_may_close(loop):
         assert closed.wait(DEADLINE_S)
 
 
-def test_callbacks_that_take_their_time_do_not_hold_a_caller_up(thread, loop):
-    swing(thread, loop)
-    entered, leave, callback_left = threading.Event(), threading.Event(), threading.Event()
-
-    def callback(_):
-        entered.set()
-        leave.wait(DEADLINE_S)
-        callback_left.set()
-
-    thread.callbacks.add([callback], None)
-    assert entered.wait(DEADLINE_S)
-    swing(thread, loop)
-    with thread.run_inline():
-        pass
-    assert not callback_left.is_set(), "the caller waited for the callback"
-    leave.set()
-
-
-def test_ctrl_c_in_a_callers_turn_ends_the_thread_and_is_raised(loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
-
-    def interrupt():
-        if threading.current_thread().name != SENDER:
-            raise KeyboardInterrupt
-
-    with started(loop) as thread:
-        swing(thread, loop)
-        loop.in_turn = interrupt
-        with pytest.raises(KeyboardInterrupt), thread.run_inline():
-            pass
-        eventually(lambda: not thread.is_alive())
-    assert isinstance(loop.aborted_with, ProducerClosedError)
-    assert isinstance(loop.aborted_with.__cause__, KeyboardInterrupt)
-
-
-def test_what_fails_in_a_callers_turn_is_logged_and_the_thread_goes_on(thread, loop, caplog, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._IDLE_MS", 60_000.0)
-
-    def fail():
-        if threading.current_thread().name != SENDER:
-            raise ArithmeticError("a bug")
-
-    swing(thread, loop)
-    loop.in_turn = fail
-    with thread.run_inline():
-        pass
-    assert "ArithmeticError: a bug" in caplog.text
-    loop.turned_by.clear()
-    eventually(lambda: SENDER in loop.turned_by)
-    assert thread.is_alive()
-
-
 def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._PAUSE_MS", 1.0)
 
@@ -293,24 +147,3 @@ def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, mo
         loop.in_turn = lambda: 1 / 0
         eventually(lambda: thread.wakeup() or not thread.is_alive())
     assert "gave up after 20 failed iterations in a row: ZeroDivisionError" in str(loop.aborted_with)
-
-
-def test_work_that_fails_is_not_sent(thread, loop):
-    swing(thread, loop)
-    with pytest.raises(KeyError), thread.run_inline():
-        raise KeyError
-    assert threading.current_thread().name not in loop.turned_by
-
-
-def test_a_caller_does_not_turn_for_a_thread_that_has_died(loop):
-    with started(loop) as thread:
-        swing(thread, loop)
-        loop.in_turn = lambda: sys.exit(1)
-        thread.wakeup()
-        eventually(lambda: not thread.is_alive())
-        loop.turned_by.clear()
-        swing(thread, loop)
-        with thread.run_inline():
-            pass
-    assert not loop.turned_by
-    assert isinstance(loop.aborted_with, ProducerClosedError)

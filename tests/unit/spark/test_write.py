@@ -5,6 +5,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.metrics import ProducerTotals
@@ -34,7 +36,7 @@ class FakeProducer:
     def append_columns(self, topics, columns, partitions, receipt):
         if self.append_error is not None:
             raise self.append_error
-        receipt.expect(len(columns), None)
+        receipt.expect(Claim(Reservation()), len(columns), None)
         codes = [0] * len(columns) if topics.codes is None else topics.codes.tolist()
         values = columns.value.to_pylist()
         for code, topic in enumerate(topics.names):
