@@ -53,7 +53,7 @@ class AuthenticationLog(Sequence[Authentication]):
         with self._lock:
             self._attempts.clear()
 
-    def wait_for(self, count: int = 1, timeout_s: float = 10.0) -> list[Authentication]:
+    def wait_for(self, count: int = 1, timeout_s: float = 60.0) -> list[Authentication]:
         """Until ``count`` attempts are in the log; ``TimeoutError`` when they do not come."""
         deadline = time.monotonic() + timeout_s
         while len(attempts := list(self)) < count:

@@ -102,7 +102,7 @@ class Fault:
         """Let it meet no more requests."""
         self.times = 0
 
-    def wait(self, timeout_s: float = 10.0) -> None:
+    def wait(self, timeout_s: float = 60.0) -> None:
         """Until it has met its first request; ``TimeoutError`` when none comes."""
         if not self._hit.wait(timeout_s):
             raise TimeoutError(f"no {self.api} request met the fault {self.kind.value!r} within {timeout_s} s")

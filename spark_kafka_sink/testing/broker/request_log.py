@@ -46,7 +46,7 @@ class RequestLog(Sequence[SeenRequest]):
         with self._lock:
             self._seen.clear()
 
-    def wait_for(self, api: str, count: int = 1, timeout_s: float = 10.0) -> list[SeenRequest]:
+    def wait_for(self, api: str, count: int = 1, timeout_s: float = 60.0) -> list[SeenRequest]:
         """Until ``count`` requests of this API are in the log; ``TimeoutError`` when they do not come."""
         deadline = time.monotonic() + timeout_s
         while len(seen := self.of(api)) < count:
