@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
 from tests.contract.plain_client import PlainClient
+from tests.waiting import eventually
 
 
 class Clock:
@@ -47,6 +48,6 @@ def test_only_the_last_minute_counts() -> None:
 
 def test_a_broker_without_requests_is_idle_and_a_slow_handler_is_not() -> None:
     with TestBroker(config={"num.io.threads": 1}) as broker, PlainClient(broker.bootstrap_servers) as client:
-        client.until(lambda: idle(broker) > 0.9)
+        eventually(lambda: idle(broker) > 0.9)
         broker.faults.delay("Metadata", 100, times=KEPT)
-        client.until(lambda: bool(client.ask("Metadata", 9, topics=[]).brokers) and idle(broker) < 0.5)
+        eventually(lambda: bool(client.ask("Metadata", 9, topics=[]).brokers) and idle(broker) < 0.5)

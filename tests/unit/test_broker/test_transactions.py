@@ -20,6 +20,7 @@ from spark_kafka_sink.testing.broker.state.transactions import (
 )
 from tests.contract.plain_client import PlainClient
 from tests.contract.transactional_writer import V1, V2, TransactionalWriter
+from tests.waiting import eventually
 
 TIMEOUT_MS = 1000
 
@@ -72,7 +73,7 @@ def test_a_transaction_over_its_timeout_is_aborted_and_fenced(broker: TestBroker
     assert writer.init(transaction_timeout=1)[0] == "none"
     assert (writer.add(1), broker.transaction_state("tx")) == ("none", "Ongoing")
 
-    client.until(lambda: broker.transaction_state("tx") == "CompleteAbort")
+    eventually(lambda: broker.transaction_state("tx") == "CompleteAbort")
 
     assert writer.commit(1) == "producer_fenced"
 
