@@ -188,7 +188,7 @@ class ProducerFencedError(BrokerError):
 
 
 class ProducerClosedError(KafkaError):
-    """The producer was closed, or its sender thread died."""
+    """The producer was closed, its sender thread died, or a fork inherited it."""
 
 
 class IllegalStateError(KafkaError):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
+from spark_kafka_sink import forks
 from spark_kafka_sink.clock import SystemClock
 
 _LONGEST_MS: Final = 60_000.0
@@ -46,10 +47,16 @@ def sleep(ms: float) -> None:
 class Waiters:
     """The threads that wait for changes of the state that one lock guards."""
 
-    __slots__ = ("_sleepers",)
+    __slots__ = ("_generation", "_sleepers")
 
     def __init__(self) -> None:
+        self._generation = forks.generation
         self._sleepers: set[Sleeper] = set()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked since. Threads of the parent notify, and may have held the lock."""
+        return self._generation != forks.generation
 
     def join(self) -> Sleeper:
         """Under the lock. The caller releases it, then calls ``sleep``."""
@@ -65,7 +72,14 @@ class Waiters:
             self._sleepers.discard(sleeper)
 
     def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float) -> bool:
-        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``."""
+        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``.
+
+        In the child of a fork it raises ``forks.inherited_error()`` unless the condition is true.
+        """
+        if self.inherited:
+            if condition():
+                return True
+            raise forks.inherited_error()
         deadline = _clock.now() + ms
         while True:
             with lock:

@@ -329,6 +329,12 @@ class RecordAccumulator:
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
 
+    @property
+    def undelivered(self) -> int:
+        """Number of records in batches that are not complete. O(batches)."""
+        with self._lock:
+            return sum(batch.count for batch in self._incomplete)
+
     def topics_in_use(self) -> frozenset[str]:
         """The topics of all batches that are not done, also of those in flight."""
         with self._lock:

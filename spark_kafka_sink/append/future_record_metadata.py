@@ -15,6 +15,7 @@ from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.append.record import RecordMetadata
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.forks import inherited_error
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.sender.callbacks import Callbacks
 from spark_kafka_sink.waiting import Waiters
@@ -106,6 +107,10 @@ class ProduceRequestResult:
 
     def watch(self, index: int, call: Call) -> Outcome | None:
         """Have the sender thread run ``call`` when record ``index`` completes; its outcome if it has already."""
+        if self._changed.inherited:
+            if (outcome := self._outcome(index)) is None:
+                raise inherited_error()
+            return outcome
         with self._lock:
             outcome = self._outcome(index)
             if outcome is None:
@@ -114,13 +119,18 @@ class ProduceRequestResult:
 
     def outcome(self, index: int) -> Outcome | None:
         """The range that record ``index`` is in, or its error; None while it is incomplete."""
+        if self._changed.inherited:
+            return self._outcome(index)
         with self._lock:
             return self._outcome(index)
 
     def partition(self, index: int) -> int | None:
         """The partition of the batch that completed record ``index``; None if no batch has."""
-        with self._lock:
+        if self._changed.inherited:
             done = self._range(index) if self._appended else None
+        else:
+            with self._lock:
+                done = self._range(index) if self._appended else None
         return None if done is None else done.partition.partition
 
     def wait(self, index: int, timeout: float | None) -> Outcome:

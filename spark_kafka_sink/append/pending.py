@@ -86,6 +86,11 @@ class PendingTopics:
         all_of_it = self._appender.accumulator.pool.exhausted
         return min((topic.publish_due(now, all_of_it) for topic in tuple(self.topics.values())), default=NEVER)
 
+    @property
+    def undelivered(self) -> int:
+        """Number of records that are not in the accumulator yet."""
+        return sum(topic.undelivered for topic in tuple(self.topics.values()))
+
     def abort(self, error: KafkaError) -> None:
         """Fail what is buffered, and refuse more."""
         for topic in tuple(self.topics.values()):
@@ -240,6 +245,11 @@ class TopicPendingRecords:
         if pending is not CLOSED and pending.owner in (get_ident(), SHARED):
             return True
         return bool(self._closed) or self._appending is not None
+
+    @property
+    def undelivered(self) -> int:
+        with self._lock:
+            return len(self._open.values) + sum(pending.rows for pending in self._closed)
 
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import NoReturn
 
 from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.append.append import Appender
@@ -11,6 +12,7 @@ from spark_kafka_sink.append.pending import PendingTopics
 from spark_kafka_sink.append.record_partitioning import RecordPartitioning
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.forks import inherited_error
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import SOON_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
@@ -37,6 +39,13 @@ class ProducerParts:
     clock: Clock
     transaction_manager: TransactionManager | None
     record_partitioning: RecordPartitioning | None
+
+
+class InheritedParts:
+    """In place of the parts of a producer that a forked child inherited."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise inherited_error()
 
 
 def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:

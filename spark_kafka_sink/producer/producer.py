@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from spark_kafka_sink.accumulator.accumulator import Flush
@@ -22,11 +22,12 @@ from spark_kafka_sink.append.rows import Column, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.forks import on_fork
 from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.producer.assembly import assemble
+from spark_kafka_sink.producer.assembly import InheritedParts, ProducerParts, assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers, without_registry_options
 from spark_kafka_sink.producer.transactions import TransactionalProducer
@@ -59,6 +60,9 @@ class KafkaProducer(TransactionalProducer):
     delivery.timeout.ms.) Connections that were accepted before stay, so the other brokers go on, as in Java; so does
     this one, once it accepts the client again. For a transactional producer the error is fatal, as in Java.
     """
+
+    _inherited: ProducerParts | None = None
+    """The parts, in a child of the process that opened the producer."""
 
     def __init__(
         self,
@@ -95,6 +99,7 @@ class KafkaProducer(TransactionalProducer):
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
         self._fast: Mapping[str, TopicPendingRecords] = {} if special else self._parts.pending.topics
         self._parts.sender_thread.start(self._parts.sender)
+        on_fork(self)
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
@@ -233,7 +238,7 @@ class KafkaProducer(TransactionalProducer):
 
     def is_alive(self) -> bool:
         """Whether this producer still accepts rows: not closed, and its sender thread runs."""
-        return not self._closed and self._parts.sender_thread.is_alive()
+        return not self._closed and self._inherited is None and self._parts.sender_thread.is_alive()
 
     @property
     def buffer_available_bytes(self) -> int:
@@ -264,8 +269,11 @@ class KafkaProducer(TransactionalProducer):
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
         ``close(0)`` fails what is incomplete at once; so does ``close`` in a callback, which does not wait. Every
-        callback has run when the thread has ended. Closing twice has no effect.
+        callback has run when the thread has ended. Closing twice has no effect, nor has closing in a process that was
+        forked from the one that opened the producer.
         """
+        if self._inherited is not None:
+            return
         was_closed = self._closed
         if timeout_ms > 0 and self._parts.sender_thread.is_current:
             _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
@@ -286,13 +294,34 @@ class KafkaProducer(TransactionalProducer):
                 finally:
                     self._parts.appender.partitioner.close()
 
+    def become_inherited(self) -> None:
+        """In the child of a fork: every use but ``close`` raises from now on. The parts are the parent's."""
+        if self._inherited is None:
+            self._inherited, self._fast = self._parts, {}
+            self._parts.sender_thread.become_inherited()
+            self._parts = cast(ProducerParts, InheritedParts())
+
     def __enter__(self) -> KafkaProducer:
+        """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open
+        transaction aborted (Java: try-with-resources). ``KeyboardInterrupt`` ends it with ``close(0)`` and a warning
+        with the number of undelivered records; a transactional producer then still takes up to 5 s for its abort.
+        """
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(self._abort_ms if error is not None else NO_DEADLINE)
+        if isinstance(error, KeyboardInterrupt) and self._inherited is None:
+            self._give_up()
+        else:
+            self.close()
+
+    def _give_up(self) -> None:
+        """Close without delivering what is left, but abort an open transaction."""
+        undelivered = self._parts.pending.undelivered + self._parts.accumulator.undelivered
+        self.close(self._abort_ms)
+        if undelivered:
+            _log.warning("Interrupted: %d records were not delivered before the producer was closed", undelivered)
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""

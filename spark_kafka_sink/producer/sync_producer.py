@@ -40,6 +40,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
 )
+from spark_kafka_sink.forks import inherited_error, on_fork
 from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.network.codec import Response
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
@@ -196,12 +197,15 @@ class SyncProducer:
                 self._serializers.close()
             raise
         self._unkeyed: dict[str, int] = {}
+        self._kafka = kafka
         self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()
         self._closed = False
         self._metrics = SyncMetrics()
         # Held while a call is sent, retries included. Reentrant: a signal handler may close its own thread's producer.
         self._lock = threading.RLock()
+        self._inherited = False
+        on_fork(self)
 
     def send(self, *records: ProducerRecord) -> list[RecordMetadata]:
         """Send these records together; returns their metadata, in their order. Offsets are -1 with acks=0.
@@ -223,6 +227,11 @@ class SyncProducer:
                 unsent = {message.topic for message in messages if message.row not in results.delivered}
                 self._metrics.add_once(Count.FAILED_SENDS, unsent, self._clock.now())
                 raise
+            except BaseException:  # an interrupt (Ctrl-C): the state of requests and connections is unknown
+                interrupted, self._rpc = self._rpc, Rpc(self._kafka, self._clock)
+                with suppress(Exception):
+                    interrupted.close()
+                raise
         return [results.delivered[index] for index in range(len(records))]
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -230,10 +239,15 @@ class SyncProducer:
 
         By group and name, as ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
         """
+        self._check_not_inherited()
         return self._metrics.read(self._clock.now())
 
     def close(self) -> None:
-        """End the connections, once other threads' calls have returned. Closing twice has no effect."""
+        """End the connections, once other threads' calls have returned. Closing twice has no effect, nor has closing in
+        a process that was forked from the one that opened the producer.
+        """
+        if self._inherited:
+            return
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -242,6 +256,10 @@ class SyncProducer:
                     self._serializers.close()
                 finally:
                     self._partitioner.close()
+
+    def become_inherited(self) -> None:
+        """In the child of a fork: every use but ``close`` raises from now on. The connections are the parent's."""
+        self._inherited = True
 
     def __enter__(self) -> SyncProducer:
         return self
@@ -252,8 +270,13 @@ class SyncProducer:
         self.close()
 
     def _check_open(self) -> None:
+        self._check_not_inherited()
         if self._closed:
             raise ProducerClosedError("The producer is closed. Open a new one.")
+
+    def _check_not_inherited(self) -> None:
+        if self._inherited:
+            raise inherited_error()
 
     def _serialized(self, records: Sequence[ProducerRecord]) -> _Group:
         for index, record in enumerate(records):

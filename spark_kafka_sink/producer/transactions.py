@@ -161,7 +161,7 @@ class TransactionalProducer:
 
     @property
     def _abort_ms(self) -> float:
-        """How long a ``with`` block that ends by an error waits to abort the open transaction."""
+        """How long a ``with`` block that an interrupt ends waits to abort the open transaction."""
         return 0.0 if self._parts.transaction_manager is None else _ABORT_MS
 
     def _manager(self) -> TransactionManager:

@@ -40,7 +40,7 @@ class SenderThread:
         self._sender: Sender | None = None
         self._lock = threading.Lock()
         self._end = Waiters()
-        self._ended = False
+        self._ended = self._inherited = False
         self.callbacks = Callbacks(self._callback_added)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -77,6 +77,10 @@ class SenderThread:
             self._thread.join(_GRACE_MS / 1000.0)
         return not self.is_alive()
 
+    def become_inherited(self) -> None:
+        """In the child of a fork: the copy of a thread whose callback forked must not go on with the loop."""
+        self._inherited = True
+
     def _callback_added(self) -> None:
         """The thread checks the queue after each iteration."""
         if threading.get_ident() != self._thread.ident:
@@ -108,22 +112,28 @@ class SenderThread:
             error = ProducerClosedError(f"The sender thread {reason}: {cause!r}. Open a new producer.")
             error.__cause__ = cause
         finally:
+            if not self._inherited:
+                self._close_all(error)
+
+    def _close_all(self, error: KafkaError) -> None:
+        try:
+            self._loop.abort(error)
+            self._loop.close()
+            self._transport.shutdown()
+        finally:
             try:
-                self._loop.abort(error)
-                self._loop.close()
-                self._transport.shutdown()
+                self.callbacks.end()
             finally:
-                try:
-                    self.callbacks.end()
-                finally:
-                    with self._lock:
-                        self._ended = True
-                        self._end.notify_all()
+                with self._lock:
+                    self._ended = True
+                    self._end.notify_all()
 
     def _run_until_closed(self) -> None:
         ended = False
         while not ended:
             self.callbacks.run()
+            if self._inherited:
+                return
             try:
                 ended = self._run_once()
                 self._failures = 0

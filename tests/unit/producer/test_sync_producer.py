@@ -490,3 +490,22 @@ def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_head
     assert plain.headers is None
     with pytest.raises(TypeError, match="partition_kye"):
         record(b"v", partition_kye=b"p")
+
+
+def test_after_ctrl_c_in_a_send_the_next_one_has_connections_of_its_own(kafka_test_broker, monkeypatch):
+    """The response to the interrupted request must not be taken for that to the next."""
+    kafka_test_broker.create_topic("interrupted")
+    with SyncProducer({"bootstrap.servers": kafka_test_broker.bootstrap_servers}) as producer:
+        producer.send(ProducerRecord("interrupted", b"0"))
+        exchange = type(producer._rpc).exchange
+
+        def interrupt(rpc, requests):
+            monkeypatch.undo()
+            exchange(rpc, requests)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(type(producer._rpc), "exchange", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send(ProducerRecord("interrupted", b"1"))
+        assert producer.send(ProducerRecord("interrupted", b"2"))[0].offset == 2
+    assert [record.value for record in kafka_test_broker.topic("interrupted").records()] == [b"0", b"1", b"2"]

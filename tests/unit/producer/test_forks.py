@@ -1,0 +1,264 @@
+"""What a forked child may do with the producers of its parent: nothing but close them."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.testing import TestBroker
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+
+TOPIC = "t"
+
+
+@pytest.fixture
+def broker(kafka_test_broker: TestBroker) -> TestBroker:
+    kafka_test_broker.create_topic(TOPIC)
+    return kafka_test_broker
+
+
+@pytest.fixture
+def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
+        producer.send(ProducerRecord(TOPIC, b"before")).result(DEADLINE_S)
+        yield producer
+
+
+@pytest.fixture
+def sync_producer(broker: TestBroker) -> Iterator[SyncProducer]:
+    with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send(ProducerRecord(TOPIC, b"before"))
+        yield producer
+
+
+def in_child(check: Callable[[], object]) -> str:
+    """What goes wrong in ``check`` in a forked child."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        said = ""
+        try:
+            signal.alarm(int(DEADLINE_S) // 2)
+            check()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode()[:4_000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return said if status == 0 else f"ended by signal {-status}: it hangs"
+
+
+def raises(call: Callable[[], object]) -> None:
+    with pytest.raises(ProducerClosedError, match=r"belongs to the parent process.* Open a new producer"):
+        call()
+
+
+def values(broker: TestBroker) -> list[bytes | None]:
+    return [record.value for record in broker.topic(TOPIC).records()]
+
+
+RECORD = ProducerRecord(TOPIC, b"of the child")
+USES: dict[str, Callable[[KafkaProducer], object]] = {
+    "send to a known topic": lambda producer: producer.send(RECORD),
+    "send to a new topic": lambda producer: producer.send(ProducerRecord("new", b"v")),
+    "send_columns": lambda producer: producer.send_columns(TOPIC, value=pa.array([b"v"])),
+    "flush": lambda producer: producer.flush(),
+    "partitions_for": lambda producer: producer.partitions_for(TOPIC),
+    "partition_count": lambda producer: producer.partition_count(TOPIC),
+    "look_again": lambda producer: producer.look_again(TOPIC),
+    "metrics": lambda producer: producer.metrics(),
+    "open_metrics": lambda producer: producer.open_metrics(),
+    "totals": lambda producer: producer.totals(),
+    "buffer_available_bytes": lambda producer: producer.buffer_available_bytes,
+    "init_transactions": lambda producer: producer.init_transactions(),
+    "begin_transaction": lambda producer: producer.begin_transaction(),
+    "commit_transaction": lambda producer: producer.commit_transaction(),
+    "abort_transaction": lambda producer: producer.abort_transaction(),
+    "send_offsets_to_transaction": lambda producer: producer.send_offsets_to_transaction({(TOPIC, 0): 1}, "g"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_incident_send_in_a_child_was_accepted_and_its_future_never_completed(
+    broker: TestBroker, producer: KafkaProducer, use: str
+) -> None:
+    assert in_child(lambda: raises(lambda: USES[use](producer))) == ""
+    producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
+    assert values(broker) == [b"before", b"after"]
+
+
+def test_incident_a_sync_producer_of_both_processes_swapped_acknowledgements(
+    broker: TestBroker, sync_producer: SyncProducer
+) -> None:
+    def check() -> None:
+        raises(lambda: sync_producer.send(RECORD))
+        raises(sync_producer.metrics)
+        sync_producer.close()
+
+    assert in_child(check) == ""
+    assert sync_producer.send(ProducerRecord(TOPIC, b"after"))[0].offset == 1
+    assert values(broker) == [b"before", b"after"]
+
+
+def test_a_future_and_a_receipt_of_the_parent_raise_in_the_child_if_they_would_wait_for_ever(
+    broker: TestBroker,
+) -> None:
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
+        done = producer.send(ProducerRecord(TOPIC, b"done"))
+        producer.flush()
+        future = producer.send(ProducerRecord(TOPIC, b"waits"))
+        receipt = producer.send_columns(TOPIC, value=pa.array([b"waits, too"]))
+
+        def check() -> None:
+            assert done.result().offset == 0
+            assert not future.done()
+            raises(future.result)
+            raises(future.exception)
+            raises(lambda: future.add_done_callback(print))
+            raises(lambda: receipt.wait(float("inf")))
+            raises(lambda: KafkaProducer.flush(producer))
+
+        assert in_child(check) == ""
+        producer.flush()
+        assert future.result(0).offset == 1
+        receipt.wait(0)
+
+
+def test_closing_and_collecting_in_the_child_leave_the_parents_connections(
+    broker: TestBroker, sync_producer: SyncProducer
+) -> None:
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.send(ProducerRecord(TOPIC, b"1")).result(DEADLINE_S)
+    kept = [producer]
+
+    def check() -> None:
+        assert not producer.is_alive()
+        with producer:
+            pass
+        try:
+            with producer:
+                raise ArithmeticError
+        except ArithmeticError:
+            pass
+        kept.clear()
+        gc.collect()
+
+    connections = broker.metrics()
+    assert in_child(check) == ""
+    producer.send(ProducerRecord(TOPIC, b"2")).result(DEADLINE_S)
+    assert producer.metrics()["producer-metrics"]["connection-close-total"] == 0, connections
+    producer.close()
+
+
+def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(
+    broker: TestBroker, producer: KafkaProducer
+) -> None:
+    def grandchild(of_child: KafkaProducer) -> None:
+        raises(lambda: producer.send(RECORD))
+        raises(lambda: of_child.send(RECORD))
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as own:
+            own.send(ProducerRecord(TOPIC, b"grandchild")).result(DEADLINE_S)
+
+    def child() -> None:
+        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as own:
+            own.send(ProducerRecord(TOPIC, b"child")).result(DEADLINE_S)
+            receipt = SendReceipt()
+            assert (said := in_child(lambda: grandchild(own))) == "", said
+            own.send(ProducerRecord(TOPIC, b"child again")).result(DEADLINE_S)
+            receipt.wait(0)
+
+    assert in_child(child) == ""
+    producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
+    assert values(broker) == [b"before", b"child", b"grandchild", b"child again", b"after"]
+
+
+def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
+    broker: TestBroker, producer: KafkaProducer, sync_producer: SyncProducer
+) -> None:
+    parts = producer._parts
+    result: Any = producer.send(ProducerRecord(TOPIC, b"more"))._result
+    producer.flush()
+    future = result.future(0)
+    locks: list[Any] = [
+        parts.accumulator._lock, parts.accumulator.pool._lock, parts.metadata._lock, result._lock, sync_producer._lock,
+        parts.pending.topic(TOPIC)._lock, parts.sender_thread.callbacks._lock,
+    ]  # fmt: skip
+    held, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        for lock in locks:
+            lock.acquire()
+        held.set()
+        leave.wait(DEADLINE_S)
+        for lock in locks:
+            lock.release()
+
+    def check() -> None:
+        for use in USES.values():
+            raises(lambda use=use: use(producer))  # type: ignore[misc]
+        raises(lambda: sync_producer.send(RECORD))
+        assert future.done()
+        producer.close()
+        sync_producer.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(DEADLINE_S)
+    said = in_child(check)
+    leave.set()
+    thread.join()
+    assert said == ""
+
+
+def of_multiprocessing(producer: KafkaProducer, servers: str, told: Any) -> None:
+    try:
+        producer.send(RECORD)
+        told.put("accepted")
+    except ProducerClosedError as error:
+        with KafkaProducer({"bootstrap.servers": servers}) as own:
+            own.send(ProducerRecord(TOPIC, b"process")).result(DEADLINE_S)
+        told.put(str(error))
+
+
+def test_a_process_of_multiprocessing(broker: TestBroker, producer: KafkaProducer) -> None:
+    forks = multiprocessing.get_context("fork")
+    told = forks.SimpleQueue()
+    process = forks.Process(target=of_multiprocessing, args=(producer, broker.bootstrap_servers, told))
+    process.start()
+    process.join(DEADLINE_S)
+    assert process.exitcode == 0
+    assert "Open a new producer" in told.get()
+    producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
+    assert values(broker) == [b"before", b"process", b"after"]
+
+
+def test_a_callback_that_forks_does_not_run_the_loop_twice(broker: TestBroker, producer: KafkaProducer) -> None:
+    children = []
+
+    def fork(*_: object) -> None:
+        pid = os.fork()
+        if pid:
+            children.append(pid)
+
+    producer.send(ProducerRecord(TOPIC, b"forks"), fork)
+    producer.flush()
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0, "the child's copy of the thread went on"
+    producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
+    assert values(broker) == [b"before", b"forks", b"after"]

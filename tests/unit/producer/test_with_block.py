@@ -1,0 +1,95 @@
+"""How a ``with KafkaProducer(…)`` block ends: by itself, by an exception, by Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.testing import TestBroker
+
+TOPIC = "t"
+RECORDS = 1_000
+LINGERS = {"linger.ms": 60_000, "batch.size": 1 << 20, "delivery.timeout.ms": 120_000}
+
+
+@pytest.fixture
+def broker(kafka_test_broker: TestBroker) -> TestBroker:
+    kafka_test_broker.create_topic(TOPIC)
+    return kafka_test_broker
+
+
+def leave_by(ended_by: BaseException, options: dict[str, object]) -> list[FutureRecordMetadata]:
+    """A block that has sent records, some of them in batches, when it raises."""
+    with suppress(type(ended_by)), KafkaProducer(options) as producer:
+        if "transactional.id" in options:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(ProducerRecord(TOPIC, b"first"))
+            producer.flush()
+        futures = [producer.send(ProducerRecord(TOPIC, b"%d" % number)) for number in range(RECORDS // 2)]
+        producer._parts.pending.flush()
+        futures += [producer.send(ProducerRecord(TOPIC, b"%d" % number)) for number in range(RECORDS // 2, RECORDS)]
+        raise ended_by
+    return futures
+
+
+def values(broker: TestBroker) -> list[bytes | None]:
+    return [record.value for record in broker.topic(TOPIC).records()]
+
+
+@pytest.mark.parametrize("ended_by", [ArithmeticError(), SystemExit(1), GeneratorExit()])
+def test_incident_a_block_that_raised_dropped_the_thousand_records_it_had_sent(
+    broker: TestBroker, ended_by: BaseException
+) -> None:
+    futures = leave_by(ended_by, {"bootstrap.servers": broker.bootstrap_servers, **LINGERS})
+    assert [future.result(0).offset for future in futures] == list(range(RECORDS))
+    assert len(values(broker)) == RECORDS
+
+
+def test_ctrl_c_gives_up_what_is_left_and_says_how_many_records(
+    broker: TestBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    futures = leave_by(KeyboardInterrupt(), {"bootstrap.servers": broker.bootstrap_servers, **LINGERS})
+    assert all(isinstance(future.exception(0), ProducerClosedError) for future in futures)
+    assert values(broker) == []
+    assert f"Interrupted: {RECORDS} records were not delivered" in caplog.text
+
+
+def test_ctrl_c_after_a_flush_is_silent(broker: TestBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.WARNING),
+        suppress(KeyboardInterrupt),
+        KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        producer.send(ProducerRecord(TOPIC, b"value"))
+        producer.flush()
+        raise KeyboardInterrupt
+    assert values(broker) == [b"value"]
+    assert "Interrupted" not in caplog.text
+
+
+@pytest.mark.parametrize("ended_by", [ArithmeticError(), KeyboardInterrupt()])
+def test_an_open_transaction_is_aborted(
+    broker: TestBroker, ended_by: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", **LINGERS}
+    futures = leave_by(ended_by, options)
+    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
+    assert broker.transaction_state("x") == "CompleteAbort"
+    assert ("Interrupted" in caplog.text) == isinstance(ended_by, KeyboardInterrupt)
+
+
+def test_a_block_that_raises_waits_for_lost_brokers_until_delivery_timeout_ms(broker: TestBroker) -> None:
+    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, "request.timeout.ms": 500}
+    with suppress(ArithmeticError), KafkaProducer({**options, "delivery.timeout.ms": 1_000}) as producer:
+        producer.partitions_for(TOPIC)
+        broker.pause(broker.node_ids[0])
+        future = producer.send(ProducerRecord(TOPIC, b"value"))
+        raise ArithmeticError
+    broker.resume(broker.node_ids[0])
+    assert isinstance(future.exception(0), KafkaTimeoutError)
