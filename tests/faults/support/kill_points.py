@@ -84,7 +84,7 @@ def parted(end, is_armed, reach):
             prepared, commits = endings[0]
             if commits and not prepared.transactional_id.endswith("-driver"):
                 began = time.monotonic()
-                end(committer, endings[:1], timeout_ms)
+                end(committer, endings[:1], timeout_ms, *latest_ms)
                 reach(BETWEEN_ENDS)
                 timeout_ms -= 1000 * (time.monotonic() - began)
         return end(committer, endings, timeout_ms, *latest_ms)
