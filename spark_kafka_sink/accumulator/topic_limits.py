@@ -17,10 +17,23 @@ class TopicLimits:
 
     def __init__(self) -> None:
         self.max_message_bytes: dict[str, int] = {}
+        self._guessed: set[str] = set()
 
     def refused(self, topic: str, size: int) -> int:
         """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
         known = self.max_message_bytes.get(topic)
         if known is None or size <= known:
             known = self.max_message_bytes[topic] = size // 2
+            self._guessed.add(topic)
         return known
+
+    def described(self, topic: str, limit: int) -> None:
+        """The topic's config is ``limit``."""
+        self.max_message_bytes[topic] = limit
+        self._guessed.discard(topic)
+
+    def forget_guess(self, topic: str) -> None:
+        """A limit that only refusals have taught may be too low by now: the next refusal teaches it again."""
+        if topic in self._guessed:
+            self._guessed.discard(topic)
+            self.max_message_bytes.pop(topic, None)

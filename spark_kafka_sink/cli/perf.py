@@ -107,9 +107,11 @@ def _send(
     sent = 0
     while chunk := list(islice(values, block)):
         for value in chunk:
+            sample = not sent % report.sample_every
+            sent_at = time.monotonic() if sample else 0.0
             future = producer.send(ProducerRecord(topic, value))
-            if not sent % report.sample_every:
-                report.watch(future)
+            if sample:
+                report.watch(future, sent_at)
             sent += 1
         report.sent(sum(map(len, chunk)))
         yield sent
@@ -168,9 +170,8 @@ class Report:
         """Counts ``size`` more bytes of values."""
         self._bytes += size
 
-    def watch(self, future: FutureRecordMetadata) -> None:
-        """Measures the latency of the record just sent."""
-        sent_at = time.monotonic()
+    def watch(self, future: FutureRecordMetadata, sent_at: float) -> None:
+        """Measures the latency of a record, with the time that ``send`` waited. ``sent_at``: monotonic s, before it."""
 
         def completed(future: FutureRecordMetadata) -> None:
             error = future.exception(0)

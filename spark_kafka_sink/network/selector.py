@@ -100,7 +100,7 @@ class Selector:
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         connection = self._connections.get(connection_id)
         if connection is None:
-            return True
+            return False
         connection.outgoing.extend(filter(len, buffers))
         if connection.channel is None:
             return not connection.outgoing
@@ -109,7 +109,7 @@ class Selector:
             return self._flush(connection)
         except OSError as error:
             self._end(connection, _reason(error))
-            return True
+            return False
         finally:
             self.counters.io_ns += (self._now() - began) * _NS_PER_MS
 

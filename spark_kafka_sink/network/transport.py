@@ -59,7 +59,7 @@ class Transport(Protocol):
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
         """Writes as much as fits and keeps the rest, by reference, until it can be written.
 
-        True when all was written or the connection is closed; otherwise ``Written`` or ``Closed`` follows.
+        True when all was written; otherwise ``Written`` or ``Closed`` follows.
         """
 
     def close(self, connection_id: int) -> None:

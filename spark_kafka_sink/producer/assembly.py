@@ -69,9 +69,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     if isinstance(partitioner, CustomPartitioner) and partitioner.per_record:
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
     # Calls of its own: a transaction that fails stops the others.
-    lookup = TopicConfigLookup(
-        Calls(client, metadata, config, random), accumulator.topic_limits, config.request_timeout_ms
-    )
+    lookup = TopicConfigLookup(config, Calls(client, metadata, config, random), accumulator.topic_limits)
     sender = Sender(
         config,
         SenderParts(accumulator, metadata, client, calls, retry_backoff, soon, sequences, pending, lookup, manager),

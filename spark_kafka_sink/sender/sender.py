@@ -188,6 +188,7 @@ class Sender:
                     if len(batches) < len(drained):
                         wake_at = now  # the next iteration adds the partitions of the other batches
                 if parts.accumulator.topic_limits.max_message_bytes:
+                    self.response_handler.refresh_limits(batches, now)
                     batches = self._within_limits(batches, now)
                 if not batches:
                     continue
@@ -226,10 +227,6 @@ class Sender:
         try:
             for batch in batches:
                 self._stamp(batch)
-            metrics = self._parts.accumulator.metrics
-            metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
-            for batch in batches:
-                metrics.batch_sent(batch, now - batch.created)
             transactions = self._parts.transactions
             versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
             transactional_id = None if transactions is None else transactions.transactional_id
@@ -243,6 +240,11 @@ class Sender:
                     del self._in_flight[batch]
                     self._parts.sequences.remove_in_flight(batch)
             self._fail_all([(batch, unexpected(error)) for batch in batches], now)
+        else:
+            metrics = self._parts.accumulator.metrics
+            metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
+            for batch in batches:
+                metrics.batch_sent(batch, now - batch.created)
 
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts

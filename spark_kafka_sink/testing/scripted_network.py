@@ -78,7 +78,7 @@ class ScriptedTransport:
 
     def send(self, connection_id: int, buffers: Sequence[Buffer]) -> bool:
         if connection_id not in self.open:
-            return True
+            return False
         data = self._unread.get(connection_id, b"") + b"".join(buffers)
         while len(data) >= 4 and len(data) >= 4 + (size := int.from_bytes(data[:4], "big")):
             self._take(connection_id, data[4 : 4 + size])

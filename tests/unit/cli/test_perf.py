@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -138,3 +140,28 @@ def test_a_throughput_that_is_no_rate_is_refused(rate, capsys):
 def test_a_throughput_that_is_a_rate_is_taken(rate):
     arguments = ["perf", "--bootstrap-server", "a:1", "--topic", "t", "--num-records", "1", "--throughput", rate]
     assert parser().parse_args(arguments).throughput == float(rate)
+
+
+def test_incident_the_time_that_send_waits_was_not_part_of_the_latency(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Delivered:
+        def add_done_callback(self, call):
+            call(self)
+
+        def exception(self, timeout):
+            return None
+
+    class Waiting:
+        """Waits half a second for memory, and the record is acknowledged at once."""
+
+        def send(self, record):
+            now[0] += 0.5
+            return Delivered()
+
+    report = Report(2)
+    arguments = Namespace(topic="t", throughput=-1, num_records=2)
+    assert list(command._send(Waiting(), arguments, [b"value"], report)) == [2]
+    report.end()
+    assert "500.00 ms avg latency, 500.00 ms max latency" in report.total()

@@ -143,7 +143,7 @@ def test_a_reset_by_the_peer_is_told_once(selector, peer):
     peer.close()
     (closed,) = until(selector, Closed)
     assert closed.reason in ("Connection reset by peer", "Broken pipe")
-    assert selector.send(1, (b"more",))
+    assert not selector.send(1, (b"more",))
     assert selector.poll(20) == []
 
 
@@ -315,3 +315,12 @@ def test_a_connection_that_was_never_established_is_neither_created_nor_closed(s
     selector.connect(1, "127.0.0.1", port)
     until(selector, Closed)
     assert (selector.counters.connected, selector.counters.closed) == (0, 0)
+
+
+def test_incident_a_write_that_failed_was_told_apart_from_a_whole_one_by_nothing(selector, peer):
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()  # by a reset
+    while selector.send(1, (b"x",)):
+        continue
+    assert not selector.send(1, (b"x",)), "the connection has ended"
+    assert [type(event) for event in until(selector, Closed)] == [Closed]

@@ -146,6 +146,23 @@ def test_acks_0_is_complete_when_it_is_sent():
     assert engine.memory_is_free()
 
 
+def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
+    engine = Engine(acks="0")
+    engine.connect()
+    write = engine.transport.send
+
+    def fail_once(connection_id, buffers):
+        engine.transport.send = write
+        engine.transport.drop(connection_id, "Broken pipe")
+        return write(connection_id, buffers)
+
+    engine.transport.send = fail_once
+    engine.append([b"a"])
+    engine.settle()
+    engine.receipt.wait(0)
+    assert engine.values() == [b"a"]
+
+
 def test_a_batch_follows_its_partition_to_the_new_leader():
     engine = Engine(nodes=2)
     engine.connect()

@@ -275,3 +275,14 @@ def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch
         transactional.begin_transaction()
     transactional.begin_transaction()
     transactional.commit_transaction()
+
+
+def test_incident_a_request_that_could_not_be_made_was_in_flight_for_ever_in_the_metrics(engine, monkeypatch):
+    raises_once(monkeypatch, loop, "ProduceRequest", MemoryError)
+    future = send(engine)
+    engine.settle()
+    assert isinstance(future.exception(0), KafkaError)
+    is_as_new(engine)
+    metrics = engine.parts.accumulator.metrics.read(engine.clock.now())["producer-metrics"]
+    assert metrics["requests-in-flight"] == 0
+    assert metrics["record-send-total"] == 20, "only what was sent counts"

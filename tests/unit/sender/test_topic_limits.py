@@ -269,3 +269,39 @@ def test_an_interrupt_at_each_line_of_a_split_reports_each_record_once():
             break
         struck.append(interrupter.struck)
     assert len(struck) > 5
+
+
+def test_incident_a_raised_limit_was_never_noticed():
+    made = engine(metadata_max_age_ms=300_000)
+    made.append(rows(0, 3_000))
+    made.settle()
+    assert made.parts.accumulator.batch_limit("t") == LIMIT
+    made.max_message_bytes = BATCH
+    made.append(rows(3_000, 1))
+    made.settle()
+    assert (made.described, made.parts.accumulator.batch_limit("t")) == (1, LIMIT), "not before its time"
+    made.clock.advance(300_000)
+    made.append(rows(3_001, 1))
+    made.settle()
+    assert (made.described, made.parts.accumulator.batch_limit("t")) == (2, BATCH)
+    made.append(rows(3_002, 3_000))
+    made.settle()
+    assert made.values() == rows(0, 6_002)
+
+
+def test_a_limit_that_refusals_taught_is_tried_again_and_one_that_stands_is_learned_again():
+    made = engine(metadata_max_age_ms=300_000)
+    made.describe_configs = ErrorCode.topic_authorization_failed
+    made.append(rows(0, 3_000))
+    made.settle()
+    refused = made.refused
+    assert made.parts.accumulator.batch_limit("t") <= LIMIT
+    made.clock.advance(300_000)
+    made.append(rows(3_000, 1))
+    made.settle()
+    assert made.parts.accumulator.batch_limit("t") == BATCH
+    made.append(rows(3_001, 3_000))
+    made.settle()
+    assert made.refused > refused
+    assert made.parts.accumulator.batch_limit("t") <= LIMIT
+    assert made.values() == rows(0, 6_001)
