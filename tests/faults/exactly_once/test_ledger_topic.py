@@ -129,7 +129,7 @@ def fail(stream, plan, task):
 
     name = TaskAttempt(stream.write_id(1), task, 99)
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
-        write._begun()
+        write.begun()
         raise RuntimeError
 
 
