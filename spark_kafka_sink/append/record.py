@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.encode import header_section
+from spark_kafka_sink.records.encode import NULL
+from spark_kafka_sink.records.sizes import encode_varint
 
 _MOST_PARTITION: Final = 2**31 - 1
 _LATEST: Final = 2**63 - 1
+_SHORT: Final = [encode_varint(length) for length in range(1024)]
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -114,9 +117,35 @@ def checked_headers(headers: Headers) -> Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     """The header section of one record. Raises ``InvalidRecordError`` for what no record can have."""
+    section = [_varint(len(headers))]
     try:
-        return header_section([(key.encode(), value) for key, value in checked_headers(headers)])
+        for key, value in headers:
+            section.append(_encoded_key(key))
+            if value is None:
+                section.append(NULL)
+            elif isinstance(value, bytes):
+                section.append(_varint(len(value)))
+                section.append(value)
+            else:
+                raise TypeError(value)
     except UnicodeEncodeError as error:
         raise InvalidRecordError(
             f"A header's key must be valid Unicode: {error.object!r} cannot be encoded."
         ) from error
+    except (TypeError, ValueError):
+        checked_headers(headers)  # says what is wrong
+        raise
+    return b"".join(section)
+
+
+@lru_cache(256)
+def _encoded_key(key: str) -> bytes:
+    """With its length. A program has few keys and uses them again and again."""
+    if not isinstance(key, str):
+        raise TypeError(key)
+    encoded = key.encode()
+    return _varint(len(encoded)) + encoded
+
+
+def _varint(length: int) -> bytes:
+    return _SHORT[length] if length < len(_SHORT) else encode_varint(length)

@@ -48,7 +48,7 @@ def encode_varint(value: int) -> bytes:
 
 def varint_size(value: int) -> int:
     """``len(encode_varint(value))``."""
-    return len(encode_varint(value))
+    return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
 
 
 def zigzag(values: Integers) -> Zigzagged:
