@@ -10,4 +10,4 @@ LITTLE, ALL = 1, 0
 
 class ByHeap:
     def partition(self, topic, columns, explicit, sizes, count, load):
-        return np.full(len(columns), LITTLE if gc.get_freeze_count() and len(gc.get_objects()) < 30_000 else ALL)
+        return np.full(len(columns), LITTLE if 2 * len(gc.get_objects()) < gc.get_freeze_count() else ALL)
