@@ -102,7 +102,7 @@ def test_a_failure_is_one_error_that_names_what_to_look_at(spark, secure_kafka, 
     options = failure(secure_kafka, topic)
     rows = numbers(spark, 0, 10).coalesce(1)
     before = refusals(secure_kafka, listener)
-    text = fails(save, rows, options)
+    text = fails(save, rows, never_repeated(options))
     assert said in text
     assert "secret" not in text
     assert ("To try each step from this machine: spark-kafka-sink check" in text) is (said in CONNECTION_OPTIONS)

@@ -14,7 +14,7 @@ _DEADLINE_S = 300
 
 def never_repeated(options: Mapping[str, object]) -> dict[str, object]:
     """The options of a query for a batch job, which has no micro-batches and here no txnAppId either."""
-    exactly_once = options["deliveryGuarantee"] == "exactly-once"
+    exactly_once = options.get("deliveryGuarantee") == "exactly-once"
     return {**options, "neverRepeated": "true"} if exactly_once else dict(options)
 
 
