@@ -207,7 +207,7 @@ class RecordAccumulator:
             return
         buffers = {batch: batch.buffers.copy() for batch in claim.filled}
         for each in claim.encoded:
-            if each.batch.filled:
+            if each.batch in buffers:
                 buffers[each.batch].append(each.records)
         for batch, plain in buffers.items():
             compressed, plain_size = self._compress(batch.partition.topic, plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import threading
 import time
 from itertools import chain
@@ -14,6 +15,7 @@ from spark_kafka_sink.accumulator.accumulator import Flush
 from spark_kafka_sink.append import rows as append_rows
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.waiting import Waiters
@@ -368,3 +370,32 @@ def test_more_than_a_slice_keeps_the_partitions_that_rows_name():
     engine.settle()
     for partition in range(40):
         assert {named[int(value[:3])] for value in engine.values(partition)} == {partition}
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+@pytest.mark.parametrize("step", ["append._assign", "append.RecordAccumulator.compress_filled"])
+def test_incident_a_call_failed_when_the_sender_had_room_for_the_batch_that_it_was_filling(monkeypatch, step, codec):
+    """Caller: claims the batch and encodes. Sender: has room, and lets the batch take no more rows after this claim.
+    Caller: took it for one that its own claim fills, and found no such batch.
+    """
+    engine = Engine(partitions=1, linger_ms=5, compression_type=codec)
+    engine.connect()
+    receipts = [append(engine, RecordColumns(value=column(b"0")))]
+    target = f"spark_kafka_sink.append.{step}"
+    call = pkgutil.resolve_name(target)
+
+    def passed_by(*arguments):
+        queue = engine.parts.accumulator._queue(TopicPartition(TOPIC, 0))
+        queue.pass_by()  # as ``drain`` does
+        assert [batch.filled for batch in queue.batches] == [True]
+        return call(*arguments)
+
+    monkeypatch.setattr(target, passed_by)
+    receipts.append(append(engine, RecordColumns(value=column(b"1"))))
+    monkeypatch.undo()
+    receipts.append(append(engine, RecordColumns(value=column(b"2"))))
+    engine.settle()
+    for receipt in receipts:
+        receipt.wait(0)
+    assert engine.values() == [b"0", b"1", b"2"]
+    assert engine.memory_is_free()
