@@ -16,6 +16,7 @@ from spark_kafka_sink.config.option import BadValueError, Kind, OneOf, Option, P
 from spark_kafka_sink.config.rules import RULES
 from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.protocol_values import text_fault
 
 _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}
 
@@ -154,12 +155,15 @@ class ProducerConfig:
 
     def with_client_id(self, client: Literal["producer", "adminclient"] = "producer") -> ProducerConfig:
         """Generates client.id where there is none: ``producer-<transactional.id>``, or ``producer-<n>`` with the next
-        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``, ``KafkaAdminClient``).
+        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``, ``KafkaAdminClient``). A transactional
+        id that leaves no room for ``producer-`` in a string of the protocol is not used.
         """
         if self.client_id:
             return self
-        name = next(_client_numbers[client]) if self.transactional_id is None else self.transactional_id
-        return replace(self, client_id=f"{client}-{name}")
+        of_id = f"{client}-{self.transactional_id}"
+        if self.transactional_id is None or text_fault(of_id) is not None:
+            return replace(self, client_id=f"{client}-{next(_client_numbers[client])}")
+        return replace(self, client_id=of_id)
 
     def with_credentials(self, prefix: str) -> ProducerConfig:
         """This configuration with values for the placeholders in its credentials whose field begins with ``prefix``.

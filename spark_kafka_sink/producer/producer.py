@@ -21,7 +21,13 @@ from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.append.rows import Column, record_columns
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.errors import (
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
 from spark_kafka_sink.forks import on_fork
 from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
@@ -383,8 +389,13 @@ class KafkaProducer(TransactionalProducer):
             self._parts.transaction_manager.check_in_transaction()
 
     def _records_lost(self, error: BaseException) -> None:
-        """A transaction must not be committed without these records."""
-        if self._parts.transaction_manager is not None:
+        """A transaction must not be committed without these records.
+
+        What is no valid record was never part of it: the caller may go on, as in Java, where only an ``ApiException``
+        fails the transaction. A record that is too large has such an exception.
+        """
+        refused = isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
+        if self._parts.transaction_manager is not None and not refused:
             self._parts.transaction_manager.records_lost(as_exception(error))
 
     def _await_topic(self, topic: str) -> ClusterSnapshot:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.model import ProducerIdentity
-from spark_kafka_sink.protocol_values import LARGEST_INT32, LARGEST_INT64, check_number, check_text
+from spark_kafka_sink.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64, check_number, check_text
 
 END_TXN_V1: Final = 3
 """Version of EndTxn in the first transaction protocol; every broker supports it."""
@@ -29,6 +29,16 @@ class TransactionalIdentity:
     producer_id: int
     epoch: int
     end_txn_version: int
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a field that no request can carry."""
+        check_text("transactional_id", self.transactional_id)
+        check_number("producer_id", self.producer_id, -1, LARGEST_INT64)
+        check_number("epoch", self.epoch, -1, LARGEST_INT16)
+        if self.end_txn_version not in (END_TXN_V1, END_TXN_V2):
+            raise ValueError(
+                f"Invalid end_txn_version: it must be {END_TXN_V1} or {END_TXN_V2}, but is {self.end_txn_version!r}."
+            )
 
     @property
     def identity(self) -> ProducerIdentity:

@@ -7,9 +7,14 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError, InvalidRecordError
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError, RecordTooLargeError, TransactionAbortableError
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
-from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalIdentity
+from spark_kafka_sink.transactions.values import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
 
 SURROGATE = "caf\udce9"
 TOO_LONG = "x" * 32_768
@@ -115,9 +120,14 @@ def test_offsets_at_the_limits_are_committed(broker, transactional):
         (lambda: ConsumerGroupMetadata("g", 2**31), "generation_id"),
         (lambda: ConsumerGroupMetadata("g", 1, SURROGATE), "member_id"),
         (lambda: ConsumerGroupMetadata("g", 1, "m", SURROGATE), "group_instance_id"),
+        (lambda: TransactionalIdentity(SURROGATE, 1, 0, 5), "transactional_id"),
+        (lambda: TransactionalIdentity("tx", 2**63, 0, 5), "producer_id"),
+        (lambda: TransactionalIdentity("tx", 1, 2**15, 5), "epoch"),
+        (lambda: TransactionalIdentity("tx", 1, 0, None), "end_txn_version"),
+        (lambda: PreparedTransaction("tx", 1, 0, "5"), "end_txn_version"),
     ],
 )
-def test_values_of_consumers_name_the_field_that_is_wrong(make, argument):
+def test_values_of_requests_name_the_field_that_is_wrong(make, argument):
     with pytest.raises(ValueError, match=f"^Invalid {argument}: "):
         make()
 
@@ -128,8 +138,8 @@ def test_values_of_consumers_name_the_field_that_is_wrong(make, argument):
         (lambda producer: producer.init_transactions(transactional_id=SURROGATE), "transactional_id: it has"),
         (lambda producer: producer.init_transactions(transactional_id=""), "transactional_id: it is empty"),
         (lambda producer: producer.init_transactions(transactional_id=7), "transactional_id: it must be a str"),
-        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", 2**63, 0, 5)), "identity.producer_"),
-        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", 1, 2**15, 5)), "identity.epoch"),
+        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", -1, 0, 5)), "identity.producer_"),
+        (lambda producer: producer.resume_transactions(TransactionalIdentity("tx", 1, -1, 5)), "identity.epoch"),
     ],
 )
 def test_an_identity_that_no_request_can_carry_is_refused_and_the_producer_goes_on(broker, call, argument):
@@ -145,3 +155,40 @@ def test_an_identity_that_no_request_can_carry_is_refused_and_the_producer_goes_
 def test_ids_that_no_request_can_carry_are_refused_with_the_option(option, text, reason):
     with pytest.raises(ConfigError, match=f"^{option} has .*{reason}"):
         ProducerConfig.parse({"bootstrap.servers": "b:9092", option: text})
+
+
+def test_a_transactional_id_of_the_longest_length_had_a_client_id_that_no_request_could_carry(broker):
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x" * (2**15 - 1)}
+    with KafkaProducer(config) as producer:
+        producer.init_transactions()
+        assert producer.config.client_id.startswith("producer-")
+
+
+BAD = [
+    {"headers": [("\udce9", b"")]},
+    {"timestamp": 2**63},
+    {"partition": -1},
+]
+
+
+@pytest.mark.parametrize("changed", BAD, ids=min)
+def test_a_record_that_is_refused_cost_its_neighbours_their_transaction(broker, transactional, changed):
+    transactional.send(ProducerRecord("t", b"1"))
+    record = ProducerRecord("t", b"bad")
+    for name, value in changed.items():
+        setattr(record, name, value)
+    with pytest.raises(InvalidRecordError):
+        transactional.send(record)
+    with pytest.raises(InvalidRecordError):
+        transactional.send_columns("t", value=[b"bad"], partition=[-1])
+    transactional.send(ProducerRecord("t", b"2"))
+    transactional.commit_transaction()
+    assert broker.topic("t").values()[1:] == [b"1", b"2"]
+
+
+def test_a_record_that_is_too_large_still_costs_its_transaction(transactional):
+    with pytest.raises(RecordTooLargeError):
+        transactional.send(ProducerRecord("t", bytes(2 << 20)))
+    with pytest.raises(TransactionAbortableError):
+        transactional.commit_transaction()
+    transactional.abort_transaction()
