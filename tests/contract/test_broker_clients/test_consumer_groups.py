@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -164,15 +164,17 @@ def test_groups_are_listed_and_described(broker: TestBroker) -> None:
 def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
     values = fill(broker)
     settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
-    consumer = KafkaConsumer("t", heartbeat_interval_ms=100, **settings)
     polled: list[bytes] = []
-    eventually(
-        lambda: (
-            len(polled) >= len(values)
-            or polled.extend(record.value for records in consumer.poll(100).values() for record in records)
+    with closing(KafkaConsumer(heartbeat_interval_ms=100, **settings)) as consumer:
+        # It may join the group before it knows the topic, and then waits for its next metadata, five minutes later.
+        eventually(lambda: consumer.partitions_for_topic("t") is not None)
+        consumer.subscribe(["t"])
+        eventually(
+            lambda: (
+                len(polled) >= len(values)
+                or polled.extend(record.value for records in consumer.poll(100).values() for record in records)
+            )
         )
-    )
-    consumer.close()
 
     assert sorted(polled) == sorted(values)
     assert broker.committed("g") == {("t", each): RECORDS for each in range(PARTITIONS)}
