@@ -17,6 +17,9 @@ class Clock(Protocol):
     def epoch_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC: for record timestamps."""
 
+    def epoch_s(self) -> float:
+        """The same time in seconds: the cheapest to read, once per record of ``send``."""
+
 
 class SystemClock:
     def now(self) -> float:
@@ -24,3 +27,5 @@ class SystemClock:
 
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    epoch_s = staticmethod(time.time)

@@ -10,11 +10,17 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
 from spark_kafka_sink.model import TopicPartition
+
+
+class Timestamps(Protocol):
+    """Epoch ms per row."""
+
+    def __getitem__(self, row: int, /) -> int: ...
 
 
 class Run(NamedTuple):
@@ -38,7 +44,7 @@ class RowSizes:
     cumulative: Sequence[int]
     largest: int
     limit: int
-    timestamps: Sequence[int] | int
+    timestamps: Timestamps | int
     earliest: int
     latest: int
     max_timestamp_delta: int

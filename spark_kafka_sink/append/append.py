@@ -102,7 +102,8 @@ class Appender:
         snapshot = self._await_topics(topics, explicit, left_out)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
-        times = self._times(columns, self.clock.epoch_ms())
+        timestamps = self.clock.epoch_ms() if columns.timestamps is None else columns.timestamps
+        times = RowTimes.of(timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
         for slice_ in self._slices(snapshot, rows):
             if receipt.error is not None:
@@ -119,17 +120,18 @@ class Appender:
         limit = self.accumulator.batch_limit(topic)
         if pending.only_values and isinstance(self.partitioner, BuiltInPartitioner):
             values, lengths = pending.values_only()
-            times = RowTimes.of(pending.timestamp, self.config.linger_ms)
+            sent = pending.result.times
+            times = RowTimes.of_send(sent, None, self.config.linger_ms)
             cumulative = cumulated_value_bounds(lengths, times, limit)
             count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
             chosen = self.partitioner.runs(topic, cumulative, count, load)
             runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
             largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-            rows: Rows = ValueRows(values, lengths, times.row_sizes(runs, cumulative, largest, limit))
+            rows: Rows = ValueRows(values, lengths, sent, times.row_sizes(runs, cumulative, largest, limit))
             lagging: frozenset[TopicPartition] = frozenset()
         else:
             columns, explicit = pending.columns(), pending.explicit_partitions()
-            times = self._times(columns, pending.timestamp)
+            times = RowTimes.of_send(pending.result.times, columns.timestamps, self.config.linger_ms)
             topics = TopicColumn((topic,))
             ungrouped = ColumnRows.of(topics, columns, explicit, FieldLengths.of(columns), times, limit)
             known = TopicPartitions.of(topics.names, snapshot)
@@ -255,9 +257,6 @@ class Appender:
         wake = self.sender_thread.wakeup
         return self.metadata.wait_for_topics(wanted, self.config.max_block_ms, self.clock, wake)
 
-    def _times(self, columns: RecordColumns, default: int) -> RowTimes:
-        return RowTimes.of(default if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-
     def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
         """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of
         other partitioners, go topic by topic.
@@ -330,11 +329,7 @@ def _assign(
     those of lagging partitions would pin it too long, so they copy. Filled batches that are compressed keep neither.
     """
     shared_buffer = None if compresses else SharedBuffer(sum(map(len, encoded)))
-    timestamps = rows.sizes.timestamps
-    if isinstance(timestamps, int):
-        latest = [timestamps] * len(encoded)
-    else:
-        latest = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in claim.ranges]).tolist()
+    latest = rows.latest(claim.ranges)
     claim.largest_record = rows.sizes.largest
     needed = shared = 0
     for (batch, start, end, first), records, timestamp in zip(claim.ranges, encoded, latest, strict=True):

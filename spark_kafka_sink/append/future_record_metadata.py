@@ -14,6 +14,7 @@ import numpy.typing as npt
 from spark_kafka_sink.accumulator.claim import Claim
 from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.append.record import RecordMetadata
+from spark_kafka_sink.append.send_times import SendTimes
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.forks import inherited_error
 from spark_kafka_sink.model import TopicPartition
@@ -47,13 +48,14 @@ Call: TypeAlias = Callable[[Outcome], object]
 class ProduceRequestResult:
     """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
 
-    Filled by the thread that appends the records and then by the sender thread, read by any. ``key_sizes`` and
-    ``value_sizes`` are there once the records are encoded, None where all are null.
+    Filled by the thread that appends the records and then by the sender thread, read by any. ``times``: when the
+    records were sent. ``timestamps``: of each record, None where all have that time. ``key_sizes`` and ``value_sizes``
+    are there once the records are encoded, None where all are null.
     """
 
-    def __init__(self, topic: str, timestamp: int, callbacks: Callbacks) -> None:
+    def __init__(self, topic: str, callbacks: Callbacks) -> None:
         self.topic = topic
-        self.default_timestamp = timestamp
+        self.times = SendTimes()
         self.timestamps: Sequence[int] | None = None
         self.key_sizes: Sizes | None = None
         self.value_sizes: Sizes | None = None
@@ -147,7 +149,7 @@ class ProduceRequestResult:
         if offset != UNKNOWN_OFFSET:
             offset += self._rank(index) - done.start
         if timestamp == NO_TIMESTAMP:
-            timestamp = self.default_timestamp if self.timestamps is None else self.timestamps[index]
+            timestamp = self.times[index] if self.timestamps is None else self.timestamps[index]
         key_size, value_size = (
             -1 if sizes is None else int(sizes[index]) for sizes in (self.key_sizes, self.value_sizes)
         )

@@ -104,6 +104,8 @@ class TopicPendingRecords:
         self.name = topic
         self._appender = appender
         self._config = appender.config
+        self._clock = appender.clock
+        self._epoch_s = appender.clock.epoch_s
         self._limit = min(_MOST_BYTES, appender.slice_limit)
         self._comfortable_size = self._config.max_request_size - 2 * RECORD_OVERHEAD
         self._lock = threading.Lock()
@@ -121,34 +123,31 @@ class TopicPendingRecords:
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
     ) -> FutureRecordMetadata:
-        """The hot path of ``send``: at most two list appends and the future, no lock. All else is in other methods.
+        """The hot path of ``send``: at most two list appends, a look at the clock and the future, no lock. All else is
+        in other methods.
 
         Only the owner of the open records adds without the lock; any thread may close them meanwhile. Closer: set
         ``closed``, then read the count. Owner: append, then read ``closed``. At least one sees the other.
         """
-        size = RECORD_OVERHEAD
-        if value is not None:
-            if value.__class__ is not bytes:
-                raise not_bytes("value", value)
-            size += len(value)
-        if key is not None:
-            if key.__class__ is not bytes:
-                raise not_bytes("key", key)
-            size += len(key)
         pending = self._open
-        room = pending.room - size
+        if value.__class__ is not bytes or (key is not None and key.__class__ is not bytes):
+            return self._append_locked(record, key, value, left_ms)
+        room = pending.room - RECORD_OVERHEAD - len(value)
+        if key is not None:
+            room -= len(key)
         if (
             room < 0
-            or value is None
             or record.partition is not None
             or record.timestamp is not None
             or record.headers is not None
             or pending.owner != get_ident()
         ):
-            return self._append_locked(record, key, value, size, left_ms)
+            return self._append_locked(record, key, value, left_ms)
         pending.room = room
         values = pending.values
         index = len(values)
+        if self._epoch_s() >= pending.next_ms_at:
+            pending.note_time(self._clock.epoch_ms())
         if key is None and pending.only_values:
             values.append(value)
         elif key is not None and index and len(pending.keys) == index:
@@ -157,17 +156,19 @@ class TopicPendingRecords:
         else:
             pending.add_fields(key, value)
         if pending.closed and not self._counts(pending, index):
-            return self._append_locked(record, key, value, size, left_ms)
+            return self._append_locked(record, key, value, left_ms)
         future = FutureRecordMetadata()
         future._result = pending.result
         future._index = index
         return future
 
     def _append_locked(
-        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, left_ms: float | None
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None
     ) -> FutureRecordMetadata:
-        """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's."""
-        checked = self._checked(record, key, value, size)
+        """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's; or
+        with a key or value that is not bytes.
+        """
+        checked = self._checked(record, key, value)
         remaining = self._config.max_block_ms if left_ms is None else left_ms
         try:
             while True:
@@ -185,8 +186,15 @@ class TopicPendingRecords:
             self._appender.sender_thread.wakeup()
         return pending.result.future(index)
 
-    def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int) -> CheckedRecord:
-        """Nothing fails later that would fail the records that are pending with it. ``size``: without headers."""
+    def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> CheckedRecord:
+        """Nothing fails later that would fail the records that are pending with it."""
+        sent_ms = self._clock.epoch_ms()
+        size = RECORD_OVERHEAD
+        for name, given in (("value", value), ("key", key)):
+            if given is not None:
+                if given.__class__ is not bytes:
+                    raise not_bytes(name, given)
+                size += len(given)
         check_partition_and_timestamp(record)
         headers = None
         if record.headers is not None:
@@ -200,7 +208,7 @@ class TopicPendingRecords:
         if size > self._comfortable_size:
             estimate = one_java_size_estimate(1 if headers is None else len(headers), (key, value))
             check_sizes(np.array([estimate]), self._appender.size_limits)
-        return CheckedRecord(key, value, headers, record.partition, record.timestamp, size)
+        return CheckedRecord(key, value, headers, record.partition, record.timestamp, size, sent_ms)
 
     def _add(self, pending: PendingRecords, record: CheckedRecord) -> tuple[int, bool] | None:
         """Under the lock. The record's index and whether to wake the sender; None when it cannot be added."""
@@ -333,7 +341,7 @@ class TopicPendingRecords:
             if self._aborted_by is not None:
                 raise self._aborted_by
             if self._open is CLOSED:
-                result = ProduceRequestResult(self.name, clock.epoch_ms(), self._appender.sender_thread.callbacks)
+                result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
                 opened = PendingRecords(result, snapshot, clock.now())
                 opened.owner = SHARED if self._shared else get_ident()
                 self._open = opened

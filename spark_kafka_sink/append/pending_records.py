@@ -26,7 +26,7 @@ SHARED = 0
 
 class CheckedRecord(NamedTuple):
     """A record that can be encoded, whatever is encoded with it. ``headers``: encoded; ``size``: an upper bound of its
-    bytes.
+    bytes; ``sent_ms``: its timestamp if it has none (epoch ms).
     """
 
     key: bytes | None
@@ -35,6 +35,7 @@ class CheckedRecord(NamedTuple):
     partition: int | None
     timestamp: int | None
     size: int
+    sent_ms: int
 
 
 class PendingRecords:
@@ -43,7 +44,8 @@ class PendingRecords:
     Its ``owner``, a thread, adds values and keys and takes from ``room`` without the lock, see ``TopicPendingRecords``.
     Only the first ``rows`` records count once it is closed. ``room``: bytes it takes before the lock is needed, up to
     ``allowed`` (it has memory for these) or ``wake_at`` (the sender is woken). Partitions, timestamps and headers,
-    which few records have, are kept by index; ``keys`` ends with the last key.
+    which few records have, are kept by index; ``keys`` ends with the last key. The times of ``send`` are kept by the
+    millisecond; the next one begins at ``next_ms_at`` (epoch s).
     """
 
     def __init__(self, result: ProduceRequestResult, snapshot: ClusterSnapshot, created: float) -> None:
@@ -60,16 +62,12 @@ class PendingRecords:
         self.claim = Claim(Reservation())
         self.allowed = self.wake_at = self.rows = 0
         self.room = self._mark = -1
+        self.next_ms_at = 0.0
         self.closed = False
 
     @property
     def topic(self) -> str:
         return self.result.topic
-
-    @property
-    def timestamp(self) -> int:
-        """Of records without one (epoch ms): when the first record was sent."""
-        return self.result.default_timestamp
 
     @property
     def size(self) -> int:
@@ -92,11 +90,21 @@ class PendingRecords:
     def knows(self, partition: int) -> bool:
         return partition < (self.snapshot.partition_counts.get(self.topic) or 0)
 
+    def note_time(self, ms: int) -> None:
+        """The next record is sent at ``ms``. When a clock is set back, it is late by at most the time until these
+        records are closed.
+        """
+        self.result.times.note(len(self.values), ms)
+        self.next_ms_at = (ms + 1) / 1000.0
+
     def add(self, record: CheckedRecord) -> int:
         """Returns the record's index."""
         index = len(self.values)
         try:
             self._forget_fields()
+            times = self.result.times.runs
+            if not times or times[-1].ms != record.sent_ms:
+                self.note_time(record.sent_ms)
             if record.key is not None:
                 self._add_key(index, record.key)
             if record.partition is not None:
@@ -157,12 +165,15 @@ class PendingRecords:
         return values, lengths
 
     def columns(self) -> RecordColumns:
+        """``timestamps``: None where all records were sent in one millisecond."""
         rows = self.rows
         headers = timestamps = None
         if self.headers:
             headers = bytes_column([self.headers.get(row, NO_HEADERS) for row in range(rows)])
-        if self.timestamps:
-            timestamps = _filled(self.timestamps, rows, self.timestamp, np.int64)
+        if len(self.result.times.runs) > 1 or self.timestamps:
+            timestamps = self.result.times.column(rows)
+        if timestamps is not None and self.timestamps:
+            timestamps[list(self.timestamps)] = list(self.timestamps.values())
             self.result.timestamps = timestamps.tolist()
         keys = self.keys[:rows]
         keys.extend([None] * (rows - len(keys)))
@@ -176,7 +187,7 @@ class PendingRecords:
         return _filled(self.partitions, self.rows, NOT_GIVEN, np.int32) if self.partitions else None
 
 
-CLOSED = PendingRecords(ProduceRequestResult("", 0, Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
+CLOSED = PendingRecords(ProduceRequestResult("", Callbacks(lambda: None)), ClusterSnapshot(), 0.0)
 """Stands where no records are open: it takes none."""
 
 CLOSED.allowed = -1

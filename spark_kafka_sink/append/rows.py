@@ -19,6 +19,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.accumulator.producer_batch import Buffer
+from spark_kafka_sink.append.send_times import SendTimes
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
@@ -116,14 +117,24 @@ def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
             )
 
 
+@lru_cache(16)
+def _bytes_of_linger(linger_ms: float) -> int:
+    """Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch."""
+    return varint_size(int(2 * linger_ms) + 50)
+
+
+def _bytes_of_span(earliest: int, latest: int) -> int:
+    return min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
+
+
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """Record timestamps (epoch ms): one per row, or one for all.
+    """Record timestamps (epoch ms): one per row, or one for all, or by runs for rows that are not reordered.
 
     ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta.
     """
 
-    values: Int64Array | int
+    values: Int64Array | SendTimes | int
     earliest: int
     latest: int
     delta_bytes: int
@@ -131,15 +142,28 @@ class RowTimes:
     @classmethod
     def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
         if isinstance(timestamps, int):
-            # Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch.
-            return cls(timestamps, timestamps, timestamps, varint_size(int(2 * linger_ms) + 50))
+            return cls(timestamps, timestamps, timestamps, _bytes_of_linger(linger_ms))
         earliest, latest = int(timestamps.min()), int(timestamps.max())
-        return cls(timestamps, earliest, latest, min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA))
+        return cls(timestamps, earliest, latest, _bytes_of_span(earliest, latest))
+
+    @classmethod
+    def of_send(cls, times: SendTimes, timestamps: Int64Array | None, linger_ms: float) -> RowTimes:
+        """Of records that were sent one by one at ``times``; ``timestamps`` if they are per row. They may join a batch
+        of earlier ones, as rows of one time may.
+        """
+        every = [run.ms for run in times.runs]
+        if timestamps is None and len(every) == 1:
+            return cls.of(every[0], linger_ms)
+        earliest, latest = min(every), max(every)
+        if timestamps is not None:
+            earliest, latest = min(earliest, int(timestamps.min())), max(latest, int(timestamps.max()))
+        width = max(_bytes_of_linger(linger_ms), _bytes_of_span(earliest, latest))
+        return cls(times if timestamps is None else timestamps, earliest, latest, width)
 
     def of_rows(self, rows: slice | Order | None) -> RowTimes:
-        if isinstance(self.values, int) or rows is None:
+        if not isinstance(self.values, np.ndarray) or rows is None:
             return self
-        return replace(self, values=self.values[rows])
+        return RowTimes(self.values[rows], self.earliest, self.latest, self.delta_bytes)
 
     def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], largest: int, limit: int) -> RowSizes:
         """For a claim; these times, ``runs`` and ``cumulative`` are in one order."""
@@ -148,7 +172,7 @@ class RowTimes:
             cumulative=cumulative,
             largest=largest,
             limit=limit,
-            timestamps=self.values if isinstance(self.values, int) else self.values.data,
+            timestamps=self.values.data if isinstance(self.values, np.ndarray) else self.values,
             earliest=self.earliest,
             latest=self.latest,
             # the largest delta whose zigzag varint takes delta_bytes
@@ -308,23 +332,53 @@ class GroupedRows:
         data, ends = encode_records(self.columns, offset_deltas, timestamp_deltas, self.order, self.lengths)
         return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
 
+    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """The latest timestamp of each range."""
+        timestamps = self.sizes.timestamps
+        if isinstance(timestamps, int):
+            return [timestamps] * len(ranges)
+        latest: list[int] = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in ranges]).tolist()
+        return latest
+
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Values of one topic, all with one timestamp; ``lengths`` are theirs."""
+    """Values of one topic; ``lengths`` are theirs, ``times`` when they were sent."""
 
     values: Sequence[bytes]
     lengths: Sequence[int]
+    times: SendTimes
     sizes: RowSizes
     order: None = None
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range as bytes of its own: joining objects is faster than making columns first."""
-        values, lengths, timestamp = self.values, self.lengths, self.sizes.timestamp(0)
+        if len(self.times.runs) > 1:
+            return [self._encode_by_time(each) for each in ranges]
+        values, lengths, timestamp = self.values, self.lengths, self.times[0]
         return [
             encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
             for batch, start, end, first in ranges
         ]
+
+    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """The latest timestamp of each range."""
+        times = self.times
+        if len(times.runs) == 1:
+            return [times.runs[0].ms] * len(ranges)
+        return [max(run.ms for run in times.within(start, end)) for _, start, end, _ in ranges]
+
+    def _encode_by_time(self, claimed: ClaimedRange) -> Buffer:
+        batch, row, end, first = claimed
+        runs = list(self.times.within(row, end))
+        stops = [*[run.start for run in runs[1:]], end]
+        pieces = [
+            encode_values(
+                self.values[start:stop], self.lengths[start:stop], first + start - row, ms - batch.base_timestamp
+            )
+            for (start, ms), stop in zip(runs, stops, strict=True)
+        ]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 Rows: TypeAlias = GroupedRows | ValueRows

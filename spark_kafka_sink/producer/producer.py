@@ -115,8 +115,8 @@ class KafkaProducer(TransactionalProducer):
         together up to max.block.ms. Raises ``KafkaTimeoutError``, ``AuthenticationError``, ``InvalidRecordError``,
         ``RecordTooLargeError`` or a serializer's error; the record is then not sent.
         """
-        topic = self._fast.get(record.topic)
-        future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)
+        name, fast = record.topic, self._fast
+        future = fast[name].append(record, record.key, record.value) if name in fast else self._send_checked(record)
         if callback is not None:
             future.add_callback(callback)
         return future

@@ -6,7 +6,7 @@ kind of piece at a time, and are joined once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 
@@ -26,10 +26,18 @@ def encode_values(values: Sequence[bytes], lengths: Sequence[int], first: int, t
     """
     rows, length = len(values), lengths[0]
     # Values of one length have cached prefixes: twice as fast.
-    if lengths.count(length) == rows and not timestamp_delta and first + rows <= _KEPT_PREFIXES:
-        pieces = [b""] * (2 * rows)
-        pieces[::2] = _prefixes(length, (first + rows - 1).bit_length())[first : first + rows]
-        pieces[1::2] = values
+    if lengths.count(length) == rows and first + rows <= _KEPT_PREFIXES:
+        bits = (first + rows - 1).bit_length()
+        if timestamp_delta:
+            pieces = [b""] * (3 * rows)
+            for start, end, heads in _heads_by_offset(first, rows, encode_varint(timestamp_delta)):
+                pieces[3 * start : 3 * end : 3] = [heads[length]] * (end - start)
+            pieces[1::3] = _tails(length, bits)[first : first + rows]
+            pieces[2::3] = values
+        else:
+            pieces = [b""] * (2 * rows)
+            pieces[::2] = _prefixes(length, bits)[first : first + rows]
+            pieces[1::2] = values
     else:
         pieces = _pieces(values, lengths, first, encode_varint(timestamp_delta))
     # Each record's first piece begins with the previous record's header count: move one from the start to the end.
@@ -46,17 +54,29 @@ def _prefixes(length: int, bits: int) -> list[bytes]:
     return [head + offset + size for head, offset, size, _ in zip(*[pieces] * _PIECES, strict=True)]
 
 
+@lru_cache(maxsize=64)
+def _tails(length: int, bits: int) -> list[bytes]:
+    """The same without the head, which has the timestamp delta: there are too many of these to keep."""
+    size = encode_varint(length)
+    return [offset + size for offset in _kept_offsets(bits)]
+
+
+def _heads_by_offset(first: int, rows: int, timestamp: bytes) -> Iterator[tuple[int, int, _Heads]]:
+    """Records ``start .. end - 1`` share a table of heads: their offset deltas take the same number of bytes."""
+    start = 0
+    while start < rows:
+        offset_size = varint_size(first + start)
+        end = min(rows, (1 << (7 * offset_size - 1)) - first)
+        yield start, end, _heads(timestamp, offset_size)
+        start = end
+
+
 def _pieces(values: Sequence[bytes], lengths: Sequence[int], first: int, timestamp: bytes) -> list[bytes]:
     """Per record: head, offset delta and null key, length of the value, value."""
     rows = len(values)
     pieces = [b""] * (_PIECES * rows)
-    start = 0
-    while start < rows:
-        # Records whose offset deltas take the same number of bytes share a table of heads.
-        offset_size = varint_size(first + start)
-        end = min(rows, (1 << (7 * offset_size - 1)) - first)
-        pieces[_PIECES * start : _PIECES * end : _PIECES] = _look_up(_heads(timestamp, offset_size), lengths[start:end])
-        start = end
+    for start, end, heads in _heads_by_offset(first, rows, timestamp):
+        pieces[_PIECES * start : _PIECES * end : _PIECES] = _look_up(heads, lengths[start:end])
     pieces[1::_PIECES] = _offsets(first, rows)
     pieces[2::_PIECES] = _look_up(_VALUE_LENGTHS, lengths)
     pieces[3::_PIECES] = values

@@ -16,6 +16,9 @@ class ManualClock:
     def epoch_ms(self) -> int:
         return self._started_epoch_ms + int(self._now)
 
+    def epoch_s(self) -> float:
+        return self.epoch_ms() / 1000.0
+
     def advance(self, ms: float) -> float:
         """Advances by ``ms`` and returns the new ``now``."""
         self._now += ms

@@ -29,7 +29,7 @@ WAIT_MS = 20.0
 
 
 def future() -> Any:
-    outcome = future_record_metadata.ProduceRequestResult("t", 0, callbacks.Callbacks(bool))
+    outcome = future_record_metadata.ProduceRequestResult("t", callbacks.Callbacks(bool))
     return outcome, lambda: outcome.wait(0, WAIT_MS / 1000)
 
 

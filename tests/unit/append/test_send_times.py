@@ -1,0 +1,143 @@
+"""A record without a timestamp has the time of its ``send``, in the log and in its metadata."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.records.decode import decode_batches
+from tests.unit.scripted_engine import TOPIC, Engine
+
+KINDS: dict[str, dict[str, Any]] = {
+    "values only": {},
+    "keyed": {"key": b"k"},
+    "with headers": {"headers": [("h", b"x")]},
+    "null": {"value": None, "key": b"k"},
+    "partition": {"partition": 0},
+}
+
+
+class Times:
+    """Sends records and compares their timestamps in the log with when they were sent."""
+
+    def __init__(self, **config: object) -> None:
+        self.engine = engine = Engine(**{"linger_ms": 1_000, **config})
+        engine.connect()
+        self.sent: list[bytes] = []
+        for log in engine.logs.values():
+            log.append = self._noting(log.append)
+        self.expected: list[int] = []
+        self.futures: list[Any] = []
+
+    def _noting(self, append: Any) -> Any:
+        def note(data: bytes) -> Any:
+            self.sent.append(data)
+            return append(data)
+
+        return note
+
+    def send(self, value: bytes | None = b"v", timestamp: int | None = None, **fields: Any) -> None:
+        self.expected.append(self.engine.clock.epoch_ms() if timestamp is None else timestamp)
+        record = ProducerRecord(TOPIC, value, timestamp=timestamp, **fields)
+        self.futures.append(self.engine.parts.pending.append(record, record.key, record.value))
+
+    def check(self) -> None:
+        self.engine.settle()
+        batches = [batch for data in self.sent for batch in decode_batches(data)]
+        assert [record.timestamp for batch in batches for record in batch.records] == self.expected
+        assert [future.result(0).timestamp for future in self.futures] == self.expected
+        for batch in batches:
+            times = [record.timestamp for record in batch.records]
+            assert (batch.header.base_timestamp, batch.header.max_timestamp) == (times[0], max(times))
+        assert self.engine.memory_is_free()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_incident_records_of_one_buffer_all_had_the_time_of_its_first(kind):
+    times = Times()
+    for wait in (0, 0, 3, 0, 400, 1, 0, 90):
+        times.engine.clock.advance(wait)
+        times.send(**KINDS[kind])
+    times.check()
+
+
+@pytest.mark.parametrize("same_size", [True, False])
+@pytest.mark.parametrize("batch_size", [200, 1_000, 100_000])
+@pytest.mark.parametrize("every", [1, 7, 60])
+def test_times_are_those_of_each_record_where_a_buffer_becomes_many_batches(same_size, batch_size, every):
+    times = Times(batch_size=batch_size)
+    random = Random(every)
+    for number in range(300):
+        if number % every == 0:
+            times.engine.clock.advance(random.randrange(3))
+        times.send(b"x" * (20 if same_size else random.randrange(40)))
+    times.check()
+
+
+def test_kinds_of_records_and_given_timestamps_mix():
+    times = Times()
+    for number, kind in enumerate([*KINDS] * 8):
+        times.engine.clock.advance(number % 3)
+        times.send(timestamp=None if number % 4 else 5 * number, **KINDS[kind])
+    times.check()
+
+
+def test_the_time_is_that_of_the_call_not_of_the_end_of_its_wait_for_memory():
+    times = Times(buffer_memory=2_000, batch_size=1_000)
+    times.send(b"x" * 900)
+    wakeup = times.engine.parts.sender_thread.wakeup
+
+    def pass_time() -> None:
+        wakeup()
+        times.engine.spin(50)
+
+    times.engine.parts.sender_thread.wakeup = pass_time
+    times.send(b"y" * 900)
+    assert times.engine.clock.now() >= 50
+    times.check()
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_records_join_an_open_batch_of_earlier_ones(key):
+    """Their times are bounded as those of columns are: a narrower bound would end the batch."""
+    times = Times(linger_ms=10_000)
+    for _ in range(5):
+        for _ in range(3):
+            times.engine.clock.advance(1)
+            times.send(key=key)
+        times.engine.parts.pending.flush()
+        times.engine.clock.advance(100)
+    times.check()
+    assert len(times.sent) == 1
+
+
+def test_a_clock_that_is_set_back_gives_late_times_only_until_the_records_are_closed(monkeypatch):
+    times = Times()
+    clock = times.engine.clock
+    times.send()
+    monkeypatch.setattr(clock, "_started_epoch_ms", clock._started_epoch_ms - 3_600_000)
+    futures = [times.engine.parts.pending.append(ProducerRecord(TOPIC, b"v"), None, b"v")]
+    times.engine.settle()
+    futures.append(times.engine.parts.pending.append(ProducerRecord(TOPIC, b"v"), None, b"v"))
+    now = clock.epoch_ms()
+    times.engine.settle()
+    late, right = (future.result(0).timestamp for future in futures)
+    assert late == times.expected[0]
+    assert right == now
+
+
+def test_threads_that_share_records_have_times_of_their_own():
+    times = Times()
+    for number in range(6):
+        times.engine.clock.advance(2)
+        if number % 2:
+            thread = threading.Thread(target=times.send)
+            thread.start()
+            thread.join(60)
+        else:
+            times.send()
+    times.check()
