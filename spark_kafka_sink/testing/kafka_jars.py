@@ -1,7 +1,8 @@
-"""Apache Kafka's own jars, fetched once from Maven Central."""
+"""Apache Kafka's own jars, fetched once from Maven Central; those of the default version are checked by SHA-256."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zipfile
 from pathlib import Path
@@ -21,6 +22,7 @@ _IVY_MODULE = """<ivy-module version="2.0">
 """
 _ESSENTIAL_JARS = ("kafka_2.13-{version}.jar", "kafka-clients-{version}.jar", "kafka-tools-{version}.jar")
 
+_DIGESTS = Path(__file__).parent
 _OLDEST = (3, 3, 0)  # the first release with KRaft for production: LocalKafka starts no ZooKeeper
 
 
@@ -31,8 +33,9 @@ class KafkaJarsError(FetchError):
 def kafka_jars(version: str) -> Path:
     """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (43 MB) the first time.
 
-    The folder gets its name only when it is complete. Offline, fill it with the ``libs`` of Kafka's own distribution.
-    Raises ``FetchError``.
+    A version with a file ``kafka-<version>.sha256`` beside this one has exactly the jars that the file lists, as
+    ``sha256sum *.jar`` writes it. The folder gets its name only when it is complete. Offline, fill it with the ``libs``
+    of Kafka's own distribution. Raises ``FetchError``.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaJarsError(f"Kafka version {version!r} is not of the form 4.1.1.")
@@ -46,6 +49,8 @@ def kafka_jars(version: str) -> Path:
             broken = [jar.name for jar in jars.iterdir() if not _is_whole(jar)]
             if broken or _missing(version, jars):
                 raise KafkaJarsError(f"{name} did not arrive whole: {broken or _missing(version, jars)}")
+            if other := _other_jars(version, jars):
+                raise KafkaJarsError(f"{name}: not the known ones by their SHA-256: {', '.join(other)}")
             jars.rename(folder)
     missing = _missing(version, folder)
     if missing:
@@ -55,6 +60,16 @@ def kafka_jars(version: str) -> Path:
 
 def _missing(version: str, folder: Path) -> list[str]:
     return [name for jar in _ESSENTIAL_JARS if not (folder / (name := jar.format(version=version))).is_file()]
+
+
+def _other_jars(version: str, folder: Path) -> list[str]:
+    """The names that are missing, too many or of another content; none for a version without known digests."""
+    known = _DIGESTS / f"kafka-{version}.sha256"
+    if not known.is_file():
+        return []
+    wanted = {tuple(line.split()) for line in known.read_text().splitlines()}
+    found = {(hashlib.sha256(jar.read_bytes()).hexdigest(), jar.name) for jar in folder.iterdir()}
+    return sorted({name for _, name in wanted ^ found})
 
 
 def _is_whole(jar: Path) -> bool:

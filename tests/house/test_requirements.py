@@ -55,3 +55,21 @@ def test_the_environment_of_kerberos_is_that_of_development_and_its_library():
     has = {entry.split(" ")[0] for entry in locked(ROOT / "requirements/gssapi.txt")}
     assert {entry.split(" ")[0] for entry in locked(ROOT / "requirements/dev.txt")} - has == set()
     assert names(PROJECT["optional-dependencies"]["gssapi"]) <= names(list(has))
+
+
+def workflow_lines(word):
+    files = sorted((ROOT / ".github/workflows").glob("*.yml"))
+    return [line.strip() for file in files for line in file.read_text().splitlines() if word in line]
+
+
+def test_actions_of_workflows_are_pinned_by_their_commit():
+    """A tag may be moved to other code."""
+    used = [line for line in workflow_lines("uses: ") if "uses: ./" not in line]
+    assert used
+    assert [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_what_workflows_install_beside_the_wheel_has_hashes():
+    installed = [line for line in workflow_lines("pip install") if not line.endswith("pip install dist/*.whl")]
+    assert installed
+    assert [line for line in installed if "--require-hashes -r requirements/" not in line] == []

@@ -1,3 +1,4 @@
+import hashlib
 import re
 import subprocess
 import sys
@@ -6,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.testing.kafka_jars import KafkaJarsError, kafka_jars
+from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars
+from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 from tests.waiting import DEADLINE_S
@@ -64,6 +67,35 @@ def test_a_jar_cut_short_is_refused(ivy, tmp_path, repository):
     with pytest.raises(KafkaJarsError, match=re.escape(f"did not arrive whole: ['{NAMES[1]}']")):
         kafka_jars("9.8.7")
     assert left_in(tmp_path / "cache") == []
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch, repository):
+    """Version 9.8.7 has digests."""
+    digests = [f"{hashlib.sha256((repository / name).read_bytes()).hexdigest()}  {name}\n" for name in NAMES]
+    (tmp_path / "kafka-9.8.7.sha256").write_text("".join(digests))
+    monkeypatch.setattr("spark_kafka_sink.testing.kafka_jars._DIGESTS", tmp_path)
+
+
+def test_jars_with_the_known_digests_are_taken(ivy, known):
+    assert {path.name for path in kafka_jars("9.8.7").iterdir()} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", [NAMES[1], "further.jar"])
+def test_a_jar_of_another_content_or_one_too_many_is_refused(ivy, known, repository, tmp_path, name):
+    with zipfile.ZipFile(repository / name, "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "y" * 1000)
+    with pytest.raises(KafkaJarsError, match=f"not the known ones by their SHA-256: {re.escape(name)}$"):
+        kafka_jars("9.8.7")
+    assert left_in(tmp_path / "cache") == []
+
+
+def test_the_default_version_has_digests():
+    lines = (Path(kafka_jars_file).parent / f"kafka-{DEFAULT_VERSION}.sha256").read_text().splitlines()
+    assert {f"{name.format(version=DEFAULT_VERSION)}" for name in _ESSENTIAL_JARS} <= {
+        line.split()[1] for line in lines
+    }
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
 
 
 def test_what_a_killed_fetch_left_behind_is_removed(ivy, tmp_path):
