@@ -23,13 +23,14 @@ from spark_kafka_sink.transactions.values import END_TXN_V2
 class AbortOutcome:
     """``skipped``: why nothing was done, or "". ``decided``: a clause for each decided batch of the name. ``aborted``:
     number of transactions. ``gone``: how many of the reported ones were no longer open, so that another process may
-    have committed them. ``committed``: the whole batch is."""
+    have committed them. ``committed``: the whole batch is. ``all_lost``: what is decided has lost all of its rows."""
 
     skipped: str = ""
     decided: tuple[str, ...] = ()
     aborted: int = 0
     gone: int = 0
     committed: bool = False
+    all_lost: bool = False
 
 
 def abort_batch(
@@ -62,6 +63,7 @@ def abort_batch(
             aborted=len(aborted),
             gone=len(reported - aborted),
             committed=_is_committed(run.write_id, state.entries, view),
+            all_lost=any(not entries[query].has_rows_besides(lost) for query, lost in state.lost.items()),
         )
 
 

@@ -5,12 +5,12 @@ Documentation (docs/exactly-once.md) has the same table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.exactly_once.values import Repeat
+from spark_kafka_sink.exactly_once.values import Entry, Repeat
 
 
 class Progress(Enum):
@@ -20,6 +20,12 @@ class Progress(Enum):
     UNKNOWN = "no broker confirms the decision"
     DECIDED = "decided, and not all of its rows are visible yet"
     LOST = "decided, and the rows of some tasks are lost"
+    ALL_LOST = "decided, and all of its rows are lost"
+
+    @classmethod
+    def of_lost(cls, entry: Entry, lost: Collection[int]) -> Progress:
+        """``lost``: the tasks of the decided batch whose rows are lost."""
+        return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
 
 
 ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
@@ -31,6 +37,7 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "the brokers end before, after {timeout}, it writes again, and only that.",
         (Repeat.STREAM, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, "
         "and only those.",
+        (Repeat.STREAM, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
         (Repeat.FOREACH_BATCH, Progress.NOT_DECIDED): "Start the query again: foreachBatch gets the batch again, and "
         "writes it.",
         (Repeat.FOREACH_BATCH, Progress.UNKNOWN): "Start the query again with its checkpoint: foreachBatch gets the "
@@ -41,6 +48,8 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "{timeout}, it writes again, and only that.",
         (Repeat.FOREACH_BATCH, Progress.LOST): "Start the query again with its checkpoint: foreachBatch gets the batch "
         "again, and with the same txnVersion the write writes the missing rows again, and only those.",
+        (Repeat.FOREACH_BATCH, Progress.ALL_LOST): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write writes its rows again.",
         (Repeat.VERSION, Progress.NOT_DECIDED): "Run the job again (in foreachBatch, start the query again): it writes "
         "the rows again.",
         (Repeat.VERSION, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
@@ -51,6 +60,8 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "{timeout}, it writes again, and only that.",
         (Repeat.VERSION, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
         "start the query again with its checkpoint): it writes the missing rows again, and only those.",
+        (Repeat.VERSION, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
+        "foreachBatch, start the query again with its checkpoint): it writes the rows again.",
         (Repeat.NEVER, Progress.NOT_DECIDED): "None of its rows becomes visible: run the job again.",
         (Repeat.NEVER, Progress.UNKNOWN): "Do not run the job again before this is known: it might write the rows "
         "twice. Spark's abort finds out, commits what is decided, and logs what it found. If the log has no such line, "
@@ -61,5 +72,6 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "it. What is still open after {timeout} is lost.",
         (Repeat.NEVER, Progress.LOST): "Do not run the job again: it would write the other rows twice. No run of it "
         "writes the missing rows again: write them yourself.",
+        (Repeat.NEVER, Progress.ALL_LOST): "None of its rows is visible, and none becomes visible: run the job again.",
     }
 )

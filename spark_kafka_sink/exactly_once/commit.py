@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntrySta
 class CommitOutcome:
     """``entry`` None: the batch was committed before. ``cleanup_failure``: what could not be cleaned up afterwards,
     with the command that does it, or "". ``recreated``: topics that were deleted before their rows were visible.
-    ``missing``: topics of a batch that was committed before, which do not exist now.
+    ``missing``: topics that a replayed batch, or a part of it, was committed to, and which do not exist now.
     """
 
     entry: Entry | None
@@ -53,10 +53,11 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         repeat = reports[0].repeat
         lost = complete(session, entry, deadline, repeat) if entry.state is EntryState.INTENT else None
         if lost:
+            progress = Progress.of_lost(entry, lost)
+            others = "The other tasks' rows are committed. " if progress is Progress.LOST else ""
             raise LostRowsError(
                 f"{write} is decided, but the transactions of task {listed(lost)} are gone: they timed out, or another "
-                f"attempt of the task took their ids. The other tasks' rows are committed. "
-                f"{settings.advice(repeat, Progress.LOST)}"
+                f"attempt of the task took their ids. {others}{settings.advice(repeat, progress)}"
             )
     recreated: tuple[str, ...] = ()
     try:
@@ -68,8 +69,8 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
             f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: {error}. "
             f"{settings.next_run}`{settings.command('commit')}` does it, then the same with `abort`."
         )
-        return CommitOutcome(entry, failure, recreated)
-    return CommitOutcome(entry, recreated=recreated)
+        return CommitOutcome(entry, failure, recreated, missing)
+    return CommitOutcome(entry, recreated=recreated, missing=missing)
 
 
 def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:

@@ -74,12 +74,18 @@ class Verdict(Enum):
         "bring them back. Restore the checkpoint as it was at that batch, or accept the loss with "
         "`spark-kafka-sink transactions abort --force`."
     )
+    LOST_VERSION = (
+        "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only the same write can bring "
+        "them back. Run it again with txnVersion {before}, then this one, or accept the loss with "
+        "`spark-kafka-sink transactions abort --force`."
+    )
 
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 """Refusals that ledgerStart=trust-checkpoint turns into WRITE."""
 
-_REFUSALS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.LOST_BEFORE}
+_LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
+_REFUSALS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
 
 VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
@@ -100,7 +106,7 @@ VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyTy
         (WriteKind.VERSION, Comparison.SAME_LOST): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.NEXT): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.BEYOND): Verdict.WRITE,
-        (WriteKind.VERSION, Comparison.AFTER_LOSS): Verdict.LOST_BEFORE,
+        (WriteKind.VERSION, Comparison.AFTER_LOSS): Verdict.LOST_VERSION,
         (WriteKind.ONCE, Comparison.FIRST): Verdict.WRITE,
     }
 )
@@ -119,8 +125,7 @@ def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Com
         return Comparison.NEXT if write_id.number == entry.number + 1 else Comparison.BEYOND
     if not lost:
         return Comparison.SAME
-    in_kafka = any(share.rows.count for task, share in enumerate(entry.tasks) if task not in lost)
-    return Comparison.SAME_PARTLY_LOST if in_kafka else Comparison.SAME_LOST
+    return Comparison.SAME_PARTLY_LOST if entry.has_rows_besides(lost) else Comparison.SAME_LOST
 
 
 def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
@@ -133,7 +138,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     if verdict in _OVERRIDABLE and plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _REFUSALS:
-        error = LostRowsError if verdict is Verdict.LOST_BEFORE else ExactlyOnceError
+        error = LostRowsError if verdict in _LOST else ExactlyOnceError
         raise error(_refusal(plan, write_id, verdict, write_id.query))
     if verdict is Verdict.REPAIR:
         return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
@@ -301,6 +306,17 @@ def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
     return tuple(schemas)
 
 
+_SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType(
+    {
+        WriteKind.MICRO_BATCH: "Either the checkpoint is an older copy, and its next batch is another one under the "
+        "same number: restore the latest.",
+        WriteKind.VERSION: "Either two writes have one txnAppId and txnVersion, and this one's rows are not in Kafka: "
+        "give each write a txnAppId of its own, and each run a txnVersion that is larger than the last.",
+    }
+)
+"""How other rows come to have the number of a committed batch."""
+
+
 def _check_replay(reports: Sequence[TaskReport]) -> None:
     """The number alone does not prove a replay: an older checkpoint gives it to a new batch."""
     first = reports[0]
@@ -308,9 +324,9 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
     if first.decided not in (None, rows):
         raise ReplayMismatchError(
             f"{first.write} is committed with {first.decided}, but is now to be written with {rows}; nothing is "
-            "written. Either the checkpoint is an older copy, and its next batch is another one under the same number: "
-            "restore the latest. Or the rows are not repeatable (rand(), uuid(), a source that changes): then "
-            f"ledgerStart=trust-ledger:{first.write_id.number} accepts this batch, and no other, as committed."
+            f"written. {_SAME_NUMBER[first.write_id.kind]} Or the rows are not repeatable (rand(), uuid(), a source "
+            f"that changes): then ledgerStart=trust-ledger:{first.write_id.number} accepts this batch, and no other, "
+            "as committed."
         )
 
 
@@ -326,7 +342,8 @@ def _again(report: TaskReport) -> str:
 
 def _refusal(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
-    return f"{_write(plan, write_id)} {verdict.value.format(entry=entry, tasks=tasks, number=write_id.number)}"
+    text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, before=entry and entry.number)
+    return f"{_write(plan, write_id)} {text}"
 
 
 def _write(plan: WritePlan, write_id: WriteId) -> str:

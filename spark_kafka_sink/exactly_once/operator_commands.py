@@ -130,7 +130,10 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     if lost:
         tasks = "; ".join(f"{entries[query]}: tasks {listed(missing)}" for query, missing in lost.items())
         committed = f" Committed: {' and '.join(map(str, completed))}." if completed else ""
-        advice = {session.settings.advice(entries[query].repeat, Progress.LOST): None for query in lost}
+        advice = {
+            session.settings.advice(entries[query].repeat, Progress.of_lost(entries[query], missing)): None
+            for query, missing in lost.items()
+        }
         raise LostRowsError(
             f"Rows are gone from Kafka (name {session.settings.name}; {tasks}); the other tasks' are committed. "
             f"{' '.join(advice)} `transactions abort --force` gives them up.{committed}"

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Final
 
 from spark_kafka_sink.clock import NEVER, Clock, SystemClock
@@ -63,7 +64,7 @@ class CommitSettings:
         """The shell command with which an operator does what a driver could not."""
         servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
         return (
-            f"spark-kafka-sink transactions {action} --bootstrap-server {servers} --prefix {self.name} "
+            f"spark-kafka-sink transactions {action} --bootstrap-server {quote(servers)} --prefix {quote(self.name)} "
             f"--commit-log-topic {self.topic}"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, Self
@@ -176,6 +176,10 @@ class Entry:
     def total(self) -> RowSum:
         """Of all tasks; does not depend on how the rows are cut into tasks."""
         return sum((share.rows for share in self.tasks), RowSum())
+
+    def has_rows_besides(self, lost: Collection[int]) -> bool:
+        """Whether tasks other than these have rows."""
+        return any(share.rows.count for task, share in enumerate(self.tasks) if task not in lost)
 
     @property
     def prepared(self) -> dict[int, PreparedTransaction]:

@@ -178,8 +178,9 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
         )
     if outcome.missing:
         announce(
-            f"{reports[0].write_id} was committed before, but topic {', '.join(outcome.missing)} does not exist now: "
-            "what was written to it is gone, and is not written again.",
+            f"{reports[0].write_id} was committed before{'' if outcome.entry is None else ' in part'}, but topic "
+            f"{', '.join(outcome.missing)} no longer exists: the rows that were written to it are lost, and are "
+            "not written again.",
             logging.WARNING,
         )
     if outcome.entry is None:
@@ -206,8 +207,12 @@ def abort_exactly_once(
             logging.WARNING,
         )
     if outcome.decided:
-        twice = ". Do not run the job again: it would write the rows twice" if settings.per_attempt else ""
-        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}{twice}", logging.WARNING)
+        again = ""
+        if settings.per_attempt:
+            again = ". Do not run the job again: it would write the rows twice"
+            if outcome.all_lost:
+                again = ". None of its rows becomes visible: run the job again"
+        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}{again}", logging.WARNING)
     if outcome.gone:
         return LogLine(
             f"write aborted; no more of its rows become visible: {outcome.aborted} prepared transactions aborted, "

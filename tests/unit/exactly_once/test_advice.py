@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,7 @@ VISIBLE = {
     Progress.UNKNOWN: {},
     Progress.DECIDED: {b"a": 1, b"b": 1},
     Progress.LOST: {b"a": 1, b"b": 1, b"d": 1},
+    Progress.ALL_LOST: {},
 }
 
 
@@ -55,7 +57,9 @@ class Trouble:
             case Progress.DECIDED:
                 self._when("intent committed", lambda: self._ends(self._half_are_ended))
             case Progress.LOST:
-                self._when("intent committed", self._abort_one)
+                self._when("intent committed", lambda: self._abort(2))
+            case Progress.ALL_LOST:
+                self._when("intent committed", lambda: self._abort(0, 1, 2, 3))
 
     def _ends(self, outcomes):
         def end(committer, endings, timeout_ms, latest_ms=NEVER):
@@ -82,9 +86,9 @@ class Trouble:
         )
         return [*self._end(committer, endings[:2], timeout_ms), unknown, still_open]
 
-    def _abort_one(self):
-        prepared = self._reports[2].share.prepared
-        end_transactions(self._query.settings.producer, [(prepared, False)], 10_000)
+    def _abort(self, *tasks):
+        endings = [(self._reports[task].share.prepared, False) for task in tasks]
+        end_transactions(self._query.settings.producer, endings, 10_000)
 
 
 @pytest.mark.parametrize("progress", Progress)
@@ -113,15 +117,42 @@ def test_an_error_after_the_decision_says_which_transactions_are_committed(broke
     )
 
 
-def test_a_plain_job_is_run_again_only_if_it_is_not_decided():
+def test_a_plain_job_is_run_again_only_if_none_of_its_rows_becomes_visible():
     again = {progress for progress in Progress if "Do not run the job again" not in ADVICE[Repeat.NEVER, progress]}
-    assert again == {Progress.NOT_DECIDED}
+    assert again == {Progress.NOT_DECIDED, Progress.ALL_LOST}
     others = [text for (repeat, _), text in ADVICE.items() if repeat is not Repeat.NEVER]
     assert all(text.startswith(("Start the query again", "Run the job again")) for text in others)
 
 
 def test_every_kind_of_write_has_advice_however_far_it_came():
     assert ADVICE.keys() == {(repeat, progress) for repeat in Repeat for progress in Progress}
+
+
+@pytest.mark.parametrize(("progress", "all_lost"), [(Progress.ALL_LOST, True), (Progress.LOST, False)])
+def test_incident_a_plain_job_that_lost_all_of_its_rows_was_told_not_to_run_again(
+    broker, monkeypatch, progress, all_lost
+):
+    """Its commit was suspended right after the decision until all transactions had timed out: nothing is visible."""
+    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.ONCE)
+    plan = query.plan()
+    reports = query.tasks(plan, 0, ROWS)
+    Trouble(monkeypatch, query, reports).at(progress)
+    with pytest.raises(ExactlyOnceError) as failed:
+        query.commit(reports)
+    monkeypatch.undo()
+    assert str(failed.value).endswith("becomes visible: run the job again.") is all_lost
+    assert ("The other tasks' rows are committed" in str(failed.value)) is not all_lost
+    assert query.abort(reports, plan).all_lost is all_lost
+    assert committed(broker) == VISIBLE[progress]
+
+
+@pytest.mark.parametrize("name", ["spark-daily orders", "txn-a;b", "it's", "plain-1"])
+def test_incident_a_command_of_an_error_had_names_that_a_shell_takes_apart(name):
+    settings = Query("one:1,two:2", name).settings
+    command = shlex.split(settings.command("commit"))
+    assert command[command.index("--prefix") + 1] == name
+    assert command[command.index("--bootstrap-server") + 1] == "one:1,two:2"
+    assert settings.command("list") in settings.advice(Repeat.NEVER, Progress.DECIDED)
 
 
 def test_many_tasks_are_named_by_their_ranges():

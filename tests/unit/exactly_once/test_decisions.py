@@ -190,6 +190,15 @@ def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
         task_action(torn, WriteId("other", 0, WriteKind.MICRO_BATCH), 0)
 
 
+def test_incident_a_job_with_lost_rows_was_told_to_restore_a_checkpoint():
+    """A job with txnAppId has none: the version runs again. Its stream neighbour does restore one."""
+    with pytest.raises(LostRowsError, match=r"gone from Kafka.*Run it again with txnVersion 4, then") as told:
+        task_action(plan(entry(4), lost={1}), write_id(5, WriteKind.VERSION), 0)
+    assert "checkpoint" not in str(told.value)
+    with pytest.raises(LostRowsError, match="Restore the checkpoint as it was at that batch"):
+        task_action(plan(entry(4), lost={1}), write_id(5), 0)
+
+
 def test_a_repair_is_proved_task_by_task():
     torn = plan(entry(4), lost={1})
     prove(torn, write_id(4), 0, RowSum(2, 7))
@@ -246,6 +255,18 @@ def test_a_replay_is_one_by_its_rows_however_they_are_cut():
         order(*skipped(RowSum(4, 12)))
     with pytest.raises(ReplayMismatchError, match="ledgerStart=trust-ledger:4 accepts"):
         order(*skipped(RowSum(3, 13)))
+
+
+def test_incident_two_writes_of_one_version_were_told_to_trust_the_ledger():
+    """The first write's rows are committed. Following the text, the second write's rows were dropped in silence."""
+    version = write_id(4, WriteKind.VERSION)
+    other = [replace(each, write_id=version, decided=RowSum(3, 12)) for each in skipped(RowSum(1, 1))]
+    with pytest.raises(ReplayMismatchError, match="two writes have one txnAppId and txnVersion") as told:
+        order(*other)
+    assert "checkpoint" not in str(told.value)
+    stream = [replace(each, decided=RowSum(3, 12)) for each in skipped(RowSum(1, 1))]
+    with pytest.raises(ReplayMismatchError, match="the checkpoint is an older copy.*ledgerStart=trust-ledger:4"):
+        order(*stream)
 
 
 def test_a_planning_error_is_one_that_spark_passes_on():

@@ -131,6 +131,25 @@ def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(brok
     assert [topic.name for topic in query.commit(tasks()).entry.topics] == ["other", TOPIC]
 
 
+def test_incident_a_topic_that_is_missing_when_a_torn_batch_is_repaired_was_not_told(broker, query):
+    """Task 0 was committed into a topic that is deleted; the repair of task 1 said nothing of it."""
+    broker.create_topic("other")
+
+    def tasks():
+        plan = query.plan()
+        return [replace(query, topic="other").task(plan, 0, 0, [b"a"]), query.task(plan, 0, 1, [b"b"])]
+
+    reports = tasks()
+    broker.expire_transaction("app-1")
+    with pytest.raises(LostRowsError):
+        query.commit(reports)
+    broker.delete_topic("other")
+    outcome = query.commit(tasks())
+    assert outcome.missing == ("other",)
+    assert outcome.entry is not None
+    assert committed(broker) == {b"b": 1}
+
+
 def with_own(query, write, topic):
     """A task of one row, and of one record of the sink's own in another topic: a dead letter, or a receipt."""
     query.append(write, [b"a"])

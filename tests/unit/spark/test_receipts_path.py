@@ -130,7 +130,7 @@ def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked,
 
 
 def read_all(path):
-    return sorted((each.topic, each.task) for each in FolderReceipts(str(path)).read())
+    return sorted((each.topic, each.task) for each in FolderReceipts(str(path), SystemClock()).read())
 
 
 def test_two_batch_jobs_of_an_application_keep_the_receipts_of_both(tmp_path):
