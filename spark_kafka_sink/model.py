@@ -8,7 +8,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.foreign_text import shown
+
 NO_LEADER = -1
+_LONGEST_HOST = 255
 
 
 class TopicPartition(NamedTuple):
@@ -42,7 +45,7 @@ class Node:
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port} (id: {self.id})"
+        return f"{shown(self.host, _LONGEST_HOST)}:{self.port} (id: {self.id})"
 
 
 class Replicas(NamedTuple):

@@ -25,6 +25,7 @@ VERBOSE = ("-v", "--verbose")
 _LARGEST = 1e9
 """In seconds or hours this is longer than any wait; ``time.sleep`` takes no infinite one."""
 
+OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
 
 
@@ -91,7 +92,7 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
         text=f"an option of Kafka's producer (docs/options.md), such as security.protocol=SSL; may be repeated, "
-        f"{overrides}. Other users of this machine can read a command line: write passwords to a file",
+        f"{overrides}. {OTHERS_CAN_READ} to a file",
     )  # fmt: skip
     command.add_argument(
         *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",

@@ -28,8 +28,9 @@ Needs the extra: pip install 'spark-kafka-sink[exporter]'"""
 
 EXAMPLES = """\
 examples:
-  from a receiptsTopic, scraped by Prometheus at http://HOST:9464/metrics:
-    spark-kafka-sink exporter --topic receipts --bootstrap-server broker:9092 --command-config client.properties
+  from a receiptsTopic, scraped by a Prometheus on another machine at http://HOST:9464/metrics:
+    spark-kafka-sink exporter --topic receipts --bootstrap-server broker:9092 --command-config client.properties \\
+        --listen 0.0.0.0:9464
   from a receiptsPath, also sent to an OpenTelemetry collector:
     spark-kafka-sink exporter --path s3://bucket/receipts --otlp http://collector:4318/v1/metrics"""
 
@@ -39,9 +40,9 @@ def add_to(commands: Subparsers) -> None:
     add_source(command)
     command.add_argument(
         "--listen",
-        default="0.0.0.0:9464",
+        default="127.0.0.1:9464",
         metavar="HOST:PORT",
-        help="address to serve /metrics at (default: %(default)s)",
+        help="address to serve /metrics at; 0.0.0.0 is every interface (default: %(default)s)",
     )
     command.add_argument(
         "--otlp", type=_http_url, metavar="URL", help="also send metrics to this OTLP endpoint (HTTP, protobuf)"
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         exporter = Exporter(reader, clock, arguments.max_series)
         exporter.read_all()
         try:
-            port = serve(exporter, host, port)
+            port = serve(exporter, host, port, clock)
         except OSError as error:
             raise KafkaError(f"--listen {arguments.listen}: {error.strerror or error}") from error
         sender = None

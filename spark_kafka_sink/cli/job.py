@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.cli.arguments import add_pairs, read_properties
+from spark_kafka_sink.cli.arguments import OTHERS_CAN_READ, add_pairs, read_properties
 from spark_kafka_sink.cli.command_parser import CommandParser
 from spark_kafka_sink.cli.config_warnings import plain_config_warnings
 from spark_kafka_sink.errors import KafkaError
@@ -50,7 +50,8 @@ def parser(description: str, examples: str) -> argparse.ArgumentParser:
     add_pairs(record, "--column", text=text, value="SQL")
 
     sink = job.add_argument_group("sink")
-    add_pairs(sink, "--sink-option", text="topic, kafka.bootstrap.servers, …: docs/options.md; may be repeated")
+    text = f"topic, kafka.bootstrap.servers, …: docs/options.md; may be repeated. {OTHERS_CAN_READ} to a file "
+    add_pairs(sink, "--sink-option", text=f"{text}(--producer-config), or a placeholder such as ${{file:PATH:KEY}}")
     sink.add_argument(
         "--producer-config", type=Path, metavar="FILE",
         help="a file of Kafka's producer options, without the prefix kafka. (conf/producer.properties); "

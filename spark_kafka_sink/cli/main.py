@@ -52,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     141 if the reader of stdout has gone, as in ``spark-kafka-sink receipts --json | head``.
     """
     arguments = parser().parse_args(argv)
-    level, shown = (logging.DEBUG, DETAILED) if arguments.verbose else (logging.INFO, "%(message)s")
-    logging.basicConfig(level=level, format=shown, stream=sys.stderr)
+    _log_to_stderr(arguments.verbose)
     try:
         with plain_config_warnings():
             code: int = arguments.run(arguments)
@@ -72,6 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return code
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    """``verbose``: at DEBUG, but only this package's loggers. At that level py4j and botocore log secrets."""
+    logging.basicConfig(level=logging.INFO, format=DETAILED if verbose else "%(message)s", stream=sys.stderr)
+    if verbose:
+        logging.getLogger("spark_kafka_sink").setLevel(logging.DEBUG)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def add_source(command: argparse.ArgumentParser) -> None:
 def open_source(arguments: argparse.Namespace, clock: Clock, since: int | None) -> TopicReceipts | FolderReceipts:
     """``since``: epoch ms. Raises ``ConfigError``."""
     if arguments.path is not None:
-        return FolderReceipts(arguments.path, since)
+        return FolderReceipts(arguments.path, clock, since)
     if arguments.bootstrap_server is None:
         raise ConfigError(["--topic needs --bootstrap-server."])
     return TopicReceipts(client_config(arguments), arguments.topic, clock, since)

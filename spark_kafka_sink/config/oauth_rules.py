@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -34,7 +35,8 @@ def oauthbearer(draft: Draft, module: LoginModule | None) -> None:
     """Where tokens come from, and the credentials for it. ``module``: None also where placeholders hide it."""
     options = dict(module.options) if module is not None else {}
     _login_handler(draft)
-    _extensions(draft, options)
+    for fault in extension_faults(options):
+        draft.fault("sasl.jaas.config", fault)
     url = draft.values[_URL] = (draft.values[_URL] or "").strip() or None
     if url is None:
         draft.fault(_URL, "is required with OAUTHBEARER: the identity provider's URL for tokens, or file:/path.")
@@ -76,16 +78,22 @@ def _client_credentials(draft: Draft, options: dict[str, str]) -> None:
             draft.fault(name, f"is required with OAUTHBEARER, or {key} in {draft.prefix}sasl.jaas.config: {_example()}")
 
 
-def _extensions(draft: Draft, options: dict[str, str]) -> None:
+def extension_faults(options: Mapping[str, str]) -> list[str]:
+    """What is wrong with the extensions of a login module, in words that follow ``sasl.jaas.config``. Shows no value.
+
+    Placeholders may stand for them, so the login asks again.
+    """
+    faults = []
     for option, value in options.items():
         name = option.removeprefix("extension_")
         if name == option:
             continue
         if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-            draft.fault("sasl.jaas.config", f"has extension_{name}; an extension has a name of letters, but not auth.")
+            faults.append(f"has extension_{name}; an extension has a name of letters, but not auth.")
         elif not _EXTENSION_VALUE.fullmatch(value):
-            fault = f"has extension_{name}, whose value is empty or has characters outside ASCII."
-            draft.fault("sasl.jaas.config", fault)
+            fault = f"has extension_{name}, whose value is empty or has control characters or others outside ASCII."
+            faults.append(fault)
+    return faults
 
 
 def _scheme(url: str) -> str:

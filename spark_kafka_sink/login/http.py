@@ -31,11 +31,12 @@ class HttpFault(Enum):
     READ_TIMEOUT = "read timeout"
     BODY_TIMEOUT = "body timeout"
     TOO_LARGE = "too large"
+    ENCODED = "encoded"
     NO_RESPONSE = "no response"
 
 
 class HttpExchangeError(Exception):
-    """No response. ``reason``: the innermost one, without secrets; "" for timeouts."""
+    """No usable response. ``reason``: the innermost one, without secrets; "" for timeouts."""
 
     def __init__(self, fault: HttpFault, reason: str = "") -> None:
         self.fault = fault
@@ -76,7 +77,13 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
             method, url, headers, body = request
             _bound(pool.connection_from_url(url), deadline, clock)
             response = pool.request(
-                method, url, body=body, headers=dict(headers), preload_content=False, redirect=False
+                method,
+                url,
+                body=body,
+                headers=dict(headers),
+                preload_content=False,
+                decode_content=False,
+                redirect=False,
             )
             try:
                 return HttpResponse(response.status, response.headers, _content(response, deadline, limits, clock))
@@ -90,7 +97,7 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
         raise HttpExchangeError(HttpFault.CONNECT_TIMEOUT) from None
     except ReadTimeoutError:
         raise HttpExchangeError(HttpFault.READ_TIMEOUT) from None
-    except (HTTPError, OSError) as error:
+    except (HTTPError, OSError, ValueError) as error:  # http.client raises ValueErrors of its own
         raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
 
 
@@ -130,13 +137,16 @@ def _bound(pool: urllib3.HTTPConnectionPool, deadline: float, clock: Clock) -> N
 
 
 def without_secrets(url: str) -> str:
-    """The URL without user, password and query."""
-    parts = urlsplit(url)
+    """The URL without user, password and query; "" for one that cannot be parsed, as a peer may send."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _tls(url: str, context: ssl.SSLContext | None) -> dict[str, Any]:
-    """urllib3's options of TLS; none for http, where urllib3 2.2 refuses ``assert_hostname``.
+    """urllib3's options of TLS; none for http, where urllib3 refuses ``assert_hostname``.
 
     urllib3 checks the host name after the handshake, too: not with a context that accepts any name.
     """
@@ -146,15 +156,20 @@ def _tls(url: str, context: ssl.SSLContext | None) -> dict[str, Any]:
 
 
 def _content(response: urllib3.BaseHTTPResponse, deadline: float, limits: HttpLimits, clock: Clock) -> bytes:
-    """Each read has a timeout, but there may be many."""
-    content = b""
-    while chunk := response.read1(_CHUNK):  # ``read`` waits for all of it
+    """The body as it was sent. Decoding has no bound: a few KB, encoded several times, expand for minutes.
+
+    Each read has a timeout, but there may be many.
+    """
+    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise HttpExchangeError(HttpFault.ENCODED)
+    content = bytearray()
+    while chunk := response.read1(_CHUNK, decode_content=False):  # ``read`` waits for all of it
         content += chunk
         if len(content) > limits.content_bytes:
             raise HttpExchangeError(HttpFault.TOO_LARGE)
         if clock.now() > deadline:
             raise HttpExchangeError(HttpFault.BODY_TIMEOUT)
-    return content
+    return bytes(content)
 
 
 def _reason(error: Exception) -> str:

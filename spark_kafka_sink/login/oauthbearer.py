@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.oauth_rules import extension_faults
 from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.shared_logins import SHARED_LOGINS
 from spark_kafka_sink.login.token_login import Token, TokenLogin, TokenSource
 from spark_kafka_sink.security.credentials import jaas_options
@@ -34,7 +36,7 @@ class OAuthBearer:
         if challenge:
             # The broker names its reason, expects this byte and then refuses the login.
             yield _SEPARATOR.encode()
-            reason = challenge.decode(errors="replace")[:_LONGEST_SHOWN]
+            reason = shown(challenge.decode(errors="replace"), _LONGEST_SHOWN)
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
@@ -51,9 +53,11 @@ def initial_response(token: str, extensions: Mapping[str, str]) -> bytes:
 
 
 def extensions(config: ProducerConfig) -> dict[str, str]:
-    """``extension_<name>`` of the login module; without one, none."""
-    return {
-        name.removeprefix(EXTENSION): value
-        for name, value in jaas_options(config).items()
-        if name.startswith(EXTENSION)
-    }
+    """``extension_<name>`` of the login module, with values for placeholders; without one, none.
+
+    Raises ``SaslAuthenticationError`` for what a message cannot carry: a value with a separator would add fields to it.
+    """
+    options = jaas_options(config)
+    if faults := extension_faults(options):
+        raise SaslAuthenticationError(f"sasl.jaas.config {faults[0].rstrip('.')}")
+    return {name.removeprefix(EXTENSION): value for name, value in options.items() if name.startswith(EXTENSION)}

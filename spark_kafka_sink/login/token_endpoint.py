@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -94,6 +95,8 @@ class TokenEndpoint:
                 )
             case HttpFault.TOO_LARGE:
                 return LoginError(f"{self.name} responded with more than {_MAX_BYTES} bytes")
+            case HttpFault.ENCODED:
+                return LoginError(f"{self.name} responded with a Content-Encoding, which was not asked for")
             case HttpFault.CONNECT:
                 text = f"could not be connected to: {error.reason}"
             case HttpFault.CONNECT_TIMEOUT:
@@ -125,7 +128,7 @@ class TokenEndpoint:
 
 
 def _json(content: bytes) -> dict[str, Any]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         parsed = json.loads(content)
         if isinstance(parsed, dict):
             return parsed
@@ -135,5 +138,5 @@ def _json(content: bytes) -> dict[str, Any]:
 def _error_of(content: bytes) -> str:
     """Of RFC 6749, 5.2, which holds no secret; other contents are not shown."""
     parsed = _json(content)
-    texts = [str(parsed[name]) for name in ("error", "error_description") if parsed.get(name)]
-    return f" ({', '.join(texts)[:_LONGEST_SHOWN]})" if texts else ""
+    texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
+    return f" ({shown(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""

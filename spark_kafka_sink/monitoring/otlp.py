@@ -6,6 +6,8 @@ receipt, so that a restart of the exporter goes on with the same series instead 
 
 from __future__ import annotations
 
+import logging
+from threading import Thread
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -30,8 +32,12 @@ from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS, PREFIX
 from spark_kafka_sink.monitoring.totals import Metric as SinkMetric
 
 _NS_PER_MS: Final = 1_000_000
+_log = logging.getLogger("spark_kafka_sink.exporter")
+
 _TIMEOUT_S: Final = 2.0
-"""For one send with its retries: receipts are not read meanwhile."""
+"""The library's timeout of a send with its retries. A response that comes byte by byte takes longer."""
+_WAIT_S: Final = 3.0
+"""A send is waited for this long, because receipts are not read meanwhile."""
 _UNITS: Final = {"_seconds": "s", "_bytes": "By"}
 
 
@@ -44,10 +50,17 @@ class OtlpSender:
         self._exporter = exporter
         self._clock = clock
         self._client = OTLPMetricExporter(endpoint, timeout=_TIMEOUT_S)
+        self._sending: Thread | None = None
         self._resource = Resource.create({"service.name": "spark-kafka-sink"})
 
     def send(self) -> bool:
-        """Whether the collector took the samples; the library logs why not."""
+        """Whether the collector took the samples in time; the log says why not.
+
+        Sends nothing while the collector has not ended its response to an earlier send.
+        """
+        if self._sending is not None and self._sending.is_alive():
+            _log.warning("No metrics are sent: the OTLP collector has not ended its last response")
+            return False
         now = self._clock.epoch_ms() * _NS_PER_MS
         points: dict[SinkMetric, list[NumberDataPoint]] = {each: [] for each in (*METRICS, *EXPORTER_METRICS)}
         for metric, labels, value, began in self._exporter.samples:
@@ -55,10 +68,19 @@ class OtlpSender:
         metrics = [_metric(metric, found) for metric, found in points.items() if found]
         scope = ScopeMetrics(InstrumentationScope("spark_kafka_sink", spark_kafka_sink.__version__), metrics, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
-        return self._client.export(data) is MetricExportResult.SUCCESS
+        taken: list[bool] = []
+        self._sending = Thread(target=self._export, args=(data, taken), name="otlp-sender", daemon=True)
+        self._sending.start()
+        self._sending.join(_WAIT_S)
+        if self._sending.is_alive():
+            _log.warning("The OTLP collector has not ended its response within %.0f s", _WAIT_S)
+        return taken == [True]
 
     def close(self) -> None:
         self._client.shutdown()
+
+    def _export(self, data: MetricsData, taken: list[bool]) -> None:
+        taken.append(self._client.export(data) is MetricExportResult.SUCCESS)
 
 
 def _metric(metric: SinkMetric, points: list[NumberDataPoint]) -> Metric:

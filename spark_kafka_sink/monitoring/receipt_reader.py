@@ -18,6 +18,10 @@ from spark_kafka_sink.model import TopicPartition
 
 _PARTITIONS_EVERY_MS: Final = 60_000.0
 _REMEMBERED_FILES: Final = 1_000
+_SMALL_FOLDER: Final = 1_000
+"""Folders of at most so many files are listed at each read."""
+_LIST_MS_PER_FILE: Final = 1.0
+_LIST_AT_LEAST_EVERY_MS: Final = 60_000.0
 
 
 @dataclass(slots=True)
@@ -119,19 +123,24 @@ class TopicReceipts:
 class FolderReceipts:
     """A receiptsPath, a path or a URI that Arrow knows: files written since ``since`` (epoch ms), or all.
 
-    A file that is written again, because its batch was replayed, adds only the receipts that it did not have.
+    A file that is written again, because its batch was replayed, adds only the receipts that it did not have. A folder
+    of more than 1,000 files is not listed at each read, but after a second for each 1,000 files, at most a minute.
     """
 
-    def __init__(self, folder: str, since: int | None = None) -> None:
+    def __init__(self, folder: str, clock: Clock, since: int | None = None) -> None:
         self.foreign = Foreign()
         self._folder = folder
+        self._clock = clock
         self._since = since
+        self._list_at = -math.inf
         self._read: dict[str, tuple[Any, int]] = {}
         self._lines: OrderedDict[str, set[str]] = OrderedDict()
 
     def read(self) -> Iterator[WriteReceipt]:
         from pyarrow import fs
 
+        if self._clock.now() < self._list_at:
+            return
         try:
             system, path = file_system(self._folder)
             files = system.get_file_info(fs.FileSelector(path))
@@ -152,6 +161,8 @@ class FolderReceipts:
             yield from self._receipts(info.path, text)
             if text.endswith("\n") or not text:  # else it is being written
                 self._read[info.path] = version
+        if len(files) > _SMALL_FOLDER:
+            self._list_at = self._clock.now() + min(len(files) * _LIST_MS_PER_FILE, _LIST_AT_LEAST_EVERY_MS)
 
     def close(self) -> None: ...
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
 MAX_FRAME_BYTES = 100 * 1024 * 1024
+MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
+"""Until a connection is ready: decoding takes CPU, and nothing is known about the peer yet."""
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
 
@@ -90,13 +92,17 @@ Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, 
 
 
 class FrameBuffer:
-    """Collects received bytes into frames: a 4-byte size and that many bytes. Holds at most one frame and one read."""
+    """Collects received bytes into frames: a 4-byte size and that many bytes. Holds at most one frame and one read.
 
-    __slots__ = ("_buffer", "_peer")
+    ``limit``: the largest frame in bytes; the owner may change it between two frames.
+    """
 
-    def __init__(self, peer: str) -> None:
+    __slots__ = ("_buffer", "_peer", "limit")
+
+    def __init__(self, peer: str, limit: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
         self._peer = peer
+        self.limit = limit
 
     def feed(self, data: bytes) -> Iterator[bytearray]:
         """The frames that ``data`` completes, without their sizes. Exhaust it before the next ``feed``.
@@ -108,8 +114,9 @@ class FrameBuffer:
         start = 0
         while len(buffer) - start >= SIZE_BYTES:
             size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
-            if not CORRELATION_ID_BYTES <= size <= MAX_FRAME_BYTES:
-                raise WrongProtocolError(_foreign(self._peer, bytes(buffer[start : start + SIZE_BYTES]), size))
+            if not CORRELATION_ID_BYTES <= size <= self.limit:
+                first = bytes(buffer[start : start + SIZE_BYTES])
+                raise WrongProtocolError(_foreign(self._peer, first, size, self.limit))
             end = start + SIZE_BYTES + size
             if len(buffer) < end:
                 break
@@ -206,7 +213,7 @@ class Connection:
         self._tls: TlsLayer | None = None
         self._to_send: list[bytes] = []
         self._unread = 0  # bytes of TLS that were added while the transport was stalled
-        self._frames = FrameBuffer(f"{node.host}:{node.port}")
+        self._frames = FrameBuffer(f"{node.host}:{node.port}", MAX_HANDSHAKE_FRAME_BYTES)
         self._correlation_id = -1
 
     def connected(self, tls: TlsLayer | None, now: float) -> None:
@@ -410,6 +417,7 @@ class Connection:
         except StopIteration as done:
             self.api_versions = done.value
             self.state = ConnectionState.READY
+            self._frames.limit = MAX_FRAME_BYTES
             return
         if isinstance(step, LoginStep):
             self._authenticating = True
@@ -454,11 +462,12 @@ class Connection:
         return self._correlation_id
 
 
-def _foreign(peer: str, first: bytes, size: int) -> str:
+def _foreign(peer: str, first: bytes, size: int, limit: int) -> str:
     for opening, server, advice in _FOREIGN_PROTOCOLS:
         if first.startswith(opening):
             return f"{peer} responded like {server}: {advice}"
+    until = " until the connection is ready" if limit < MAX_FRAME_BYTES else ""
     return (
         f"{peer} responded with a frame of {size} bytes, which no Kafka broker does "
-        f"(the limit is {MAX_FRAME_BYTES}): is this the port of a Kafka listener?"
+        f"(the limit is {limit}{until}): is this the port of a Kafka listener?"
     )

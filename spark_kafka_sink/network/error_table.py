@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.foreign_text import shown
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -204,9 +205,9 @@ def advice(code: ErrorCode) -> str | None:
 def broker_error(code: ErrorCode, where: str, detail: str | None = None) -> BrokerError:
     """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()
-    parts = [f"{where}: {name}"]
+    parts = [f"{shown(where)}: {name}"]
     if detail:
-        parts.append(detail)
+        parts.append(shown(detail))
     if code in _ADVICE:
         parts.append(_ADVICE[code])
     return _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))

@@ -24,6 +24,7 @@ from spark_kafka_sink.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
 from spark_kafka_sink.security.login_step import LoginStep
@@ -123,7 +124,7 @@ def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> Kafk
     mechanism, code = config.sasl_mechanism, response.error_code
     if code is ErrorCode.unsupported_sasl_mechanism:
         return UnsupportedSaslMechanismError(
-            f"{peer} does not offer SASL mechanism {mechanism}, but {', '.join(response.mechanisms) or 'none'}: "
+            f"{peer} does not offer SASL mechanism {mechanism}, but {shown(', '.join(response.mechanisms)) or 'none'}: "
             "see sasl.mechanism"
         )
     if code is ErrorCode.illegal_sasl_state:
@@ -136,7 +137,7 @@ def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> Kafk
 
 def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError:
     code, said = response.error_code, response.error_message
-    text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({said})' if said else ''}"
+    text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({shown(said)})' if said else ''}"
     if code is ErrorCode.sasl_authentication_failed:
         advice = _ADVICE.get(mechanism, "username and password in sasl.jaas.config")
         return SaslAuthenticationError(f"{text}: see {advice}")

@@ -6,10 +6,12 @@ import json
 from typing import Any, Final, TypeGuard
 from uuid import UUID
 
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 
 _LARGEST_ID: Final = 2**31 - 1
-_LONGEST_SHOWN: Final = 2000
+_LONGEST_NAME: Final = 100
+_WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
 
 class UnreadableResponseError(Exception):
@@ -45,7 +47,7 @@ def problem(content: bytes) -> tuple[int | None, str]:
         return None, ""
     code, message = parsed.get("error_code"), parsed.get("message")
     text = " ".join(message.split()) if isinstance(message, str) else ""
-    return code if _is_integer(code) else None, text[:_LONGEST_SHOWN]
+    return code if _is_integer(code) else None, shown(text)
 
 
 def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
@@ -55,7 +57,8 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
         raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
     if version is not None and not (_is_integer(version) and version >= 1):
         raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
-    return RegisteredSchema(subject, version, schema_id, schema_of(parsed, asked), _guid(parsed.get("guid")))
+    guid, rules = _guid(parsed.get("guid")), _rules(parsed.get("ruleSet"))
+    return RegisteredSchema(subject, version, schema_id, schema_of(parsed, asked), guid, rules)
 
 
 def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
@@ -84,6 +87,36 @@ def _reference(parsed: object) -> SchemaReference:
         if isinstance(name, str) and isinstance(subject, str) and _is_integer(version):
             return SchemaReference(name, subject, version)
     raise UnreadableResponseError("has a reference without name, subject and version")
+
+
+def _rules(rule_set: object) -> tuple[str, ...]:
+    """The rules that apply to a writer (Java: ``AbstractKafkaSchemaSerDe.executeRules``).
+
+    These are neither migration rules nor disabled nor of mode READ. A rule that says something else applies.
+    """
+    if rule_set is None:
+        return ()
+    if not isinstance(rule_set, dict):
+        raise UnreadableResponseError("has no valid ruleSet")
+    if rule_set.get("enableAt") not in (None, "ALL", "CLIENT"):  # a gateway's
+        return ()
+    found: list[object] = []
+    for phase in _WRITERS_RULES:
+        rules = rule_set.get(phase) or []
+        if not isinstance(rules, list):
+            raise UnreadableResponseError("has no valid ruleSet")
+        found += filter(_applies, rules)
+    return tuple(map(_shown_rule, found))
+
+
+def _applies(rule: object) -> bool:
+    return not isinstance(rule, dict) or not (rule.get("disabled") is True or rule.get("mode") == "READ")
+
+
+def _shown_rule(rule: object) -> str:
+    """Its name and type."""
+    named = rule if isinstance(rule, dict) else {}
+    return f"{str(named.get('name'))[:_LONGEST_NAME]!a} ({str(named.get('type'))[:_LONGEST_NAME]!a})".replace("'", "")
 
 
 def _guid(text: object) -> bytes | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -296,7 +297,7 @@ class SchemaRegistry:
             case 409:
                 return "change the schema, or the compatibility of the subject"
             case status if status in _REDIRECTS:
-                location = without_secrets(response.headers.get("Location", "")) or "nowhere"
+                location = shown(without_secrets(response.headers.get("Location", ""))) or "nowhere"
                 return f"it redirects to {location}, where credentials are not sent: write that URL"
         return ""
 
@@ -323,6 +324,8 @@ def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: Htt
             )
         case HttpFault.TOO_LARGE:
             return RegistryError(f"{text}the response has more than {_MAX_BYTES} bytes.")
+        case HttpFault.ENCODED:
+            return RegistryError(f"{text}the response has a Content-Encoding, which was not asked for.")
         case HttpFault.CONNECT:
             text += f"connection failed: {error.reason}."
         case HttpFault.CONNECT_TIMEOUT:

@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.option import (
     AT_LEAST_0,
@@ -43,7 +42,13 @@ USE_LATEST: Final = "use.latest.version"
 USE_ID: Final = "use.schema.id"
 CONNECT_TIMEOUT: Final = "schema.registry.http.connect.timeout.ms"
 READ_TIMEOUT: Final = "schema.registry.http.read.timeout.ms"
-_LOGIN: Final = re.compile(r"://(?P<login>(?:\$\{[^}]*\}|[^/@,])*)@")
+_SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# A placeholder, a comma between two URLs, or a character.
+_TOKEN: Final = re.compile(
+    rf"(?P<placeholder>\$\{{[^}}]*\}})|(?P<comma>,)(?={_SCHEME.pattern})|.", re.IGNORECASE | re.DOTALL
+)
+_HOST: Final = re.compile(r"\[[^\]]*\]|[^/?#:]*")
+_PATH: Final = frozenset("/?#")
 _NO_ID: Final = -1
 _ID = Range(0, besides=_NO_ID)
 
@@ -55,7 +60,7 @@ _SUBJECTS: Final = (
 SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(URL, LIST, None, "high",
            "URLs of the schema registry, separated by commas; after a failure the next one is used. May have "
-           "user:password@."),
+           "user:password@, where / ? # and % must be percent-encoded."),
     Option(AUTO_REGISTER, BOOLEAN, True, "medium",
            "true: register the schema. false: the schema must be in the registry; the default together with "
            "use.latest.version or use.schema.id."),
@@ -225,24 +230,48 @@ def registry_names(options: Mapping[str, str]) -> list[str]:
 
 
 def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options with a mark for each login in a URL that has placeholders, and these logins by their marks.
+    """The options with a mark for each login in a URL, and these logins by their marks.
 
-    So their placeholders stay, as those of other credentials, and what they stand for need not be percent-encoded.
+    So a login may have commas, although they separate URLs. Its placeholders stay, as those of other credentials, and
+    what they stand for need not be percent-encoded.
     """
     logins: dict[str, str] = {}
 
-    def marked(match: re.Match[str]) -> str:
-        if not has_placeholder(match["login"]):
-            return match[0]
+    def marked(url: list[str]) -> str:
+        text = "".join(url)
+        scheme = _SCHEME.match(text)
+        end = max((at for at, token in enumerate(url) if token == "@"), default=0)
+        if scheme is None or end <= scheme.end():
+            return text
+        login = url[scheme.end() : end]
+        if not _PATH.isdisjoint(login):
+            draft.fault(
+                URL,
+                f"has / ? or # before an @, in {_shown(text)}: percent-encode / ? and # in user and password (%2F, "
+                "%3F, %23), and @ after the host (%40).",
+            )
         mark = f"%00{len(logins)}"
-        logins[unquote(mark)] = match["login"]
-        return f"://{mark}@"
+        logins[unquote(mark)] = "".join(login)
+        return f"{scheme[0]}{mark}{''.join(url[end:])}"
 
-    kept = {name: _LOGIN.sub(marked, value) if name.lower() == URL else value for name, value in options.items()}
+    kept = {
+        name: ",".join(map(marked, _split(value))) if name.lower() == URL else value for name, value in options.items()
+    }
     providers = draft.values[CONFIG_PROVIDERS]
     if not all(map(providers.know_aliases_of, logins.values())):
         draft.fault(URL, f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {providers}.")
     return kept, logins
+
+
+def _split(urls: str) -> list[list[str]]:
+    """The characters and placeholders of each URL. Only a comma before a scheme ends one: a login may have others."""
+    parts: list[list[str]] = [[]]
+    for token in _TOKEN.finditer(urls):
+        if token["comma"]:
+            parts.append([])
+        else:
+            parts[-1].append(token[0])
+    return parts
 
 
 def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
@@ -273,8 +302,7 @@ def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[Re
 
 
 def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | None:
-    """The fault shows neither user nor password."""
-    shown = repr(url) if "@" not in url else repr(f"…@{url.rpartition('@')[2]}")
+    """The fault shows no more than scheme and host: what looks like a port or a path may be part of a password."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -282,15 +310,29 @@ def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | Non
         is_whole = False
     if not is_whole:
         mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""
-        draft.fault(URL, f"must have URLs such as https://host:8081, but has {shown}{mock}.")
+        draft.fault(URL, f"must have URLs such as https://host:8081, but has {_shown(url)}{mock}.")
         return None
     if parts.query or parts.fragment:
-        draft.fault(URL, f"must have URLs without ? and #, but has {shown}.")
+        draft.fault(URL, f"must have URLs without ? and #, but has {_shown(url)}.")
+        return None
+    if "@" in parts.path:
+        draft.fault(URL, f"must have URLs without @ in their path, but has {_shown(url)}: write %40.")
         return None
     user_info, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
     login = unquote(user_info)
     return RegistryUrl(address, Password(unquote(logins.get(login, login))) if user_info else None)
+
+
+def _shown(url: str) -> str:
+    """Scheme and host of a URL that is refused."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return "one that does not begin with http:// or https://"
+    _, login, rest = url[scheme.end() :].rpartition("@")
+    host = _HOST.match(rest)
+    shown = "" if host is None else host[0]
+    return repr(f"{scheme[0].strip()}{'…@' if login else ''}{shown}{'…' if shown != rest else ''}")
 
 
 def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:

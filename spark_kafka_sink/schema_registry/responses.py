@@ -144,6 +144,7 @@ def _text(response: StoredResponse) -> str:
         "version": registered.version,
         "id": registered.id,
         "guid": None if registered.guid is None else str(UUID(bytes=registered.guid)),
+        "rules": list(registered.rules),
         **_shown(registered.schema),
         "imports": {name: _shown(schema) for name, schema in imports.items()},
     })  # fmt: skip
@@ -156,7 +157,8 @@ def _shown(schema: Schema) -> dict[str, Any]:
 
 def _parsed(content: bytes) -> StoredResponse:
     parsed = read_object(content)
-    subject, imports = parsed.get("subject"), parsed.get("imports")
-    if not isinstance(subject, str) or not isinstance(imports, dict):
-        raise UnreadableResponseError("has no subject or no imports")
-    return StoredResponse(registered_schema(parsed, subject), {name: schema_of(each) for name, each in imports.items()})
+    subject, imports, rules = (parsed.get(name) for name in ("subject", "imports", "rules"))
+    if not isinstance(subject, str) or not isinstance(imports, dict) or not isinstance(rules, list):
+        raise UnreadableResponseError("has no subject, imports or rules")
+    registered = registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
+    return StoredResponse(registered, {name: schema_of(each) for name, each in imports.items()})

@@ -48,6 +48,7 @@ class RegisteredSchema(NamedTuple):
     """A version of a subject.
 
     ``version``: None for a schema that was asked for by its id. ``guid``: 16 bytes; None from a registry without GUIDs.
+    ``rules``: the names of its rules that a writer must carry out, such as the encryption of a field.
     """
 
     subject: str
@@ -55,3 +56,4 @@ class RegisteredSchema(NamedTuple):
     id: int
     schema: Schema
     guid: bytes | None = None
+    rules: tuple[str, ...] = ()

@@ -71,6 +71,9 @@ def key_pair(config: ProducerConfig, file: bytes | None) -> KeyPair | None:
         return KeyPair(name, pem.private_key(name, file, config.ssl_key_password), pem.certificates(name, file))
     if pkcs12.is_pkcs12(file):
         return KeyPair(name, *pkcs12.key_and_chain(name, file, config.ssl_keystore_password))
+    if file.startswith(jks.JKS):
+        passwords = config.ssl_keystore_password, config.ssl_key_password
+        return KeyPair(name, *jks.key_and_chain(name, file, *passwords))
     raise _unknown(name, config.ssl_keystore_location, file)
 
 
@@ -87,11 +90,10 @@ def _read(option: str, path: str | None) -> bytes | None:
 
 def _unknown(name: str, path: str | None, content: bytes) -> ConfigError:
     """The error for a file that cannot be used here: with the command that converts it, where there is one."""
-    for magic, kind in ((jks.JKS, "JKS"), (jks.JCEKS, "JCEKS")):
-        if content.startswith(magic):
-            return ConfigError([
-                f"{name} is a {kind} file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore "
-                f"-srckeystore {path} -srcstoretype {kind} -destkeystore {path}.p12 -deststoretype PKCS12"
-            ])  # fmt: skip
+    if content.startswith(jks.JCEKS):
+        return ConfigError([
+            f"{name} is a JCEKS file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore "
+            f"-srckeystore {path} -srcstoretype JCEKS -destkeystore {path}.p12 -deststoretype PKCS12"
+        ])  # fmt: skip
     what = "is empty" if not content else "is neither PEM nor PKCS12 nor JKS"
     return ConfigError([f"{name} {what}."])

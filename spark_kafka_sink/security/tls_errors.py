@@ -7,6 +7,7 @@ import ssl
 from typing import Final
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError
+from spark_kafka_sink.foreign_text import shown
 
 _KEYSTORE: Final = (
     "check the client's certificate and key (ssl.keystore.location, or ssl.keystore.certificate.chain and "
@@ -62,7 +63,7 @@ def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
     """The TLS handshake failed on either side (Java: ``SslAuthenticationException``)."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _CERTIFICATE_ADVICE.get(error.verify_code, _TRUSTSTORE)
-        said = error.verify_message.rstrip(".")
+        said = shown(error.verify_message.rstrip("."))
         return SslAuthenticationError(f"The certificate of {peer} is refused ({said}): {advice}")
     reason = _reason(error)
     if reason.endswith(_NO_COMMON_VERSION):
@@ -109,4 +110,4 @@ def _is_alert(reason: str) -> bool:
 
 def _words(reason: str) -> str:
     """Without the version of SSL that introduced an alert, which is not the one in use."""
-    return _INTRODUCED_WITH.sub("", reason).lower().replace("_", " ")
+    return shown(_INTRODUCED_WITH.sub("", reason)).lower().replace("_", " ")

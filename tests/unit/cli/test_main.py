@@ -213,6 +213,22 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
         assert said in done.stderr
 
 
+def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
+    code = (
+        "import logging, sys; from spark_kafka_sink.cli import demo; from spark_kafka_sink.cli.main import main\n"
+        "def run(_):\n"
+        "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"
+        "        logging.getLogger(name).debug('secret of %s', name)\n"
+        "        logging.getLogger(name).info('said by %s', name)\n"
+        "    return 0\n"
+        "demo.run = run; sys.exit(main(['-v', 'demo']))"
+    )
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stderr
+    assert [line.rpartition(" ")[2] for line in shown.splitlines() if "secret of" in line] == ["spark_kafka_sink.login"]
+    assert shown.count("said by") == 4
+
+
 @pytest.mark.parametrize("name", ["KafkaError", "ConfigError", "KafkaTimeoutError", "ProducerFencedError"])
 def test_errors_are_importable_from_the_top(name):
     assert issubclass(getattr(spark_kafka_sink, name), KafkaError)

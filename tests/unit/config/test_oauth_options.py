@@ -86,7 +86,7 @@ def test_credentials_may_come_from_options_of_kafka_4_without_a_login_module():
         ({"jaas": f'{MODULE} required {CLIENT} extension_a_b="x";'}, "sasl.jaas.config has extension_a_b; an extension "
          "has a name of letters, but not auth."),
         ({"jaas": f'{MODULE} required {CLIENT} extension_a="\\001";'}, "sasl.jaas.config has extension_a, whose value "
-         "is empty or has characters outside ASCII."),
+         "is empty or has control characters or others outside ASCII."),
         ({"sasl.login.refresh.window.factor": "1.5"}, "sasl.login.refresh.window.factor must be a number from 0.5 to "
          "1.0, but is '1.5'."),
         ({"sasl.login.refresh.window.factor": "nan"}, "sasl.login.refresh.window.factor must be a number from 0.5 to "

@@ -70,6 +70,19 @@ def test_an_accepted_token_ends_the_exchange_and_extensions_go_with_it():
     mechanism.close()
 
 
+def test_incident_an_extension_from_a_placeholder_could_add_fields_to_the_message(monkeypatch):
+    mechanism = OAuthBearer(configured("five", 'extension_cluster="${env:OAUTH_CLUSTER}"'), Source())
+    monkeypatch.setenv("OAUTH_CLUSTER", "c\x01auth=Bearer hunter2")
+    with pytest.raises(SaslAuthenticationError, match=r"^sasl\.jaas\.config has extension_cluster, whose") as raised:
+        first_message(mechanism)
+    assert "hunter2" not in str(raised.value)
+    mechanism.close()
+    mechanism = OAuthBearer(configured("six", 'extension_cluster="${env:OAUTH_CLUSTER}"'), Source())
+    monkeypatch.setenv("OAUTH_CLUSTER", "c 2")
+    assert first_message(mechanism)[1] == b"n,,\x01auth=Bearer token1\x01cluster=c 2\x01\x01"
+    mechanism.close()
+
+
 def test_a_refused_token_is_answered_with_one_byte_and_then_an_error_with_the_brokers_reason():
     mechanism = OAuthBearer(configured("two"), Source())
     exchange, _ = first_message(mechanism)

@@ -2,8 +2,12 @@
 
 import base64
 import json
+import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -25,6 +29,7 @@ from spark_kafka_sink.login.token_login import RetriableLoginError
 from spark_kafka_sink.login.token_sources import token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.oidc_server import Client, OidcServer
+from tests.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -112,6 +117,36 @@ def test_an_overloaded_server_is_asked_again(oidc):
     error = error_of(oidc.token_url, client())
     assert type(error) is RetriableLoginError
     assert str(error) == f"{URL} {oidc.token_url} responded with HTTP status 503 (temporarily_unavailable)"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "says"),
+    [
+        (b"Content-Encoding: gzip, gzip\r\n", b"\x1f\x8b", "responded with a Content-Encoding"),
+        (b"", b"[" * 200_000, "responded without an access_token"),
+        (b"", b'{"error": ' + b"[" * 500 + b"]" * 500 + b"}", "responded without an access_token"),
+    ],
+    ids=["encoded", "nested", "nested error"],
+)
+def test_incident_a_hostile_body_of_an_identity_provider_left_as_another_error(head, body, says):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def respond() -> None:
+            connection = listener.accept()[0]
+            with connection:
+                connection.recv(65_536)
+                length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + length + body)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65_536):  # closed before the request is read, it would be reset
+                    pass
+
+        responding = threading.Thread(target=respond)
+        responding.start()
+        error = error_of(f"http://127.0.0.1:{listener.getsockname()[1]}/token", client())
+        responding.join(DEADLINE_S)
+    assert type(error) is LoginError
+    assert says in str(error)
 
 
 def test_a_server_that_hangs_is_given_up_in_time(oidc):
@@ -220,6 +255,22 @@ def test_a_token_file_is_read_at_each_fetch(oidc, tmp_path, form):
     token = oidc.issue("me")
     file.write_text(f"{token}\n")
     assert fetch(url).value == token
+
+
+def test_incident_a_token_file_that_is_a_pipe_or_has_no_end_held_the_login(oidc, tmp_path):
+    pipe, large, link = tmp_path / "pipe", tmp_path / "large", tmp_path / "link"
+    os.mkfifo(pipe)
+    large.write_bytes(b"x" * 1_000_001)
+    for file, problem in (
+        (pipe, "is not a regular file"),
+        (Path("/dev/zero"), "is not a regular file"),
+        (tmp_path, "cannot be read: Is a directory"),
+        (large, "has more than 1000000 bytes"),
+    ):
+        assert str(error_of(f"file:{file}")) == f"{URL} file:{file} {problem}"
+    (tmp_path / "token").write_text(token := oidc.issue("me"))
+    link.symlink_to("token")  # as Kubernetes mounts them
+    assert fetch(f"file:{link}").value == token
 
 
 @pytest.mark.parametrize("end", ["NaN", "Infinity", "1e300", "true", '"soon"'])

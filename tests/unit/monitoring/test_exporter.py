@@ -1,24 +1,27 @@
 """What the exporter serves and sends is the sum of the receipts, under names that Prometheus' conventions allow."""
 
 import re
+import socket
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from threading import Event, Thread
 from urllib.request import urlopen
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.cli.main import main, parser
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
 from spark_kafka_sink.monitoring.exporter import Exporter
 from spark_kafka_sink.monitoring.otlp import OtlpSender
-from spark_kafka_sink.monitoring.prometheus import serve
+from spark_kafka_sink.monitoring.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
 from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, Foreign
 from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS, Totals
 from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.waiting import DEADLINE_S, eventually
 
 FIGURES = TaskFigures(
     rows=30, bytes=300, compressed_bytes=200, batches=3, retries=2, requests=4, throttle_ms=500.0, latency_avg_ms=5.0,
@@ -72,7 +75,7 @@ def scraped(port):
 def test_a_scrape_has_the_sums_of_the_receipts_by_query_topic_and_partition(reader):
     exporter = Exporter(reader, ManualClock())
     exporter.read_all()
-    port = serve(exporter, "127.0.0.1", 0)
+    port = serve(exporter, "127.0.0.1", 0, ManualClock())
     found = scraped(port)
     assert found["rows_total", "q", "t", "0"] == 10
     assert (found["rows_total", "q", "t", "1"], found["row_bytes_total", "q", "t", "1"]) == (20, 200)
@@ -156,7 +159,7 @@ def test_an_error_is_counted_and_the_next_read_goes_on(reader, caplog):
 
 def test_an_exporter_that_starts_again_serves_the_same_totals(tmp_path):
     write_lines(str(tmp_path), [receipt(figures=FIGURES), receipt(batch=1, count=5)])
-    first, again = (Exporter(FolderReceipts(str(tmp_path)), ManualClock()) for _ in range(2))
+    first, again = (Exporter(FolderReceipts(str(tmp_path), ManualClock()), ManualClock()) for _ in range(2))
     first.read_all()
     again.read_all()
     assert {each.metric.name: each.value for each in first.samples} == {
@@ -213,6 +216,75 @@ def test_a_collector_that_is_down_does_not_stop_the_exporter(reader):
     sender = OtlpSender(exporter, ManualClock(), "http://127.0.0.1:9/v1/metrics")
     assert not sender.send()
     sender.close()
+
+
+def test_incident_the_exporter_listened_on_every_interface():
+    arguments = parser().parse_args(["exporter", "--path", "receipts"])
+    assert arguments.listen == "127.0.0.1:9464"
+
+
+def answers(connection):
+    """Whether the exporter keeps the connection and serves a scrape on it."""
+    with connection:
+        connection.settimeout(DEADLINE_S)
+        try:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            return connection.recv(9) == b"HTTP/1.0 "
+        except ConnectionError:
+            return False
+
+
+def test_incident_silent_connections_each_took_a_thread_for_ever(reader):
+    exporter, clock = Exporter(reader, ManualClock()), ManualClock()
+    exporter.read_all()
+    port = serve(exporter, "127.0.0.1", 0, clock)
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))
+            for _ in range(MOST_CONNECTIONS)
+        ]
+        assert not answers(socket.create_connection(("127.0.0.1", port)))
+        clock.advance(CONNECTION_MS + 1)
+        assert [each.recv(1) for each in silent] == [b""] * MOST_CONNECTIONS
+        eventually(lambda: answers(socket.create_connection(("127.0.0.1", port))))
+        assert scraped(port)["rows_total", "q", "t", "0"] == 10
+
+
+def test_a_scrape_is_served_beside_connections_below_the_limit(reader):
+    exporter = Exporter(reader, ManualClock())
+    exporter.read_all()
+    port = serve(exporter, "127.0.0.1", 0, ManualClock())
+    with ExitStack() as stack:
+        for _ in range(MOST_CONNECTIONS - 1):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert answers(socket.create_connection(("127.0.0.1", port)))
+
+
+def test_incident_a_collector_that_responded_byte_by_byte_held_the_exporter(reader, caplog):
+    exporter = Exporter(reader, ManualClock())
+    exporter.read_all()
+    stop = Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                for _ in range(1000):
+                    connection.sendall(b"x")
+                    if stop.wait(0.1):
+                        break
+
+        collector = Thread(target=drip, daemon=True)
+        collector.start()
+        sender = OtlpSender(exporter, ManualClock(), f"http://127.0.0.1:{server.getsockname()[1]}/v1/metrics")
+        assert not sender.send()
+        assert collector.is_alive()
+        assert not sender.send()
+        assert "has not ended its last response" in caplog.text
+        stop.set()
+        collector.join(DEADLINE_S)
+        sender.close()
 
 
 def test_the_command_names_a_wrong_address_and_a_missing_extra(capsys, tmp_path, monkeypatch):

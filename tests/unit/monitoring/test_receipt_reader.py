@@ -13,6 +13,7 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, TopicReceipts
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.waiting import DEADLINE_S
 
 RECEIPTS = [WriteReceipt(f"q{n}", n, 0, "t", 0, 5 * n, 5 * n + 4, 5, 50, 1000, 1010) for n in range(8)]
@@ -120,7 +121,7 @@ def test_a_topic_that_is_not_there_is_an_error(broker):
 
 
 def test_a_file_that_is_written_again_adds_only_what_it_did_not_have(tmp_path):
-    reader = FolderReceipts(str(tmp_path))
+    reader = FolderReceipts(str(tmp_path), ManualClock())
     first = RECEIPTS[0]
     again = dataclasses.replace(first, task=1)
     write_lines(str(tmp_path), [first])
@@ -131,10 +132,24 @@ def test_a_file_that_is_written_again_adds_only_what_it_did_not_have(tmp_path):
 
 
 def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path):
-    reader, file = FolderReceipts(str(tmp_path)), tmp_path / "q-0.jsonl"
+    reader, file = FolderReceipts(str(tmp_path), ManualClock()), tmp_path / "q-0.jsonl"
     text = RECEIPTS[0].line() + "\n" + RECEIPTS[1].line() + "\n"
     file.write_text(text[: len(text) // 2 + 9])
     assert list(reader.read()) == RECEIPTS[:1]
     file.write_text(text)
     assert list(reader.read()) == RECEIPTS[1:2]
     assert reader.foreign.count == 0
+
+
+def test_incident_a_large_folder_was_listed_whole_at_each_read(tmp_path):
+    clock = ManualClock()
+    reader = FolderReceipts(str(tmp_path), clock)
+    for number in range(2_000):
+        (tmp_path / f"{number}.txt").touch()
+    write_lines(str(tmp_path), RECEIPTS[:1])
+    assert list(reader.read()) == RECEIPTS[:1]
+    write_lines(str(tmp_path), RECEIPTS[1:2])
+    clock.advance(1_000)
+    assert list(reader.read()) == []
+    clock.advance(60_000)
+    assert list(reader.read()) == RECEIPTS[1:2]

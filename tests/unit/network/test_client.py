@@ -339,6 +339,39 @@ def test_hostile_bytes_end_the_connection_with_one_clear_error(turns, node, data
     assert turns.client.ready_delay(node, turns.now) > 0
 
 
+def test_incident_one_frame_before_login_blocked_the_client_for_a_minute(turns, node):
+    turns.transport.answer = None
+    turns.ready(node)
+    turns.turn()
+    connection = turns.transport.last_connection()
+    turns.transport.receive(connection, (1024 * 1024 + 1).to_bytes(4, "big"))
+    turns.turn()
+    error = turns.client.last_error(1)
+    assert isinstance(error, WrongProtocolError)
+    assert str(error).startswith("b:9092 responded with a frame of 1048577 bytes")
+    assert "the limit is 1048576 until the connection is ready" in str(error)
+    assert connection not in turns.transport.open
+
+
+def test_a_frame_of_a_mebibyte_is_awaited_before_login_and_a_larger_one_afterwards(turns, node):
+    answer, turns.transport.answer = turns.transport.answer, None
+    turns.ready(node)
+    turns.turn()
+    connection = turns.transport.last_connection()
+    turns.transport.receive(connection, (1024 * 1024).to_bytes(4, "big"))
+    turns.turn()
+    assert connection in turns.transport.open
+    turns.transport.drop(connection, "end of the test")
+    turns.turn()
+    turns.transport.answer = answer
+    turns.turn(10_000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.receive(connection, (90 * 1024 * 1024).to_bytes(4, "big"))
+    turns.turn()
+    assert connection in turns.transport.open
+
+
 def test_a_parser_may_raise_anything_on_hostile_bytes(turns, node, answer_end_txn):
     turns.make_ready(node)
 

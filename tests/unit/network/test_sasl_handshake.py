@@ -128,6 +128,23 @@ def test_refused_credentials_are_one_error_with_the_brokers_text(code, error, te
     assert (type(raised.value), str(raised.value)) == (error, text)
 
 
+def test_incident_a_brokers_text_of_megabytes_became_the_error_as_it_came():
+    hostile = authenticated(code=ErrorCode.sasl_authentication_failed, message="\x1b[2J\n" * 1_000_000)
+    others = shaken(ErrorCode.unsupported_sasl_mechanism, ("\x1b[2J\n" * 5_000,))
+    for responses, error in (
+        ([shaken(), hostile], SaslAuthenticationError),
+        ([others], UnsupportedSaslMechanismError),
+    ):
+        generator = steps()
+        next(generator)
+        for response in responses[:-1]:
+            generator.send(response)
+        with pytest.raises(error) as raised:
+            generator.send(responses[-1])
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 10_000
+
+
 def test_a_broker_that_cannot_prove_itself_is_refused_by_name():
     generator = steps("SCRAM-SHA-256")
     next(generator)

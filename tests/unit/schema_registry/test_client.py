@@ -73,7 +73,7 @@ def test_lookup_latest_and_by_id_find_what_is_registered(server):
     client = registry(server.url)
     assert client.lookup("t-value", INT)[:3] == ("t-value", 1, 1)
     assert client.latest("t-value")[:4] == ("t-value", 2, 2, LONG)
-    assert client.by_id(1, "t-value") == ("t-value", None, 1, INT, server.guid(1))
+    assert client.by_id(1, "t-value") == ("t-value", None, 1, INT, server.guid(1), ())
     assert server.asked[-1].query == {"subject": "t-value"}
 
 
@@ -227,6 +227,46 @@ def test_redirects_are_not_followed(server):
     assert len(server.asked) == 1
 
 
+def test_incident_a_body_that_was_compressed_many_times_was_decoded_past_every_deadline(server):
+    for encoding in ("gzip, gzip, gzip, gzip", "deflate"):
+        server.faults.append(Fault(200, b"\x1f\x8b", {"Content-Encoding": encoding}))
+        error = error_of(registry(server.url).latest, "t-value")
+        assert str(error).endswith("the response has a Content-Encoding, which was not asked for.")
+
+
+def test_a_body_that_is_not_encoded_may_say_so(server):
+    server.faults.append(Fault(200, {"id": 7, "version": 1, "schema": '"int"'}, {"Content-Encoding": "identity"}))
+    assert registry(server.url).latest("t-value").id == 7
+
+
+def redirected(location: bytes) -> str:
+    """The error of a registry that redirects, whose bytes no server library checks."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def respond() -> None:
+            connection = listener.accept()[0]
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")
+
+        responding = threading.Thread(target=respond)
+        responding.start()
+        error = error_of(registry(f"http://127.0.0.1:{listener.getsockname()[1]}").latest, "t-value")
+        responding.join(DEADLINE_S)
+    return str(error)
+
+
+def test_incident_a_redirect_to_a_url_that_cannot_be_parsed_raised_a_value_error():
+    assert "it redirects to nowhere" in redirected(b"http://[")
+
+
+def test_incident_the_location_of_a_redirect_reached_the_terminal_as_it_came():
+    text = redirected(b"https://elsewhere/\x1b[2J\x9b" + b"x" * 50_000)
+    assert r"it redirects to https://elsewhere/\x1b[2J\x9bxxx" in text
+    assert text.isprintable()
+    assert len(text) < 5_000
+
+
 # -- retries and several URLs -----------------------------------------------------------------------------------------
 
 
@@ -333,3 +373,59 @@ def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
         options = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
         error = error_of(registry(url, **options).latest, "t-value")
     assert re.search(r": no whole response within [1-3]\d* ms", str(error))
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def rule(name: str, **others: object) -> dict[str, object]:
+    return {"name": name, "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT", "disabled": False, **others}
+
+
+def with_rules(rule_set: object) -> Fault:
+    return Fault(200, {"id": 1, "version": 1, "schema": INT.text, "ruleSet": rule_set})
+
+
+@pytest.mark.parametrize("ask", ["register", "lookup", "latest", "by_id"])
+def test_each_response_tells_the_rules_that_writers_must_carry_out(server, ask):
+    client = registry(server.url)
+    request = {
+        "register": lambda: client.register("t-value", INT),
+        "lookup": lambda: client.lookup("t-value", INT),
+        "latest": lambda: client.latest("t-value"),
+        "by_id": lambda: client.by_id(1, "t-value"),
+    }[ask]
+    domain = [rule("pii"), rule("check", kind="CONDITION", mode="WRITE", type="CEL")]
+    server.faults.append(with_rules({"domainRules": domain, "encodingRules": [rule("zip", type=None)]}))
+    assert request().rules == ("pii (ENCRYPT)", "check (CEL)", "zip (None)")
+
+
+@pytest.mark.parametrize(
+    "rule_set",
+    [
+        None,
+        {},
+        {"domainRules": None, "migrationRules": None},
+        {"domainRules": [rule("pii", disabled=True), rule("decrypt", mode="READ")]},
+        {"domainRules": [rule("of a gateway")], "enableAt": "GATEWAY"},
+        {"migrationRules": [rule("new", mode="UPGRADE"), rule("both", mode="UPDOWN")]},
+    ],
+)
+def test_rules_that_are_none_of_a_writer_are_left_out(server, rule_set):
+    server.faults.append(with_rules(rule_set))
+    assert registry(server.url).latest("t-value").rules == ()
+
+
+@pytest.mark.parametrize("rule_set", [3, [], {"domainRules": 3}, {"encodingRules": {"name": "pii"}}])
+def test_a_rule_set_of_another_shape_is_an_error(server, rule_set):
+    server.faults.append(with_rules(rule_set))
+    assert "its response has no valid ruleSet" in str(error_of(registry(server.url).latest, "t-value"))
+
+
+def test_names_of_rules_are_shown_cut_and_without_control_characters(server):
+    rules = [rule("\x1b[2J" + "x" * 500), "no object", rule("ok", mode="NEW")]
+    server.faults.append(with_rules({"domainRules": rules}))
+    shown, other, newer = registry(server.url).latest("t-value").rules
+    assert shown.startswith("\\x1b[2Jxxx")
+    assert len(shown) < 130
+    assert (other, newer) == ("None (None)", "ok (ENCRYPT)")

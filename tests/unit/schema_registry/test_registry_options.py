@@ -133,11 +133,12 @@ def test_several_urls_are_separated_by_commas():
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("r:8081", "'r:8081'"),
+        ("r:8081", "one that does not begin with http:// or https://"),
         ("ftp://r", "'ftp://r'"),
         ("http://", "'http://'"),
-        ("http://r:port", "'http://r:port'"),
-        (f"http://u:{SECRET}@r:port", "'…@r:port'"),
+        ("http://r:port", "'http://r…'"),
+        ("http://[::1]:port", "'http://[::1]…'"),
+        (f"http://u:{SECRET}@r:port", "'http://…@r…'"),
         ("mock://scope", "'mock://scope'; mock:// registries exist only in a JVM"),
     ],
 )
@@ -149,8 +150,50 @@ def test_a_url_that_is_none_is_shown_without_its_login(url, shown):
 
 def test_a_url_has_no_query():
     assert faults_of({"schema.registry.url": f"http://u:{SECRET}@r?a=b"}) == [
-        "schema.registry.url must have URLs without ? and #, but has '…@r?a=b'."
+        "schema.registry.url must have URLs without ? and #, but has 'http://…@r…'."
     ]
+
+
+def test_incident_a_password_with_a_comma_was_split_and_shown():
+    urls = f"https://u:{SECRET},Part@a:1,http://b:2, https://me:${{env:X,https://y}},z@c/x,"
+    parsed = parse({"schema.registry.url": urls}).urls
+    assert [url.address for url in parsed] == ["https://a:1", "http://b:2", "https://c/x"]
+    logins = [url.user_info and url.user_info.value for url in parsed]
+    assert logins == [f"u:{SECRET},Part", None, "me:${env:X,https://y},z"]
+
+
+@pytest.mark.parametrize("end", ["/", "?", "#"])
+def test_incident_the_user_before_a_slash_in_a_password_was_taken_for_the_host(end):
+    (fault,) = faults_of({"schema.registry.url": f"https://key:12{end}{SECRET}@host:1/x"})
+    assert fault.startswith("schema.registry.url has / ? or # before an @, in 'https://…@host…': percent-encode / ? ")
+    (parsed,) = parse({"schema.registry.url": f"https://key:12%2F%3F%23%40,%2C{SECRET}@host:1/x%40y"}).urls
+    assert parsed.address == "https://host:1/x%40y"
+    assert parsed.user_info is not None
+    assert parsed.user_info.value == f"key:12/?#@,,{SECRET}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://user:{SECRET},{SECRET}",
+        f"https://user:1/{SECRET}@host/{SECRET}@there",
+        f"https://user:{SECRET},https://{SECRET}:x@host",
+        f"https:/user:{SECRET},{SECRET}@host",
+        f"user:{SECRET},{SECRET}@host",
+        f"https://host/a?token={SECRET}",
+        f"ftp://user:{SECRET},{SECRET}/x@host",
+    ],
+)
+def test_a_url_that_is_refused_is_not_shown_beyond_its_host(url):
+    faults = faults_of({"schema.registry.url": url})
+    assert faults
+    assert SECRET not in str(faults)
+
+
+def test_a_resolved_url_with_an_at_sign_in_its_path_is_refused(tmp_path):
+    (tmp_path / "p").write_text(f"url=https://key:12/{SECRET}@host\n")
+    (fault,) = faults_of({"schema.registry.url": f"${{file:{tmp_path}/p:url}}"})
+    assert SECRET not in fault
 
 
 # -- which schema -----------------------------------------------------------------------------------------------------
@@ -443,6 +486,7 @@ def test_the_documented_redaction_covers_every_secret_option():
     certificates = {"schema.registry.ssl.truststore.certificates", "schema.registry.ssl.keystore.certificate.chain"}
     assert {name for name in PASSWORDS if not re.search(regex, name)} == certificates
     assert re.search(regex, "https://me:password@registry:8081")
+    assert re.search(regex, "https://me:12/pass,word@registry:8081")
     assert not re.search(regex, "https://registry:8081,http://other/apis/ccompat/v7")
 
 

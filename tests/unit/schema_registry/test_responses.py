@@ -44,6 +44,16 @@ def test_a_schema_asked_by_id_and_without_guid_is_found_again(files):
     assert files.get(KEY) == response
 
 
+def test_rules_of_a_schema_are_found_again(files, tmp_path):
+    response = RESPONSE._replace(registered=RESPONSE.registered._replace(rules=("pii (ENCRYPT)",)))
+    files.put(KEY, response)
+    assert files.get(KEY) == response
+    stored = json.loads(only_file(tmp_path).read_text())
+    del stored["rules"]
+    only_file(tmp_path).write_text(json.dumps(stored))
+    assert files.get(KEY) is None
+
+
 def test_nothing_is_stored_at_first_and_a_newer_response_replaces_an_older_one(files):
     assert files.get(KEY) is None
     files.put(KEY, RESPONSE)

@@ -267,7 +267,28 @@ class TestKeytool:
         self.generate(path, "two", "PKCS12")
         assert ": one, two. " in fault(pair, path, path.read_bytes(), ssl_keystore_password=self.password)
 
-    @pytest.mark.parametrize("kind", ["JKS", "JCEKS"])
+    @pytest.mark.parametrize("algorithm", ["EC", "RSA"])
+    @pytest.mark.parametrize("key_password", [None, Password("other-pass")], ids=["same", "differing"])
+    def test_the_key_of_a_jks_keystore_is_that_of_the_same_store_as_pkcs12(self, key_password, algorithm, tmp_path):
+        path, converted = tmp_path / "client.jks", tmp_path / "client.p12"
+        of_key = ("-keypass", key_password.value) if key_password else ()
+        name = ("-genkeypair", "-alias", "one", "-dname", "CN=one", "-keyalg", algorithm)
+        self.keytool(*name, "-keystore", path, "-storetype", "JKS", *of_key)
+        passwords = {"ssl_keystore_password": self.password, "ssl_key_password": key_password}
+        read = pair(path, path.read_bytes(), **{n: each for n, each in passwords.items() if each})
+        to = ("-importkeystore", "-srckeystore", path, "-srcstorepass", self.password.value, "-srcalias", "one")
+        of_key = ("-srckeypass", key_password.value, "-destkeypass", self.password.value) if key_password else ()
+        self.keytool(*to, *of_key, "-destkeystore", converted, "-deststoretype", "PKCS12")
+        other = pair(converted, converted.read_bytes(), ssl_keystore_password=self.password)
+        assert read.key.private_numbers() == other.key.private_numbers()
+        assert read.chain == other.chain
+        content = path.read_bytes()
+        assert "ssl.keystore.password is wrong" in fault(pair, path, content, ssl_keystore_password="wrong")
+        assert "give its password as ssl.keystore.password" in fault(pair, path, content)
+        wrong = {"ssl_keystore_password": self.password, "ssl_key_password": "wrong"}
+        assert "ssl.key.password is wrong" in fault(pair, path, content, **wrong)
+
+    @pytest.mark.parametrize("kind", ["JCEKS"])
     def test_a_keystore_of_java_is_converted_by_the_command_that_the_error_names(self, kind, tmp_path):
         path = tmp_path / "client.jks"
         self.generate(path, "one", kind)

@@ -1,0 +1,15 @@
+"""Text that a peer sent, for errors, logs and the terminal."""
+
+from __future__ import annotations
+
+_LONGEST = 2000
+
+
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """At most ``longest`` characters of ``text``, on one line.
+
+    What ``str.isprintable`` refuses is written as an escape, such as line ends, which could forge lines of a log, ESC,
+    which commands a terminal, and marks that turn the direction of writing.
+    """
+    escaped = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:longest])
+    return f"{escaped}…" if len(text) > longest else escaped

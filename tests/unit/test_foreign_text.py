@@ -1,0 +1,65 @@
+"""Text of brokers, registries, identity providers and certificates: limited and escaped in what people read."""
+
+import ssl
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.connection_check.certificate import certificate_text
+from spark_kafka_sink.foreign_text import shown
+from spark_kafka_sink.login.token_endpoint import _error_of
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.error_table import broker_error
+from spark_kafka_sink.schema_registry.api import problem
+from spark_kafka_sink.security.tls_errors import handshake_error
+from tests.unit.security.certificates import NOW, Entity
+
+HOSTILE = "no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"
+ESCAPED = r"no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"
+
+
+def test_what_is_not_printable_is_escaped_and_the_rest_stays():
+    assert shown(HOSTILE) == ESCAPED
+    assert shown("\ud800\x00") == r"\ud800\x00"
+    for text in ("", 'Grüße, "it\'s" 日本 🙂 C:\\x', "a" * 2000):
+        assert shown(text) == text
+
+
+def test_long_text_is_cut_with_a_mark():
+    assert shown("ab" * 1_000_000) == "ab" * 1000 + "…"
+    assert shown("abc", 2) == "ab…"
+
+
+def test_incident_a_brokers_message_of_megabytes_with_line_ends_was_an_error_as_it_came():
+    error = broker_error(ErrorCode.policy_violation, "t-0", HOSTILE + "x" * 20_000_000)
+    assert ESCAPED in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 5_000
+    assert str(broker_error(ErrorCode.policy_violation, "t-0", "zu groß")) == "t-0: POLICY_VIOLATION; zu groß"
+    assert str(Node(1, "b\x1b[2J" + "x" * 1000, 9092)).startswith(r"b\x1b[2Jxxx")
+    assert str(Node(1, "bröker", 9092)) == "bröker:9092 (id: 1)"
+
+
+def test_incident_errors_of_registries_and_identity_providers_reached_the_terminal_as_they_came():
+    hostile = b'{"error_code": 1, "message": "no\\u001b[2J\\u202e", "error": "no\\u001b[2J\\nforged"}'
+    assert problem(hostile) == (1, r"no\x1b[2J\u202e")
+    assert _error_of(hostile) == r" (no\x1b[2J\nforged)"
+    assert problem('{"error_code": 1, "message": "two\\n lines, ü"}'.encode()) == (1, "two lines, ü")
+
+
+def test_incident_the_names_of_a_certificate_reached_the_terminal_as_they_came():
+    peer = Entity("me\x1b[2J\nforged")
+    text = certificate_text(peer.certify(peer).public_bytes(Encoding.DER), NOW)
+    assert text.isprintable()
+    assert r"CN=me\x1b[2J\nforged, for " in text
+    plain = Entity("Jörg")
+    text = certificate_text(plain.certify(plain).public_bytes(Encoding.DER), NOW)
+    assert text.startswith("certificate of CN=Jörg, for ")
+
+
+@pytest.mark.parametrize("kind", [ssl.SSLError, ssl.SSLCertVerificationError])
+def test_what_openssl_says_of_a_peer_is_escaped(kind):
+    error = kind(1, HOSTILE)
+    error.verify_message, error.verify_code, error.reason = HOSTILE, 20, HOSTILE
+    assert str(handshake_error("b:1", error)).isprintable()
