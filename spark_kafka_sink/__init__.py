@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.producer_type import open_producer
-    from spark_kafka_sink.producer.schema_serializers import AvroSerializer, ProtobufSerializer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
     from spark_kafka_sink.spark.receipts_listener import ReceiptsListener, WrittenBatch
     from spark_kafka_sink.transactions.committer import resume
@@ -36,7 +35,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuthenticationError",
-    "AvroSerializer",
     "ConfigError",
     "ConsumerGroupMetadata",
     "Delivery",
@@ -48,7 +46,6 @@ __all__ = [
     "PreparedTransaction",
     "ProducerFencedError",
     "ProducerRecord",
-    "ProtobufSerializer",
     "ReceiptsListener",
     "RecordMetadata",
     "SendReceipt",
@@ -62,7 +59,6 @@ __all__ = [
 
 _HOMES = {
     "AuthenticationError": "errors",
-    "AvroSerializer": "producer.schema_serializers",
     "ConfigError": "errors",
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
@@ -74,7 +70,6 @@ _HOMES = {
     "PartitionInfo": "model",
     "PreparedTransaction": "transactions.values",
     "ProducerRecord": "append.record",
-    "ProtobufSerializer": "producer.schema_serializers",
     "ReceiptsListener": "spark.receipts_listener",
     "RecordMetadata": "append.record",
     "SendReceipt": "append.receipt",
@@ -87,7 +82,16 @@ _HOMES = {
 }
 
 
+_NOT_HERE = {
+    name: f"spark_kafka_sink has no {name}. The Spark sink writes this format with keyFormat and valueFormat; for "
+    f"records of KafkaProducer.send, call {name} of confluent-kafka and send the bytes."
+    for name in ("AvroSerializer", "ProtobufSerializer")
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _NOT_HERE:
+        raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -8,7 +8,13 @@ from typing import Final
 
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
-from spark_kafka_sink.config.python_class import JAVA_PARTITIONERS, JAVA_SERIALIZERS, PYTHON_CLASS, of_java_name
+from spark_kafka_sink.config.python_class import (
+    JAVA_PARTITIONERS,
+    JAVA_SERIALIZERS,
+    PYTHON_CLASS,
+    of_java_name,
+    serializes_for_a_registry,
+)
 from spark_kafka_sink.config.sasl_rules import PROTOCOLS, sasl
 from spark_kafka_sink.config.table import PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.config.tls_rules import STORES, tls_cipher_suites, tls_stores, tls_versions, tls_without_effect
@@ -86,12 +92,18 @@ def serializers(draft: Draft) -> None:
             draft.values[option] = None
             continue
         draft.values[option] = name = of_java_name(name, JAVA_SERIALIZERS)
-        if not PYTHON_CLASS.fullmatch(name):
+        if serializes_for_a_registry(name):
             draft.fault(
                 option,
-                f"is {name!r}; JVM classes cannot be loaded, but for StringSerializer, ByteArraySerializer, "
-                "KafkaAvroSerializer and KafkaProtobufSerializer. Use a Python class as package.module:Class "
-                "(spark_kafka_sink.producer.serializers has Java's others).",
+                f"is {name!r}; this producer has no serializer that uses a schema registry. The Spark sink writes the "
+                f"format with the option {option.removesuffix('.serializer')}Format; for records of send, call the "
+                "serializer of confluent-kafka and send the bytes.",
+            )
+        elif not PYTHON_CLASS.fullmatch(name):
+            draft.fault(
+                option,
+                f"is {name!r}; JVM classes cannot be loaded, but for Java's serializers of String, ByteArray, "
+                "Integer, Long, Double and Void. Use a Python class as package.module:Class.",
             )
     key, value = SERIALIZERS
     if value in draft.names and key not in draft.given:  # in Kafka 0.8, key.serializer.class is serializer.class

@@ -49,8 +49,8 @@ TLS_OPTIONS: tuple[Option, ...] = (
     Option("ssl.truststore.type", STRING, "JKS", "medium",
            "Not needed: the format is detected from the content of ssl.truststore.location.", _STORE_TYPES),
     Option("ssl.keystore.location", STRING, None, "high",
-           "File with the client's private key and certificates: PEM or PKCS12, detected from its content. A JKS "
-           "file must be converted; the error has the command."),
+           "File with the client's private key and certificates: PEM, PKCS12 or JKS, detected from its "
+           "content."),
     Option("ssl.keystore.password", PASSWORD, None, "high", "Password of ssl.keystore.location."),
     Option("ssl.keystore.key", PASSWORD, None, "high",
            "The client's private key, in PEM; with ssl.keystore.certificate.chain, instead of ssl.keystore.location."),
@@ -59,7 +59,8 @@ TLS_OPTIONS: tuple[Option, ...] = (
     Option("ssl.keystore.type", STRING, "JKS", "medium",
            "Not needed: the format is detected from the content of ssl.keystore.location.", _STORE_TYPES),
     Option("ssl.key.password", PASSWORD, None, "high",
-           "Password of the private key, in ssl.keystore.key or a PEM file."),
+           "Password of the private key, in ssl.keystore.key, a PEM file or a JKS file (there the default is "
+           "ssl.keystore.password)."),
     Option("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium", "TLS versions to allow."),
     Option("ssl.protocol", STRING, "TLSv1.3", "medium",
            "TLSv1.2: the same as ssl.enabled.protocols=TLSv1.2. TLSv1.3, TLS and SSL: no effect.",
@@ -151,7 +152,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Chooses the partition of rows that have none. default: murmur2 of the key, sticky without a key, as in "
            "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): as default, with another "
            "hash of the key. round_robin: ignores keys. uniform_sticky: ignores keys, another partition for each "
-           "new batch. The Java class names of default, round_robin and uniform_sticky are accepted. "
+           "new batch. sticky: as uniform_sticky without a key, murmur2 of the key with one. The Java class names "
+           "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner (sticky) are accepted. "
            "package.module:Class: a Python class of yours, a Partitioner over columns or a RecordPartitioner. Other "
            "Java classes are refused."),
     Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Treat records with a key like records without one."),
@@ -217,7 +219,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            status=NOT_YET, instead="no released broker supports it; leave it out"),
     Option("key.serializer", CLASS, None, "high",
            "Serializer for the keys of send: package.module:Class, a Python class with the methods of Serializer; "
-           "or Java's name of StringSerializer, ByteArraySerializer, KafkaAvroSerializer, KafkaProtobufSerializer. "
+           "or Java's name of its serializer of String, ByteArray, Integer, Long, Double or Void. "
            "Without one, keys must be bytes. Refused by the Spark sink, which writes columns of bytes or strings as "
            "they are."),
     Option("value.serializer", CLASS, None, "high", "Serializer for the values of send, as key.serializer."),
@@ -260,7 +262,7 @@ OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
-PARTITIONERS = ("default", "round_robin", "uniform_sticky", "murmur3", "crc32", "fnv1a")
+PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "murmur3", "crc32", "fnv1a")
 """Values of ``partitioner.class`` besides Python classes."""
 
 CONSUMER_OPTIONS = frozenset({

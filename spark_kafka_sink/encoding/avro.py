@@ -26,9 +26,14 @@ class AvroEncoder:
     _root: Kernel
 
     @classmethod
-    def plan(cls, schema: str, kind: pa.DataType) -> AvroEncoder:
+    def plan(
+        cls, schema: str, kind: pa.DataType, *, for_registry: bool = False, checks_defaults: bool = True
+    ) -> AvroEncoder:
         """``schema``: JSON. A null row is a null result (a tombstone), as with Java's serializer and ``to_avro``, never
         the null of a union.
+
+        ``for_registry``: ``bytes`` at the top, also with a logical type, have no length in front, as Confluent's
+        serializers write them (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults``: as in ``AvroSchema.parse``.
 
         Raises ``SchemaMismatchError`` with all that does not fit, ``ImportError`` without fastavro.
         """
@@ -36,7 +41,9 @@ class AvroEncoder:
         from spark_kafka_sink.encoding.avro_schema import AvroSchema
 
         planner = Planner()
-        root = planner.plan(AvroSchema.parse(schema), kind, "")
+        parsed = AvroSchema.parse(schema, checks_defaults=checks_defaults)
+        is_raw = for_registry and parsed.type == "bytes"
+        root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
         if planner.mismatches:
             raise SchemaMismatchError(planner.mismatches)
         return cls(kind, root)

@@ -19,12 +19,12 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 
 def unreadable(reader: str, writer: str) -> list[str]:
-    """What ``reader`` cannot read of data of ``writer``, a sentence per path; both are Avro JSON.
+    """What ``reader``, a registry's, cannot read of data of ``writer``, a sentence per path; both are Avro JSON.
 
     As in Java: logical types do not count, records, enums and fixed have the same name without namespaces, or an alias.
     """
     comparison = _Comparison()
-    comparison.compare(AvroSchema.parse(reader), AvroSchema.parse(writer), "")
+    comparison.compare(AvroSchema.parse(reader, checks_defaults=False), AvroSchema.parse(writer), "")
     return comparison.faults
 
 

@@ -18,13 +18,17 @@ _ALL_BITS = (1 << WORD_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """``size``: of the fixed; None: bytes, as few as hold the number. ``rescaled``: the type with another scale."""
+    """``size``: of the fixed; None: bytes, as few as hold the number. ``rescaled``: the type with another scale.
+
+    ``has_length``: of bytes; false: as Confluent's serializers write them at the top.
+    """
 
     path: str
     schema: str
     precision: int
     size: int | None
     rescaled: pa.DataType | None
+    has_length: bool = True
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
@@ -34,7 +38,8 @@ class Decimal:
             writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
         if self.size is None:
             sizes = _sizes(digits)
-            write_zigzag(writer, sizes, keep)
+            if self.has_length:
+                write_zigzag(writer, sizes, keep)
             for place in reversed(range(len(digits))):
                 _write(writer, digits[place], np.clip(sizes - _BYTES * place, 0, _BYTES), keep)
             return

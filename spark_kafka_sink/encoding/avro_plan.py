@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -51,6 +53,13 @@ class Planner:
         if schema.type == "null" and pt.is_null(kind):
             return Nothing()
         return Required(path, str(schema), self._value(schema, kind, path))
+
+    def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
+        """For a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
+        value = self._value(schema, plain_kind(kind), "")
+        if isinstance(value, Bytes | Decimal):
+            value = replace(value, has_length=False)
+        return Required("", str(schema), value)
 
     def _union(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         null = schema.null_branch

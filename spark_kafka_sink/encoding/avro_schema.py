@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +15,8 @@ NO_DEFAULT: Json = object()
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
+BUILT_IN = _PRIMITIVES | _COMPLEX
+NAMED = frozenset({"record", "error", "enum", "fixed"})
 _LOGICAL_TYPES = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
@@ -72,8 +75,12 @@ class AvroSchema:
         self.logical = self._logical_type()
 
     @classmethod
-    def parse(cls, text: str) -> AvroSchema:
-        """Raises ``InvalidSchemaError`` if ``text`` is no Avro schema, ``ImportError`` without fastavro."""
+    def parse(cls, text: str, *, checks_defaults: bool = True) -> AvroSchema:
+        """``checks_defaults`` false: for a schema that a registry holds, as in Java.
+
+        Raises ``InvalidSchemaError`` if ``text`` is not a valid Avro schema, and ``ImportError`` if fastavro is not
+        installed.
+        """
         try:
             from fastavro import parse_schema
             from fastavro.schema import SchemaParseException, UnknownType
@@ -84,8 +91,13 @@ class AvroSchema:
         except (ValueError, RecursionError) as error:
             raise InvalidSchemaError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
         names: dict[str, Json] = {}
+        prepared = _Preparation()
         try:
-            return cls(parse_schema(_unwrapped(node), names), names)
+            plain = prepared.schema(node, "")
+            names.update(dict.fromkeys(prepared.fallbacks, "null"))
+            parsed = parse_schema(plain, names, _ignore_default_error=not checks_defaults)
+            names.update({name: names[of] for name, of in prepared.fallbacks.items()})
+            return cls(parsed, names)
         except UnknownType as error:
             raise InvalidSchemaError([f"not an Avro schema (unknown type {error.name}): {_short(text)}"]) from error
         except KeyError as error:
@@ -154,28 +166,74 @@ class AvroSchema:
         return "" if logical == "decimal" and not self.attributes.get("precision") else logical
 
 
-def _unwrapped(node: Json) -> Json:
-    """Without objects around a type, as ``{"type": {"type": "int"}}``: Java takes them, fastavro does not.
+def full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
-    Raises ``ValueError`` for JSON that fastavro does not look at.
+
+def name_of(node: Mapping[str, Json], namespace: str) -> str:
+    """The full name of a named type. ``namespace``: around it."""
+    given = node.get("namespace")
+    return full_name(node["name"], namespace if given is None else given)
+
+
+class _Preparation:
+    """What Java's parser takes, as fastavro takes it. A name is looked up in its namespace, then in none.
+
+    ``fallbacks``: the full name that fastavro will look up → the type of the null namespace that it stands for.
     """
-    if isinstance(node, list):
-        return [_unwrapped(each) for each in node]
-    if isinstance(node, str) or (isinstance(node, dict) and "type" not in node):
-        return node
-    if not isinstance(node, dict):
-        raise ValueError(f"{_short(json.dumps(node))} is not a type")
-    kind = node["type"]
-    if not isinstance(kind, str) or kind not in _PRIMITIVES | _COMPLEX:
-        return _unwrapped(kind)
-    _check_attributes(node, kind)
-    unwrapped = {key: _unwrapped(value) if key in ("items", "values") else value for key, value in node.items()}
-    if isinstance(node.get("fields"), list):
-        unwrapped["fields"] = [
-            {**field, "type": _unwrapped(field["type"])} if isinstance(field, dict) and "type" in field else field
-            for field in node["fields"]
-        ]
-    return unwrapped
+
+    def __init__(self) -> None:
+        self.fallbacks: dict[str, str] = {}
+        self._defined: set[str] = set()
+
+    def schema(self, node: Json, namespace: str) -> Json:
+        """The schema for fastavro, which is stricter than Java: unwraps types such as ``{"type": {"type": "int"}}``, and
+        drops decimal annotations that are invalid.
+
+        Raises ``ValueError`` for JSON that fastavro does not look at.
+        """
+        if isinstance(node, list):
+            return [self.schema(each, namespace) for each in node]
+        if isinstance(node, str):
+            full = full_name(node, namespace)
+            if full != node and full not in self._defined and node in self._defined:
+                self.fallbacks[full] = node
+            return node
+        if isinstance(node, dict) and "type" not in node:
+            return node
+        if not isinstance(node, dict):
+            raise ValueError(f"{_short(json.dumps(node))} is not a type")
+        kind = node["type"]
+        if not isinstance(kind, str) or kind not in BUILT_IN:
+            return self.schema(kind, namespace)
+        _check_attributes(node, kind)
+        if kind in NAMED and "name" in node:
+            name = name_of(node, namespace)
+            self._defined.add(name)
+            self.fallbacks.pop(name, None)
+            namespace = name.rpartition(".")[0]
+        plain = {
+            key: self.schema(value, namespace) if key in ("items", "values") else value for key, value in node.items()
+        }
+        if isinstance(node.get("fields"), list):
+            plain["fields"] = [
+                {**field, "type": self.schema(field["type"], namespace)}
+                if isinstance(field, dict) and "type" in field
+                else field
+                for field in node["fields"]
+            ]
+        if plain.get("logicalType") == "decimal" and not _is_decimal(plain):
+            del plain["logicalType"]
+        return plain
+
+
+def _is_decimal(node: Mapping[str, Json]) -> bool:
+    """Java ignores an annotation with other numbers (``LogicalTypes.Decimal.validate``)."""
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision == 0:
+        return False
+    size = node.get("size")
+    return node["type"] != "fixed" or type(size) is not int or precision <= math.floor(math.log10(2) * (8 * size - 1))
 
 
 def _check_attributes(node: Mapping[str, Json], kind: str) -> None:

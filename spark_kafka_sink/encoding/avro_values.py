@@ -91,11 +91,14 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """bytes, of strings too."""
+    """bytes, of strings too. ``has_length`` false: as Confluent's serializers write them at the top."""
+
+    has_length: bool = True
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column, lengths, missing = spans(array, keep)
-        write_zigzag(writer, lengths, keep)
+        if self.has_length:
+            write_zigzag(writer, lengths, keep)
         writer.column(column, missing)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -18,10 +18,9 @@ from spark_kafka_sink.encoding.confluent_files import confluent_file
 from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.message import Message
 
 _LIBRARIES: Final = ("google/protobuf/", "google/type/")
 
@@ -95,8 +94,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     by_name = {each.name: each for each in files.file}
     ordered: dict[str, FileDescriptorProto] = {}
     for each in by_name.values():
-        for file in _behind_imports(each, by_name, ()):
-            ordered.setdefault(file.name, file)
+        _visit(each, by_name, ordered)
     return list(ordered.values())
 
 
@@ -119,19 +117,25 @@ def library() -> ModuleType:
         ) from None
 
 
-def _behind_imports(
-    file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], importers: tuple[str, ...]
-) -> Iterator[FileDescriptorProto]:
+def _visit(
+    file: FileDescriptorProto,
+    files: Mapping[str, FileDescriptorProto],
+    ordered: dict[str, FileDescriptorProto],
+    importers: tuple[str, ...] = (),
+) -> None:
+    """Adds the file to ``ordered`` behind what it imports. Each file is visited once, however many import it."""
     if file.name in importers:
         raise ConfigError([f"the descriptor set has files that import each other: {', '.join(importers)}"])
+    if file.name in ordered:
+        return
     for name in file.dependency:
-        imported = files.get(name) or _known_file(name)
+        imported = ordered.get(name) or files.get(name) or _known_file(name)
         if imported is None:
             raise ConfigError(
                 [f"the descriptor set lacks {name}, which {file.name} imports (protoc --include_imports adds it)"]
             )
-        yield from _behind_imports(imported, files, (*importers, file.name))
-    yield file
+        _visit(imported, files, ordered, (*importers, file.name))
+    ordered[file.name] = file
 
 
 def _known_file(name: str) -> FileDescriptorProto | None:
@@ -164,63 +168,6 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
 def _decode_error() -> type[Exception]:
     error: type[Exception] = import_module("google.protobuf.message").DecodeError
     return error
-
-
-def descriptor_set_with(descriptor: Descriptor) -> bytes:
-    """A descriptor set with the file of a generated class' message and all that it imports."""
-    files: dict[str, bytes] = {}
-
-    def visit(file: FileDescriptor) -> None:
-        if file.name not in files:
-            for each in file.dependencies:
-                visit(each)
-            files[file.name] = file.serialized_pb
-
-    visit(descriptor.file)
-    whole = library().FileDescriptorSet()
-    for data in files.values():
-        whole.file.add().ParseFromString(data)
-    serialized: bytes = whole.SerializeToString(deterministic=True)
-    return serialized
-
-
-def message_class(descriptor_set: bytes, message: str) -> type[Message]:
-    """A class of the message, as protoc generates it."""
-    made: type[Message] = import_module("google.protobuf.message_factory").GetMessageClass(
-        message_descriptor(descriptor_set, message)
-    )
-    return made
-
-
-def differing_fields(descriptor: Descriptor, other: Descriptor) -> list[str]:
-    """The fields of a message that a reader of ``other`` would not read as they are, as ``address.city``."""
-    if descriptor is other:
-        return []
-    differing: list[str] = []
-    seen: set[str] = set()
-
-    def visit(one: Descriptor, two: Descriptor, path: str) -> None:
-        if one.full_name in seen:
-            return
-        seen.add(one.full_name)
-        for field in one.fields:
-            same = two.fields_by_number.get(field.number)
-            here = f"{path}{field.name}"
-            if same is None or _shape_of(field) != _shape_of(same):
-                differing.append(here)
-            elif field.message_type is not None:
-                visit(field.message_type, same.message_type, f"{here}.")
-
-    if descriptor.full_name != other.full_name:
-        return [f"its name, {other.full_name}"]
-    visit(descriptor, other, "")
-    return differing
-
-
-def _shape_of(field: FieldDescriptor) -> tuple[object, ...]:
-    enum = field.enum_type
-    values = None if enum is None else frozenset((each.name, each.number) for each in enum.values)
-    return field.name, field.type, is_repeated(field), values
 
 
 def is_repeated(field: FieldDescriptor) -> bool:

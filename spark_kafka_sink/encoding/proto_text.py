@@ -81,7 +81,7 @@ def proto_texts(descriptor_set: bytes, message: str) -> ProtoTexts:
     """The .proto files to register for a message, without those that every registry has."""
     files = {each.name: each for each in ordered_files(descriptor_set)}
     descriptor = message_descriptor(descriptor_set, message)
-    needed = set(_with_imports(descriptor.file.name, files))
+    needed = _with_imports(descriptor.file.name, files)
     printer = _Printer(pool_of(files.values()))
     texts = tuple(
         ProtoFile(name, printer.file(file), tuple(each for each in file.dependency if each not in KNOWN_IMPORTS))
@@ -103,18 +103,22 @@ def _indexes(descriptor: Descriptor) -> Iterator[int]:
         siblings, fields = parent.nested_types, [*parent.fields, *parent.extensions]
     else:
         siblings, fields = file.message_types_by_name.values(), file.extensions_by_name.values()
-    groups = [each.message_type for each in fields if each.type == _GROUP]
+    # In editions, a field of this type has message_encoding = DELIMITED, and its message is declared as any other.
+    is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
+    groups = [] if is_edition else [each.message_type for each in fields if each.type == _GROUP]
     declared = [each for each in siblings if not is_map_entry(each) and each not in groups]
     if descriptor not in declared:
         raise ConfigError([f"{descriptor.full_name} is an entry of a map or a group: give a message"])
     yield declared.index(descriptor)
 
 
-def _with_imports(name: str, files: dict[str, FileDescriptorProto]) -> Iterator[str]:
-    yield name
-    for each in files[name].dependency:
-        if each not in KNOWN_IMPORTS:
-            yield from _with_imports(each, files)
+def _with_imports(name: str, files: dict[str, FileDescriptorProto]) -> set[str]:
+    needed, unseen = {name}, [name]
+    while unseen:
+        imported = {each for each in files[unseen.pop()].dependency if each not in KNOWN_IMPORTS}
+        unseen += imported - needed
+        needed |= imported
+    return needed
 
 
 class _Printer:

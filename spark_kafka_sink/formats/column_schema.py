@@ -45,8 +45,10 @@ class ColumnSchema(Protocol):
     def message_indexes(self) -> tuple[int, ...]:
         """Of Protobuf, else empty."""
 
-    def encoder(self, kind: pa.DataType) -> Encoder:
-        """Raises ``SchemaMismatchError`` for a column that does not fit."""
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+        """``for_registry``: whether values name the schema in a registry. Raises ``SchemaMismatchError`` for a column
+        that does not fit.
+        """
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
         """The schema to send to the registry. ``registers`` true: registers its imports first; false: looks them up."""
@@ -54,9 +56,10 @@ class ColumnSchema(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AvroColumnSchema:
-    """``text``: Avro JSON without references."""
+    """``text``: Avro JSON without references. ``is_registered``: a registry holds it, perhaps with wrong defaults."""
 
     text: str
+    is_registered: bool = False
 
     @property
     def record(self) -> str:
@@ -71,10 +74,10 @@ class AvroColumnSchema:
     def message_indexes(self) -> tuple[int, ...]:
         return ()
 
-    def encoder(self, kind: pa.DataType) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         from spark_kafka_sink.encoding.avro import AvroEncoder
 
-        return AvroEncoder.plan(self.text, kind)
+        return AvroEncoder.plan(self.text, kind, for_registry=for_registry, checks_defaults=not self.is_registered)
 
     def check(self) -> None:
         """Raises ``InvalidSchemaError``."""
@@ -107,7 +110,7 @@ class JsonColumnSchema:
     def message_indexes(self) -> tuple[int, ...]:
         return ()
 
-    def encoder(self, kind: pa.DataType) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         return PlainEncoder()
 
     def to_register(self, registry: Registry, *, registers: bool) -> Schema:
@@ -141,7 +144,7 @@ class ProtobufColumnSchema:
 
         return message_indexes(self.descriptor_set, self.message)
 
-    def encoder(self, kind: pa.DataType) -> Encoder:
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
 
         return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)
@@ -160,7 +163,7 @@ class ProtobufColumnSchema:
 
 
 def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
-    """The schema that a registry holds. Raises ``FormatError`` for one of another format."""
+    """The schema that a registry holds. Raises ``FormatError`` for one of another format, ``InvalidSchemaError``."""
     schema = found.schema
     if schema.type is not _TYPES[column.format]:
         raise FormatError(
@@ -170,14 +173,15 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
     if column.format is Format.JSON:
         return JsonColumnSchema(schema.text)
     if column.format is Format.AVRO:
-        imports = [each.text for each in registry.imports(schema).values()]
-        return AvroColumnSchema(with_imports(schema.text, imports))
+        imports = {name: each.text for name, each in registry.imports(schema).items()}
+        return AvroColumnSchema(with_imports(schema.text, imports), is_registered=True)
     return _registered_protobuf(column, found, registry)
 
 
 def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
     """The message that the options name, else the first one of the file, as in Java."""
     from spark_kafka_sink.encoding.descriptors import message_descriptor, ordered_files
+    from spark_kafka_sink.formats.protoc import writes_entries_out
 
     files, serialized = _descriptor_set(column, found, registry)
     main = ordered_files(files)[-1]
@@ -199,7 +203,7 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
     if with_entries.message_indexes == without_entries.message_indexes:
         return without_entries
     text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
-    return with_entries if "map_entry" in text else without_entries
+    return with_entries if writes_entries_out(text) else without_entries
 
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:

@@ -75,7 +75,7 @@ def _column(
     if options is None or registry is None:
         assert schema is not None
         with mismatch_explained(column, origin):
-            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind))})
+            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, for_registry=False))})
     side = options.side(column.side)
     if side.subject_name_strategy.needs_record and not plan.record:
         raise FormatError(_no_record(column, side.subject_name_strategy.value))
@@ -86,7 +86,7 @@ def _column(
         plan = replace(plan, compared=schema.text)
     elif schema is not None and (compared or not takes_registered(side)):
         with mismatch_explained(column, origin):
-            encoder = schema.encoder(frame.kind)
+            encoder = schema.encoder(frame.kind, for_registry=True)
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)

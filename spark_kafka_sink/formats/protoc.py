@@ -22,7 +22,10 @@ from spark_kafka_sink.formats.errors import FormatError
 
 _TIMEOUT_S: Final = 30
 _LONGEST_SHOWN: Final = 2000
-_MAP_ENTRY: Final = re.compile(r"option\s+map_entry\s*=\s*true\s*;")
+_MAP_ENTRY: Final = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\b(option\s+map_entry\s*=\s*true\s*;)""", re.DOTALL
+)
+"""Comments and strings are found too, because they may hold the same words; only the option is a group."""
 _MARK: Final = "_pykafka_map_entry_"
 _EDITION: Final = re.compile(r"^\s*edition\s*=", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.proto)["']""")
@@ -30,6 +33,11 @@ _IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.
 
 def has_protoc() -> bool:
     return find_spec("grpc_tools") is not None
+
+
+def writes_entries_out(text: str) -> bool:
+    """Whether .proto text declares entries of maps as messages, as Java's serializers register it."""
+    return any(found[1] for found in _MAP_ENTRY.finditer(text))
 
 
 def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
@@ -61,7 +69,7 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
 def _marked(text: str) -> str:
     """Java's serializers register text whose entries of maps are written out, which protoc refuses."""
     mark = _MARK if _EDITION.search(text) else f'"{_MARK}"'
-    return _MAP_ENTRY.sub(f"reserved {mark};", text)
+    return _MAP_ENTRY.sub(lambda found: f"reserved {mark};" if found[1] else found[0], text)
 
 
 def _with_map_entries(descriptor_set: bytes) -> bytes:

@@ -20,6 +20,7 @@ from spark_kafka_sink.schema_registry.subjects import Side
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_MOST_SHOWN: Final = 10
 
 
 class SubjectSchemas:
@@ -38,7 +39,14 @@ class SubjectSchemas:
         return self.use(self.registered(subject))
 
     def registered(self, subject: str) -> RegisteredSchema:
-        """As the options say: registered, looked up, the latest version or the schema of an id."""
+        """The subject's schema to write with. The options decide whether it is registered, looked up, the latest version
+        or the one with a given id.
+
+        Raises ``FormatError`` for a schema with rules for writers.
+        """
+        return _without_rules(self._found(subject))
+
+    def _found(self, subject: str) -> RegisteredSchema:
         given, options = self._plan.given, self._options
         if not takes_registered(options):
             assert given is not None
@@ -70,7 +78,8 @@ class SubjectSchemas:
 
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
         """The schema of this id, whatever the options say."""
-        return self._of_registry(self._registry.by_id(schema_id, subject, serialized=self._serialized))
+        found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
+        return self._of_registry(_without_rules(found))
 
     @property
     def _serialized(self) -> bool:
@@ -92,9 +101,9 @@ class SubjectSchemas:
     def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
         plan = self._plan
         if found.schema not in self._encoders:
-            schema = registered_column_schema(plan.column, found, self._registry)
             with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
-                encoder = schema.encoder(plan.kind)
+                schema = registered_column_schema(plan.column, found, self._registry)
+                encoder = schema.encoder(plan.kind, for_registry=True)
             self._encoders[found.schema] = encoder, schema.message_indexes
         encoder, indexes = self._encoders[found.schema]
         return self._use(encoder, found, indexes)
@@ -105,9 +114,9 @@ class SubjectSchemas:
 
     def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
-        schema = registered_column_schema(self._plan.column, found, self._registry)
-        assert isinstance(schema, AvroColumnSchema)
         with mismatch_explained(self._plan.column, f"schema {found.id} of subject {subject}"):
+            schema = registered_column_schema(self._plan.column, found, self._registry)
+            assert isinstance(schema, AvroColumnSchema)
             faults = schema.unreadable(given)
         if faults:
             listed = "".join(f"\n- {fault}" for fault in faults)
@@ -143,6 +152,18 @@ class SubjectSchemas:
     @property
     def _instead(self) -> str:
         return f"Leave the options of the schema out, give that one, or set {self._strict}=false."
+
+
+def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
+    """Raises ``FormatError`` for a schema with rules that the writer must carry out: the sink carries out none."""
+    if found.rules:
+        raise FormatError(
+            f"Schema {found.id} of subject {found.subject} has rules, such as the encryption of a field, that every "
+            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MOST_SHOWN])}. Write it with "
+            "Confluent's serializers, or use a version without these rules (disabled rules, migration rules and rules "
+            "of mode READ do no harm)."
+        )
+    return found
 
 
 def schema_name(

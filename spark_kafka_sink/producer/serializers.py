@@ -10,19 +10,12 @@ import logging
 import struct
 from collections.abc import Mapping
 from inspect import signature
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
-
-import pyarrow as pa
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 from spark_kafka_sink.append.record import Headers, ProducerRecord, checked_headers
-from spark_kafka_sink.append.rows import Column, arrow_column
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.config.python_class import instance
 from spark_kafka_sink.errors import InvalidRecordError, SerializationError
-from spark_kafka_sink.formats.schema_headers import with_schema_headers
-from spark_kafka_sink.schema_registry.registry_options import is_registry_option
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -64,40 +57,8 @@ class HeadersSerializer(Protocol):
         return
 
 
-class SerializedColumn(NamedTuple):
-    """``values``: null where the row is null. ``headers``: name → its value per row, null where a row has none."""
-
-    values: pa.Array
-    headers: Mapping[str, pa.BinaryArray] = MappingProxyType({})
-
-
-@runtime_checkable
-class ColumnSerializer(Protocol):
-    """A serializer that ``send_columns`` calls, too."""
-
-    def serialize_column(self, topic: str, array: pa.Array) -> SerializedColumn:
-        """All rows at once. ``send_columns`` raises the error that this raises; no row is sent."""
-
-
 AnySerializer: TypeAlias = Serializer | HeadersSerializer
 """``serialize`` gets the headers if it has a parameter of that name."""
-
-
-_OPTIONS: Final = ("key.serializer", "value.serializer", "key.serializer.class", "serializer.class")
-
-
-def without_registry_options(
-    config: Mapping[str, object], *given: AnySerializer | None
-) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """The producer's options, and those of a schema registry, which only serializers read: none without a serializer.
-
-    Raises ``ConfigError`` if ``config`` is no mapping.
-    """
-    refuse_other_than_mapping(config)
-    if all(each is None for each in given) and not any(name in config for name in _OPTIONS):
-        return config, {}
-    registry = {name: value for name, value in config.items() if is_registry_option(name.lower())}
-    return {name: value for name, value in config.items() if name not in registry}, registry
 
 
 class RecordSerializers:
@@ -107,9 +68,6 @@ class RecordSerializers:
         self._given = tuple(each for each in (key, value) if each is not None)
         self._sides = ((True, key), (False, value))
         self._key, self._value = _Side(key), _Side(value)
-        both: tuple[tuple[str, object], ...] = (("key", key), ("value", value))
-        self.of_columns = {name: each for name, each in both if isinstance(each, ColumnSerializer)}
-        """Those that ``send_columns`` calls."""
         self._take_headers = self._key.takes_headers or self._value.takes_headers
 
     @classmethod
@@ -147,19 +105,6 @@ class RecordSerializers:
             return key, value, checked_headers(headers) or None
         except InvalidRecordError as error:
             raise SerializationError(f"A serializer left an invalid header, topic {record.topic}: {error}") from error
-
-    def serialize_columns(self, topic: str, given: Mapping[str, Column]) -> dict[str, Column]:
-        """The columns of ``send_columns`` with the serialized ones in place of theirs. Headers come after the rows'."""
-        columns, added = dict(given), dict[str, pa.BinaryArray]()
-        for name, serializer in self.of_columns.items():
-            if columns[name] is not None and len(array := arrow_column(columns[name])):
-                columns[name], of_rows = serializer.serialize_column(topic, array)
-                added.update(of_rows)
-        rows = {len(column) for column in columns.values() if column is not None}
-        if added and len(rows) == 1:  # else append refuses them
-            headers = None if columns["headers"] is None else arrow_column(columns["headers"])
-            columns["headers"] = with_schema_headers(headers, added, rows.pop())
-        return columns
 
     def partition_key(self, record: ProducerRecord, key: Any) -> Any:
         """The record's partition key, serialized as a key (without effect on the headers), else ``key``."""

@@ -10,7 +10,6 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from spark_kafka_sink import ProtobufSerializer
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.protoc import compile_proto
@@ -32,9 +31,10 @@ message Order { string id = 1; common.Money price = 2; google.protobuf.Timestamp
 KIND = pa.struct(
     [("id", pa.string()), ("price", pa.struct([("units", pa.int64())])), ("at", pa.timestamp("us", "UTC"))]
 )
+ROWS = pa.array([{"id": "ä", "price": {"units": -5}, "at": 1_500_000}, None], KIND)
 
 
-def written(url: str, topic: str, **given: str) -> list[bytes | None]:
+def written(url: str, topic: str, rows: pa.Array = ROWS, **given: str) -> list[bytes | None]:
     """By the sink's planning and its tasks' encoder."""
     given = {name.replace("_", "."): value for name, value in given.items()}
     formats = SinkOptions.parse(
@@ -42,8 +42,7 @@ def written(url: str, topic: str, **given: str) -> list[bytes | None]:
     ).formats
     assert formats.registry is not None
     registry = SchemaRegistry(formats.registry, SystemClock())
-    plan = plan_formats(formats, {Side.VALUE: FrameColumn(KIND)}, topic, registry)
-    rows = pa.array([{"id": "ä", "price": {"units": -5}, "at": 1_500_000}, None], KIND)
+    plan = plan_formats(formats, {Side.VALUE: FrameColumn(rows.type)}, topic, registry)
     values: list[bytes | None] = TaskFormats(plan).encode(Side.VALUE, rows, TopicColumn.of(topic)).values.to_pylist()
     return values
 
@@ -77,16 +76,15 @@ PRICED = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/
 message Priced { confluent.type.Decimal price = 1 [(confluent.field_meta) = { tags: "PII" }]; }"""
 
 
-def test_confluents_own_files_need_no_reference(local_schema_registry: LocalSchemaRegistry):
+def test_confluents_own_files_need_no_reference(local_schema_registry: LocalSchemaRegistry, tmp_path):
     referee = SchemaRegistryClient({"url": local_schema_registry.url})
     number = referee.register_schema("priced-value", ConfluentSchema(PRICED, "PROTOBUF"))
     kind = pa.struct([("price", pa.struct([("value", pa.binary()), ("scale", pa.int32())]))])
-    serializer = ProtobufSerializer()
-    serializer.configure({"schema.registry.url": local_schema_registry.url, "use.latest.version": "true"}, False)
-    (value,) = serializer.serialize_column("priced", pa.array([{"price": {"value": b"7", "scale": 2}}], kind)).values
-    assert value.as_py() == b"\0" + number.to_bytes(4, "big") + b"\0\x0a\5\x0a\x017\x18\2"
+    url, topic = local_schema_registry.url, "priced"
+    rows = pa.array([{"price": {"value": b"7", "scale": 2}}], kind)
+    (value,) = written(url, topic, rows, use_latest_version="true")
+    assert value == b"\0" + number.to_bytes(4, "big") + b"\0\x0a\5\x0a\x017\x18\2"
     # And registered: the same text, so no new version.
-    again = ProtobufSerializer("Priced", compile_proto(PRICED, {}, "the schema"))
-    again.configure({"schema.registry.url": local_schema_registry.url}, False)
-    again.serialize_column("priced", pa.array([], kind))
+    (tmp_path / "set").write_bytes(compile_proto(PRICED, {}, "the schema"))
+    written(url, topic, rows, valueDescriptorFile=str(tmp_path / "set"), valueMessage="Priced")
     assert referee.get_latest_version("priced-value").schema.references in (None, [])

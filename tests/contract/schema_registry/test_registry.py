@@ -14,7 +14,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schema_registry.client import SchemaRegistry
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing import LocalSchemaRegistry
 
 pytestmark = pytest.mark.jvm
@@ -62,9 +62,9 @@ def test_what_is_registered_here_is_what_confluents_client_sees(client, referee,
 
 def test_what_confluents_client_registers_is_what_is_found_here(client, referee, subject):
     ids = [referee.register_schema(subject, ConfluentSchema(avro(*fields).text, "AVRO")) for fields in ("a", "ab")]
-    assert client.latest(subject) == (subject, 2, ids[1], avro("a", "b"), None)
+    assert client.latest(subject) == RegisteredSchema(subject, 2, ids[1], avro("a", "b"))
     assert client.lookup(subject, avro("a"))[:3] == (subject, 1, ids[0])
-    assert client.by_id(ids[0], subject) == (subject, None, ids[0], avro("a"), None)
+    assert client.by_id(ids[0], subject) == RegisteredSchema(subject, None, ids[0], avro("a"))
     assert client.register(subject, avro("a"))[:3] == (subject, 1, ids[0])
 
 

@@ -173,7 +173,7 @@ def test_what_is_neither_a_partitioner_nor_a_class_is_refused(name):
 @pytest.mark.parametrize(
     ("javas", "ours"),
     [
-        ("internals.DefaultPartitioner", "default"),
+        ("internals.DefaultPartitioner", "sticky"),
         ("RoundRobinPartitioner", "round_robin"),
         ("UniformStickyPartitioner", "uniform_sticky"),
     ],
@@ -190,6 +190,42 @@ def test_another_class_of_the_jvm_is_refused_with_what_to_use(name, given):
     assert fault.startswith(name)
     assert repr(given) in fault
     assert "package.module:Class" in fault
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "io.confluent.kafka.serializers.KafkaAvroSerializer",
+        "io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer",
+        "io.confluent.kafka.serializers.json.KafkaJsonSchemaSerializer",
+        "KafkaAvroSerializer",
+        "ProtobufSerializer",
+        "spark_kafka_sink:AvroSerializer",
+        "spark_kafka_sink.producer.schema_serializers:AvroSerializer",
+    ],
+)
+@pytest.mark.parametrize(("side", "instead"), [("key", "keyFormat"), ("value", "valueFormat")])
+def test_a_serializer_of_a_schema_registry_is_refused_with_what_to_use(given, side, instead):
+    (fault,) = faults({f"{side}.serializer": given})
+    assert fault.startswith(f"{side}.serializer is {given!r}")
+    assert instead in fault
+    assert "confluent-kafka" in fault
+
+
+@pytest.mark.parametrize("name", ["AvroSerializer", "ProtobufSerializer"])
+def test_the_package_says_what_to_use_for_a_serializer_of_a_schema_registry(name):
+    with pytest.raises(ImportError, match=f"valueFormat; .* call {name} of confluent-kafka"):
+        exec(f"from spark_kafka_sink import {name}")
+
+
+def test_options_of_a_schema_registry_are_none_of_the_producer():
+    (fault,) = faults({"schema.registry.url": "http://x"})
+    assert fault.startswith("schema.registry.url is not an option of Kafka's producer")
+
+
+def test_a_class_of_the_users_own_may_be_called_as_confluents():
+    config = ProducerConfig.parse({**SERVERS, "value.serializer": "shop.avro:AvroSerializer"})
+    assert config.value_serializer == "shop.avro:AvroSerializer"
 
 
 @pytest.mark.parametrize("name", ["key.serializer", "value.serializer", "interceptor.classes"])

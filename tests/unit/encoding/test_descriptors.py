@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.encoding.confluent_files import DECIMAL, META, confluent_file
-from spark_kafka_sink.encoding.descriptors import descriptor_set_of, message_descriptor, message_indexes
+from spark_kafka_sink.encoding.descriptors import descriptor_set_of, message_descriptor, message_indexes, ordered_files
 from spark_kafka_sink.encoding.proto_text import proto_texts
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.formats.protoc import compile_proto
@@ -125,3 +125,33 @@ def test_confluents_own_files_are_not_registered():
     (file,) = proto_texts(whole, "Priced").files
     assert file.imports == ()
     assert files_of(compile_proto(file.text, {}, "the schema"))[-1] == files_of(whole)[-1]
+
+
+def test_incident_files_that_import_all_earlier_ones_were_walked_once_per_path():
+    """40 files have 2^40 paths."""
+    names = [f"{number:02}.proto" for number in range(40)]
+    files = [
+        descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=names[:number])
+        for number, name in enumerate(names)
+    ]
+    files[0].message_type.add(name="First")
+    files[-1].message_type.add(name="Last")
+    descriptor_set = descriptor_pb2.FileDescriptorSet(file=reversed(files)).SerializeToString()
+    assert [each.name for each in ordered_files(descriptor_set)] == names
+    assert [each.name for each in proto_texts(descriptor_set, "Last").files] == names
+
+
+def test_files_that_import_each_other_are_refused():
+    files = [
+        descriptor_pb2.FileDescriptorProto(name=name, dependency=[other])
+        for name, other in (("a", "b"), ("b", "c"), ("c", "a"))
+    ]
+    descriptor_set = descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
+    with pytest.raises(ConfigError, match="files that import each other: a, b, c"):
+        ordered_files(descriptor_set)
+
+
+def test_a_file_that_the_set_lacks_is_named():
+    files = [descriptor_pb2.FileDescriptorProto(name="a", dependency=["b"])]
+    with pytest.raises(ConfigError, match="lacks b, which a imports"):
+        ordered_files(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString())

@@ -124,6 +124,41 @@ def test_imports_come_first_and_known_ones_are_left_out():
     assert 'import public "b.proto";\n' in texts.files[1].text
 
 
+EDITION_WITH_DELIMITED = """edition = "2023"; package p; HEAD
+message M {
+  extensions 100;
+  message Before {}
+  message D { int32 b = 1; }
+  message After {}
+  D d = 1 FEATURE;
+}
+message Top {}
+message Last {}
+extend M { Top top = 100 FEATURE; }"""
+
+
+@pytest.mark.parametrize(
+    ("head", "feature"),
+    [("", "[features.message_encoding = DELIMITED]"), ("option features.message_encoding = DELIMITED;", "")],
+    ids=["field", "file"],
+)
+def test_incident_a_message_of_a_delimited_field_did_not_count_so_later_ones_had_its_number(head, feature):
+    descriptor_set = compiled(EDITION_WITH_DELIMITED.replace("HEAD", head).replace("FEATURE", feature))
+    for message, wanted in (("M.Before", (0, 0)), ("M.D", (0, 1)), ("M.After", (0, 2)), ("Top", (1,)), ("Last", (2,))):
+        texts = proto_texts(descriptor_set, f"p.{message}")
+        assert texts.message_indexes == wanted
+        assert message_indexes(compiled(texts.files[-1].text), f"p.{message}") == wanted
+
+
+def test_groups_of_proto2_are_declared_by_their_fields_and_do_not_count():
+    descriptor_set = compiled(
+        'syntax = "proto2"; message M { optional group G = 1 { optional int32 a = 1; } message In {} }'
+    )
+    assert proto_texts(descriptor_set, "M.In").message_indexes == (0, 0)
+    with pytest.raises(ConfigError, match="M.G is an entry of a map or a group"):
+        proto_texts(descriptor_set, "M.G")
+
+
 def test_map_entries_do_not_count_in_the_indexes_of_a_text():
     descriptor_set = compiled('syntax = "proto3"; message A {} message M { map<int32, int32> m = 1; message In {} }')
     assert message_indexes(descriptor_set, "M.In") == (1, 1)

@@ -14,6 +14,8 @@ class FakeRegistry:
         self.requests: list[tuple[str, str]] = []
         self.down = False
         self.refuses = False
+        self.rules: dict[str, tuple[str, ...]] = {}
+        """By subject."""
         self._guids = guids
         self._ids: dict[Schema, int] = {}
         self._versions: dict[str, list[Schema]] = {}
@@ -66,7 +68,7 @@ class FakeRegistry:
         versions = self._versions.get(subject, [])
         version = versions.index(schema) + 1 if schema in versions else None
         guid = number.to_bytes(16, "big") if self._guids else None
-        return RegisteredSchema(subject, version, number, schema, guid)
+        return RegisteredSchema(subject, version, number, schema, guid, self.rules.get(subject, ()))
 
     def _note(self, what, subject):
         if self.down:

@@ -136,6 +136,34 @@ def test_with_a_column_topic_each_latest_is_compared_in_its_task(registry, monke
         plan(registry, topic=None, **{**given, "valueSchema": "3"})
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"valueSchema": record("a")},
+        {"valueSchema": record("a"), "auto.register.schemas": "false"},
+        {"use.latest.version": "true"},
+        {"use.schema.id": "1"},
+    ],
+)
+def test_incident_a_field_that_the_registrys_rules_encrypt_was_written_in_plain_text(registry, given):
+    registry.register("t-value", avro(record("a")))
+    registry.rules["t-value"] = ("pii (ENCRYPT)", "check (CEL)")
+    with pytest.raises(FormatError) as raised:
+        plan(registry, **given)
+    assert str(raised.value).startswith("Schema 1 of subject t-value has rules")
+    assert "pii (ENCRYPT), check (CEL)" in str(raised.value)
+
+
+def test_rules_of_an_imported_schema_are_none_of_the_writer(registry):
+    """As in Java."""
+    registry.register("common", avro('{"type": "enum", "name": "E", "symbols": ["X"]}'))
+    registry.rules["common"] = ("pii (ENCRYPT)",)
+    text = '{"type": "record", "name": "R", "fields": [{"name": "e", "type": "E"}]}'
+    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("E", "common", 1),)))
+    formats = plan(registry, kind=pa.struct([("e", pa.string())]), use_latest_version="true")
+    assert written(formats, [{"e": "X"}]) == [b"\0\0\0\0\2\0"]
+
+
 def test_a_schema_of_another_format_is_refused(registry):
     registry.register("t-value", Schema(SchemaType.JSON, "{}"))
     with pytest.raises(FormatError, match="Schema 1 of subject t-value is of type JSON, but valueFormat is avro"):
@@ -295,7 +323,7 @@ def test_json_only_gets_the_prefix(registry):
 
 
 def test_a_missing_library_is_named(registry, monkeypatch):
-    def missing(*_):
+    def missing(*_, **__):
         raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]")
 
     monkeypatch.setattr(planning.AvroColumnSchema, "encoder", missing)

@@ -103,6 +103,24 @@ def _serialized(found):
     return found._replace(schema=Schema(SchemaType.PROTOBUF, text))
 
 
+@pytest.mark.parametrize(
+    "also",
+    [
+        "int64 bitmap_entry = 7;",
+        "// option map_entry = true;\n",
+        "/* as in\noption map_entry = true; */",
+        """string note = 7 [json_name = "option map_entry = true;"];""",
+    ],
+)
+def test_incident_the_letters_map_entry_in_a_text_shifted_the_numbers_of_its_messages(registry, also):
+    text = f"""syntax = "proto3"; package shop;
+    message Order {{ {also} map<string, int64> tags = 1; message Line {{ int64 amount = 1; }} }}"""
+    registry.register("t-value", Schema(SchemaType.PROTOBUF, text))
+    latest = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
+    formats = plan(registry, kind=pa.struct([("amount", pa.int64())]), **latest)
+    assert written(formats, [{"amount": 1}]) == [b"\0\0\0\0\3\4\0\0\x08\1"], "[0, 0]"
+
+
 @pytest.mark.parametrize(("is_javas", "number"), [(True, b"\2"), (False, b"\0")])
 def test_a_descriptor_of_a_registry_has_the_numbers_of_its_text(is_javas, number):
     """Which Java's deserializers read; the descriptor alone does not tell."""

@@ -138,6 +138,21 @@ def test_kafkas_names_of_the_string_and_bytes_serializer_are_known(opened, broke
     assert (record.key, record.value) == ("ü".encode(), b"value")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("IntegerSerializer", 1, b"\0\0\0\1"),
+        ("LongSerializer", 1, b"\0\0\0\0\0\0\0\1"),
+        ("DoubleSerializer", 1.0, b"\x3f\xf0\0\0\0\0\0\0"),
+        ("VoidSerializer", None, None),
+    ],
+)
+def test_kafkas_names_of_serializers_that_exist_here_were_refused(opened, broker, name, value, expected):
+    with opened(value_serializer=f"{JAVA}.{name}") as producer:
+        producer.send(ProducerRecord("t", value))
+    assert broker.topic("t").values() == [expected]
+
+
 def test_a_serializer_that_is_given_precedes_the_class_that_is_named(broker, calls):
     options = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": f"{HERE}:Upper"}
     with KafkaProducer(options, value_serializer=StringSerializer()) as producer:

@@ -1,0 +1,5 @@
+"""A script that ends the program of whoever imports it."""
+
+import sys
+
+sys.exit(3)
