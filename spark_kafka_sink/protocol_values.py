@@ -17,7 +17,7 @@ _LONGEST_STRING: Final = LARGEST_INT16
 
 
 def text_fault(value: object) -> str | None:
-    """Why ``value`` is no string of the protocol, in words that follow its name (``must be …``); None if it is one."""
+    """Why the protocol cannot carry ``value`` as a string, in words that follow its name (``must be …``); else None."""
     if not isinstance(value, str):
         return f"must be a str, not {type(value).__name__}"
     try:
@@ -30,14 +30,16 @@ def text_fault(value: object) -> str | None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Raises ``ValueError`` for what is no string of the protocol."""
+    """Raises ``ValueError`` unless ``value`` is a string that the protocol can carry."""
     if (fault := text_fault(value)) is not None:
         raise ValueError(f"Invalid {name}: it {fault}.")
 
 
 def check_number(name: str, value: object, low: int, high: int) -> None:
-    """Raises ``ValueError`` for what is no integer from ``low`` to ``high``."""
+    """Raises ``ValueError`` unless ``value`` is an integer from ``low`` to ``high``; a bool is refused."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]  # a TypeError is what this asks for
     except TypeError:
         raise ValueError(f"Invalid {name}: it must be an int, not {type(value).__name__}.") from None

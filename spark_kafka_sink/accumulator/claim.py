@@ -37,12 +37,11 @@ class RowSizes:
 
     ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
     ``limit`` bytes, whatever their topic. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
-    ``max_timestamp_delta`` ms of its first one. ``largest``: upper bound in bytes of each row.
+    ``max_timestamp_delta`` ms of its first one.
     """
 
     runs: Sequence[Run]
     cumulative: Sequence[int]
-    largest: int
     limit: int
     timestamps: Timestamps | int
     earliest: int
@@ -63,13 +62,16 @@ class ClaimedRange(NamedTuple):
 
 
 class EncodedRange(NamedTuple):
-    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: ``records`` is a slice of it."""
+    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: ``records`` is a slice of it. ``largest_record``: an
+    upper bound in bytes of each of the rows.
+    """
 
     batch: ProducerBatch
     records: Buffer
     rows: RecordRange
     max_timestamp: int
     shared_buffer: SharedBuffer | None
+    largest_record: int
 
 
 class CompressedBatch(NamedTuple):
@@ -101,13 +103,13 @@ class Claim:
 
     ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``:
     batches that were open already. ``encoded``: the rows, and ``compressed`` the filled batches if there is a codec.
-    ``largest_record``: upper bound in bytes. ``expected``: the callbacks count on the rows. ``published``: the sender
-    may see everything. ``undone``: nothing is left.
+    ``expected``: the callbacks count on the rows. ``published``: the sender may see everything. ``undone``: nothing is
+    left.
     """
 
     __slots__ = (
-        "_open", "_reserved", "_rows_added", "before", "compressed", "encoded", "expected", "filled", "largest_record",
-        "memory", "opened", "published", "ranges", "undone",
+        "_open", "_reserved", "_rows_added", "before", "compressed", "encoded", "expected", "filled", "memory",
+        "opened", "published", "ranges", "undone",
     )  # fmt: skip
 
     def __init__(self, memory: Reservation) -> None:
@@ -118,7 +120,6 @@ class Claim:
         self.before: list[OpenBatch] = []
         self.encoded: list[EncodedRange] = []
         self.compressed: list[CompressedBatch] = []
-        self.largest_record = 0
         self.expected = self.published = self.undone = False
         self._rows_added = False
         self._reserved = 0
@@ -163,9 +164,9 @@ class Claim:
         lock. After an interrupt a second call begins anew.
         """
         self.remove_rows()
-        memory, largest = self.memory, self.largest_record
+        memory = self.memory
         self._reserved, self._rows_added = memory.size, True
-        for batch, records, rows, max_timestamp, shared_buffer in self.encoded:
+        for batch, records, rows, max_timestamp, shared_buffer, largest in self.encoded:
             if largest > batch.largest_record:
                 batch.largest_record = largest
             batch.add(records, rows, max_timestamp, memory, shared_buffer)

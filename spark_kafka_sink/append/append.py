@@ -127,7 +127,7 @@ class Appender:
             chosen = self.partitioner.runs(topic, cumulative, count, load)
             runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
             largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-            rows: Rows = ValueRows(values, lengths, sent, times.row_sizes(runs, cumulative, largest, limit))
+            rows: Rows = ValueRows(values, lengths, sent, times.row_sizes(runs, cumulative, limit), largest)
             lagging: frozenset[TopicPartition] = frozenset()
         else:
             columns, explicit = pending.columns(), pending.explicit_partitions()
@@ -330,15 +330,16 @@ def _assign(
     """
     shared_buffer = None if compresses else SharedBuffer(sum(map(len, encoded)))
     latest = rows.latest(claim.ranges)
-    claim.largest_record = rows.sizes.largest
+    largest = rows.largest(claim.ranges)
     needed = shared = 0
-    for (batch, start, end, first), records, timestamp in zip(claim.ranges, encoded, latest, strict=True):
+    each_range = zip(claim.ranges, encoded, latest, largest, strict=True)
+    for (batch, start, end, first), records, timestamp, size in each_range:
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
         if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
-            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None))
+            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None, size))
             needed += len(records)
         else:
-            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer))
+            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer, size))
             if shared_buffer is None:
                 needed += len(records)
             else:

@@ -148,10 +148,13 @@ class TopicPendingRecords:
         index = len(values)
         if self._epoch_s() >= pending.next_ms_at:
             pending.note_time(self._clock.epoch_ms())
-        if key is None and pending.only_values:
-            values.append(value)
-        elif key is not None and index and len(pending.keys) == index:
-            pending.keys.append(key)
+        if key is None:
+            if pending.only_values:
+                values.append(value)
+            else:
+                pending.add_fields(None, value)
+        elif index and len(keys := pending.keys) == index:
+            keys.append(key)
             values.append(value)
         else:
             pending.add_fields(key, value)

@@ -26,12 +26,13 @@ from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
+    Integers,
     RecordColumns,
     TopicColumn,
     binary_column,
+    int64_numbers,
     null_mask,
     one_array,
-    raw_numbers,
     stable_order,
     timestamp_column,
 )
@@ -41,11 +42,12 @@ from spark_kafka_sink.records.from_python import python_column
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
-"""An Arrow array, a chunked array, or anything ``pyarrow.array`` takes; None: not given."""
+"""An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""
 Order: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _WIDEST_TIMESTAMP_DELTA = 10
+_MOST_PARTITION = 2**31 - 1
 _FEW_ROWS_PER_RUN = 32
 
 
@@ -55,7 +57,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
     ``given``: the columns key, value, headers, timestamp and partition, None when not given.
     Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
     """
-    arrays = {name: arrow_column(column) for name, column in given.items() if column is not None}
+    arrays = {name: arrow_column(column, name) for name, column in given.items() if column is not None}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidRecordError(f"The columns must be of one length, not {lengths}.")
@@ -65,25 +67,40 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
     if not arrays:
         raise InvalidRecordError("Give at least one of key, value, headers and timestamp.")
     columns = RecordColumns(
-        key=binary_column(arrays["key"]) if "key" in arrays else None,
-        value=binary_column(arrays["value"]) if "value" in arrays else None,
+        key=_bytes(arrays, "key"),
+        value=_bytes(arrays, "value"),
         headers=header_column(arrays["headers"]) if "headers" in arrays else None,
         timestamps=timestamp_column(arrays["timestamp"], now_ms) if "timestamp" in arrays else None,
     )
     return columns, partitions
 
 
-def arrow_column(column: Column) -> pa.Array:
-    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column))
+def arrow_column(column: Column, name: str) -> pa.Array:
+    """Raises ``InvalidRecordError`` that names the column."""
+    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column, name))
+
+
+def _bytes(arrays: Mapping[str, pa.Array], name: str) -> pa.BinaryArray | None:
+    try:
+        return binary_column(arrays[name]) if name in arrays else None
+    except InvalidRecordError as error:
+        raise InvalidRecordError(f"{name}: {error}") from error
 
 
 def _partitions(array: pa.Array) -> Int32Array:
     if not (pt.is_integer(array.type) or pt.is_null(array.type)):
         raise InvalidRecordError(f"partition must be a column of int, not {array.type}.")
-    numbers = array.cast(pa.int32())
-    partitions = raw_numbers(numbers, np.int32)
-    missing = null_mask(numbers)
-    refuse_partitions(partitions, (partitions < 0) & ~missing)
+    if pt.is_null(array.type):
+        return np.full(len(array), NOT_GIVEN, np.int32)
+    partitions = int64_numbers(array, "partition")
+    missing = null_mask(array)
+    partitions[missing] = 0
+    refuse_partitions(partitions, partitions < 0)
+    if partitions.max(initial=0) > _MOST_PARTITION:
+        row = int(np.argmax(partitions))
+        raise InvalidRecordError(
+            f"Invalid partition: {partitions[row]}. Partition number should be at most {_MOST_PARTITION}.", row
+        )
     partitions[missing] = NOT_GIVEN
     return partitions.astype(np.int32)
 
@@ -96,7 +113,7 @@ def left_out_rows(explicit: Int32Array | None) -> Mask | None:
     return left_out if left_out.any() else None
 
 
-def refuse_partitions(partitions: Int32Array, negative: npt.NDArray[np.bool_]) -> None:
+def refuse_partitions(partitions: Integers, negative: npt.NDArray[np.bool_]) -> None:
     """Raises ``InvalidRecordError`` for the first row that is ``negative``."""
     if negative.any():
         row = int(np.argmax(negative))
@@ -165,12 +182,11 @@ class RowTimes:
             return self
         return RowTimes(self.values[rows], self.earliest, self.latest, self.delta_bytes)
 
-    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], largest: int, limit: int) -> RowSizes:
+    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
         """For a claim; these times, ``runs`` and ``cumulative`` are in one order."""
         return RowSizes(
             runs=runs,
             cumulative=cumulative,
-            largest=largest,
             limit=limit,
             timestamps=self.values.data if isinstance(self.values, np.ndarray) else self.values,
             earliest=self.earliest,
@@ -293,8 +309,9 @@ class ColumnRows:
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
-        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), int(sizes.max()), self.limit)
-        return GroupedRows(self.columns, self.lengths, order, bounded)
+        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
+        largest = int(sizes.max()) if len(known.names) == 1 else sizes
+        return GroupedRows(self.columns, self.lengths, order, bounded, largest)
 
 
 def _run_starts(partitions: Int32Array) -> Order:
@@ -306,13 +323,14 @@ class GroupedRows:
     """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order.
 
     Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
-    not encoded.
+    not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are several topics.
     """
 
     columns: RecordColumns
     lengths: FieldLengths
     order: Order | None
     sizes: RowSizes
+    largest_record: int | Int64Array
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
@@ -337,18 +355,31 @@ class GroupedRows:
         timestamps = self.sizes.timestamps
         if isinstance(timestamps, int):
             return [timestamps] * len(ranges)
-        latest: list[int] = np.maximum.reduceat(np.asarray(timestamps), [each.start for each in ranges]).tolist()
-        return latest
+        return _largest(np.asarray(timestamps), ranges)
+
+    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """Upper bound in bytes of the records of each range."""
+        largest = self.largest_record
+        return [largest] * len(ranges) if isinstance(largest, int) else _largest(largest, ranges)
+
+
+def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
+    """The largest number of the rows of each range."""
+    largest: list[int] = np.maximum.reduceat(numbers, [each.start for each in ranges]).tolist()
+    return largest
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Values of one topic; ``lengths`` are theirs, ``times`` when they were sent."""
+    """Values of one topic; ``lengths`` are theirs, ``times`` when they were sent. ``largest_record``: upper bound in
+    bytes.
+    """
 
     values: Sequence[bytes]
     lengths: Sequence[int]
     times: SendTimes
     sizes: RowSizes
+    largest_record: int
     order: None = None
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
@@ -367,6 +398,10 @@ class ValueRows:
         if len(times.runs) == 1:
             return [times.runs[0].ms] * len(ranges)
         return [max(run.ms for run in times.within(start, end)) for _, start, end, _ in ranges]
+
+    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """Upper bound in bytes of the records of each range."""
+        return [self.largest_record] * len(ranges)
 
     def _encode_by_time(self, claimed: ClaimedRange) -> Buffer:
         batch, row, end, first = claimed

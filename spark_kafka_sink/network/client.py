@@ -81,7 +81,8 @@ class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
-    ``warned``: the current series of failures is in the log, ``warned_at``: the last line. All times are monotonic ms.
+    ``refusal``: of one of several addresses, while others are untried. ``warned``: the current series of failures is in
+    the log, ``warned_at``: the last line. All times are monotonic ms.
     """
 
     node: Node
@@ -93,6 +94,7 @@ class NodeState:
     next_attempt_at: float = -math.inf
     throttled_until: float = -math.inf
     last_error: KafkaError | None = None
+    refusal: AuthenticationError | None = None
     warned: bool = False
     warned_at: float = -math.inf
 
@@ -100,6 +102,7 @@ class NodeState:
         """The node has another address, so the failures of the old one do not count."""
         self.node = node
         self.addresses = AddressList()
+        self.refusal = None
         self.succeeded()
         self.setup_failures = 0
         self.next_attempt_at = -math.inf
@@ -440,6 +443,7 @@ class NetworkClient:
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
+            state.refusal = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 
@@ -512,10 +516,9 @@ class NetworkClient:
         )
         if state.connection is not None and error.failed_step is None:
             error.failed_step = state.connection.failed_step(error)
-        if isinstance(error, WrongProtocolError) and state.addresses:
-            # Not the node's verdict yet: the next attempt takes another address of its name.
-            step, error = error.failed_step, NetworkError(str(error))
-            error.failed_step = step
+        if isinstance(error, AuthenticationError) and state.connection is not None:
+            self._count_refusal(state.connection)
+        error = _verdict(state, error)
         self._log_failure(state, error, unused)
         if state.connection is not None and state.connection.accepted:
             state.addresses.connection_lost()
@@ -524,7 +527,6 @@ class NetworkClient:
         if isinstance(error, AuthenticationError):
             self._refusals[state.node.host, state.node.port] = Refusal(error, self._now)
             if state.connection is not None:
-                self._count_refusal(state.connection)
                 # Requests in flight may have been carried out: they are lost, not refused.
                 lost = state.connection.closed_error(str(error))
         self._wrong_peers.pop(state.node.id, None)
@@ -562,3 +564,22 @@ class NetworkClient:
         while self._completed:
             request, response = self._completed.popleft()
             request.on_complete(response)
+
+
+def _verdict(state: NodeState, error: KafkaError) -> KafkaError:
+    """The error that counts for the node after one of its connections failed.
+
+    When the node's host name has several addresses, one that refuses the login or is not a Kafka broker does not yet
+    count, because the next attempt takes an address that has not been tried. Once all of them have failed, for whatever
+    reason, a refused login counts for the node.
+    """
+    if not state.addresses:
+        refusal, state.refusal = state.refusal, None
+        return error if refusal is None or isinstance(error, AuthenticationError) else refusal
+    if not isinstance(error, AuthenticationError | WrongProtocolError):
+        return error
+    if isinstance(error, AuthenticationError):
+        state.refusal = error
+    passing = NetworkError(str(error))
+    passing.failed_step = error.failed_step
+    return passing

@@ -31,7 +31,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
+from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
@@ -54,6 +54,7 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 _LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 
 _MOST_TEXTS: Final = 3
+_MOST_NAMES: Final = 10
 
 
 class Metadata:
@@ -82,6 +83,7 @@ class Metadata:
         self._last_used: dict[str, float] = {}
         self._topic_errors: dict[str, tuple[int, int]] = {}
         self._new_topics: set[str] = set()
+        self._requested: tuple[str, ...] = ()
         self._full_requested = True
         self._urgent = False
         self._in_flight = False
@@ -252,6 +254,7 @@ class Metadata:
             self._in_flight = True
             self._full_requested = self._urgent = False
             self._new_topics.clear()
+            self._requested = topics
             return topics
 
     def candidates(self, now: float) -> tuple[Node, ...]:
@@ -262,22 +265,30 @@ class Metadata:
             return self._candidates()
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
-        """A response arrived. Newer leader epochs of the old snapshot stay (KIP-320)."""
+        """A response arrived. Newer leader epochs of the old snapshot stay (KIP-320).
+
+        Warns of the topics that have an error or a partition without leader since this response.
+        """
         with self._lock:
             self._in_flight = self._rebootstrapping = False
             self._failing_since = None
             self._errors.clear()
             self._end_round()
-            self._note_topic_errors(update)
+            errors = self._note_topic_errors(update)
             # An early update that changes nothing makes the next one wait longer (KIP-580).
             soon = now - self._updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
             same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self._updated_at = now
-            self.snapshot = _merged(self.snapshot, update, self._last_used)
+            known, self.snapshot = self.snapshot, _merged(self.snapshot, update, self._last_used)
+            in_use = [name for name in update.topics if name in self._last_used]
             self._new_topics -= {name for name, info in update.topics.items() if not info.error}
             self._urgent = self._urgent and bool(self._new_topics)
+        if errors:
+            _log.warning("The brokers' metadata has errors: %s", _shown(errors))
+        if leaderless := _newly_leaderless(known, self.snapshot, in_use):
+            _log.warning("Partitions without a leader: %s", _shown(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request in flight failed; the next asks for all topics, after a backoff.
@@ -376,12 +387,20 @@ class Metadata:
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
-    def _note_topic_errors(self, update: ClusterSnapshot) -> None:
+    def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
+        """Returns the topics in use whose error is new, with it."""
+        new = []
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
         for name, info in update.topics.items():
-            self._topic_errors.pop(name, None)
+            before, _ = self._topic_errors.pop(name, (0, 0))
             if info.error:
                 self._topic_errors[name] = info.error, self._round
+                if info.error != before and name in self._last_used:
+                    new.append(f"{ErrorCode(info.error).name.upper()} for topic {name}")
+        for name in self._requested:
+            if name not in update.topics:  # no code says why, but the next request waits for the backoff, too
+                self._topic_errors[name] = 0, self._round
+        return new
 
     def _candidates(self) -> tuple[Node, ...]:
         if self._rebootstrapping or not self.snapshot.nodes:
@@ -535,6 +554,23 @@ def _topic_info(topic: Any) -> TopicInfo:
             for each in partitions
         ),
     )
+
+
+def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: Iterable[str]) -> list[str]:
+    """The partitions without leader that ``known`` does not have as such."""
+    new = []
+    for name in topics:
+        leaders = update.topics[name].leaders
+        if NO_LEADER in leaders:
+            before = known.topics[name].leaders if name in known.topics else ()
+            lost = [index for index, leader in enumerate(leaders) if leader == NO_LEADER]
+            new += [f"{name}-{index}" for index in lost if before[index : index + 1] != (NO_LEADER,)]
+    return new
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:

@@ -95,15 +95,30 @@ class Rpc:
         finally:
             self._calls.stop()
 
-    def exchange(self, requests: Mapping[int, MakeRequest]) -> dict[int, Response | KafkaError]:
-        """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent."""
-        self._needs_metadata = True
+    def lost_connections(self) -> dict[int, KafkaError]:
+        """The nodes whose connection failed or was closed since the last call or metadata update, with the error."""
         self._drop_closed_connections()
+        now, lost = self._clock.now(), self._client.drain_disconnects()
+        for node, error in lost:
+            self._metadata.note_connection_error(node, error, now)
+        return {node.id: error for node, error in lost}
+
+    def exchange(
+        self, requests: Mapping[int, MakeRequest], *, reconnects: bool = True
+    ) -> dict[int, Response | KafkaError]:
+        """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent.
+
+        Unless it ``reconnects``, nothing is sent to a node whose connection is found lost.
+        """
+        self._needs_metadata = True
+        lost = {} if reconnects else self.lost_connections()
+        if reconnects:
+            self._drop_closed_connections()
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
             node = self.snapshot.nodes.get(node_id)
             gone = BrokerGoneError(f"Broker {node_id} has left the cluster")
-            error = gone if node is None else self._connect(node)
+            error = gone if node is None else lost.get(node_id) or self._connect(node)
             if error is not None:
                 ended[node_id] = error
                 continue

@@ -24,7 +24,7 @@ from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connec
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
 # epoll takes an int of milliseconds; the owner polls again.
-_MAX_POLL_SECONDS = 3600.0
+_MAX_POLL_MS = 3_600_000.0
 _NS_PER_MS = 1e6
 
 
@@ -120,26 +120,37 @@ class Selector:
             self._close_socket(connection)
 
     def poll(self, timeout_ms: float) -> list[Event]:
-        self._sleeping = True
-        timeout = 0.0 if self._woken or self._events else min(max(timeout_ms, 0.0) / 1000.0, _MAX_POLL_SECONDS)
+        """A socket that took a part of a request does not end the wait: the caller has nothing to do then."""
+        deadline = self._now() + min(max(timeout_ms, 0.0), _MAX_POLL_MS)
+        while self._serve_sockets(deadline) and self._now() < deadline:
+            continue
+        events, self._events = self._events, []
+        return events
+
+    def _serve_sockets(self, deadline: float) -> bool:
+        """Wait and serve the sockets that are ready; whether some were, but without an event or a wake-up."""
         began = self._now()
-        ready = self._selector.select(timeout)
+        self._sleeping = True
+        timeout_ms = 0.0 if self._woken or self._events else max(deadline - began, 0.0)
+        ready = self._selector.select(timeout_ms / 1000.0)
         self._sleeping = False
-        self._woken = False
+        woken = self._woken
+        if woken:  # otherwise a wake-up that comes now would be lost: it ends the next select
+            self._woken = False
         selected = self._now()
         counters = self.counters
         counters.selects += 1
         counters.waited_ns += (selected - began) * _NS_PER_MS
         for key, mask in ready:
             if key.data is None:
+                woken = True
                 self._drain_wakeups()
             else:
                 self._serve(key.data, mask)
         if self._lookups:
             self._take_addresses()
         counters.io_ns += (self._now() - selected) * _NS_PER_MS
-        events, self._events = self._events, []
-        return events
+        return bool(ready) and not woken and not self._events
 
     def wakeup(self) -> None:
         if self._woken:

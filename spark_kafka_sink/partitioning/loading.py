@@ -29,6 +29,8 @@ def load_partitioner(config: ProducerConfig, random: Random) -> Partitioner:
         return RoundRobinPartitioner()
     if name == "uniform_sticky":
         return UniformStickyPartitioner(random)
+    if name == "sticky":
+        return UniformStickyPartitioner(random, murmur2)
     if name in KEY_HASHES:
         return BuiltInPartitioner(config, random, KEY_HASHES[name])
     custom = CustomPartitioner.load(name)

@@ -61,6 +61,10 @@ class Partitioner(Protocol):
 
         ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
         these rows keep them. ``sizes``: bytes of each row as a record.
+
+        Records of ``send`` are buffered first and chosen for together, on any thread: an error that this raises, or one
+        partition that does not exist, fails the futures of all of them. ``send_columns`` raises it before any row is
+        appended. Only a ``RecordPartitioner`` can fail a single record.
         """
 
 

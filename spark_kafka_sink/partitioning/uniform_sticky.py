@@ -1,4 +1,6 @@
-"""All rows to one partition until a new batch is needed (Java: ``UniformStickyPartitioner``, KIP-480)."""
+"""All rows to one partition until a new batch is needed (KIP-480; Java: ``UniformStickyPartitioner``, and for rows
+without a key ``DefaultPartitioner``).
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,25 @@ from random import Random
 import numpy as np
 
 from spark_kafka_sink.partitioning.batch_rooms import BatchRooms
+from spark_kafka_sink.partitioning.key_hash import KeyHash
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
-from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, null_mask
 from spark_kafka_sink.records.sizes import cumulated
 
 
 class UniformStickyPartitioner(Partitioner):
-    """Ignores keys. A row that does not fit into its partition's open batch goes to another available partition.
+    """A row that does not fit into its partition's open batch goes to another available partition.
+
+    Ignores keys, unless there is a ``key_hash``: then only rows without a key are sticky. The keyed rows of a call take
+    no room from its sticky ones, because they may go to any partition.
 
     Never the one just left while others are available, as Kafka 2.4; ``default`` (KIP-794) may pick it again.
     Thread-safe: at worst, two concurrent calls leave the same partition.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, key_hash: KeyHash | None = None) -> None:
         self._random = random
+        self._key_hash = key_hash
         self._current: dict[str, int] = {}
 
     def partition(
@@ -36,6 +43,9 @@ class UniformStickyPartitioner(Partitioner):
     ) -> Int32Array:
         """As in ``Partitioner``."""
         partitions = fresh_partitions(explicit, len(columns))
+        if self._key_hash is not None and columns.key is not None:
+            keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)
+            partitions[keyed] = self._key_hash.partitions(columns.key, count)[keyed]
         free = np.flatnonzero(partitions == NOT_GIVEN)
         cumulative = cumulated(sizes[free])
         available = load.available or range(count)

@@ -31,6 +31,7 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
+from spark_kafka_sink.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -47,12 +48,7 @@ from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, br
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.partitioning.loading import load_partitioner
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.serializers import (
-    AnySerializer,
-    BytesSerializer,
-    RecordSerializers,
-    without_registry_options,
-)
+from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
@@ -89,6 +85,7 @@ class SyncConfig:
     @classmethod
     def parse(cls, mapping: Mapping[str, object]) -> SyncConfig:
         """Raises ``ConfigError`` with all faults at once."""
+        refuse_other_than_mapping(mapping)
         faults = [
             f"{name} needs the asynchronous producer: leave it out."
             for name, harmless in _ASYNC_ONLY.items()
@@ -172,7 +169,8 @@ class SyncProducer:
     ``retry.backoff.ms`` (100) apart and after a metadata update; if only the response was lost, it is in the log twice.
     ``AuthenticationError`` is not retried.
     All unkeyed records of a topic go to one random partition until the next metadata update, at most for
-    ``topic.metadata.refresh.interval.ms`` (10 min). ``config``: these options and Kafka's. Threads may share a
+    ``topic.metadata.refresh.interval.ms`` (10 min). Connections are kept over a metadata refresh (Kafka 0.8 closed all
+    of them). ``config``: these options and Kafka's. Threads may share a
     producer: their calls are sent one after the other.
     """
 
@@ -183,14 +181,13 @@ class SyncProducer:
         key_serializer: AnySerializer | None = None,
         value_serializer: AnySerializer | None = None,
     ) -> None:
-        others, registry = without_registry_options(config, key_serializer, value_serializer)
-        self.config = SyncConfig.parse(others)
+        self.config = SyncConfig.parse(config)
         kafka, random = self.config.kafka.with_client_id(), Random()
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._clock: Clock = SystemClock()
         self._random = random
         try:
-            self._serializers.configure({**self.config.by_name(), **kafka.by_name(), **registry})
+            self._serializers.configure({**self.config.by_name(), **kafka.by_name()})
             self._partitioner = load_partitioner(kafka, random)
         except BaseException:
             with suppress(Exception):  # logged
@@ -198,6 +195,7 @@ class SyncProducer:
             raise
         self._unkeyed: dict[str, int] = {}
         self._kafka = kafka
+        self._unacknowledged = kafka.acks == 0
         self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()
         self._closed = False
@@ -334,7 +332,9 @@ class SyncProducer:
     def _handle(self, messages: _Group, results: _Results) -> None:
         """Send, and retry what failed with a retriable error."""
         interval = self.config.topic_metadata_refresh_interval_ms
-        if 0 <= interval <= self._clock.now() - self._refreshed_at:
+        is_due = 0 <= interval <= self._clock.now() - self._refreshed_at
+        # Without acknowledgements a broker says only by closing the connection that it no longer is the leader.
+        if is_due or (self._unacknowledged and self._rpc.lost_connections()):
             self._refresh()
         backoff = self.config.kafka.retry_backoff_ms
         outstanding = self._dispatch(messages, results)
@@ -366,7 +366,7 @@ class SyncProducer:
         for partition, group in collated.pop(NO_LEADER, {}).items():
             again += results.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)), True)
         requests = {node: self._request(groups) for node, groups in collated.items()}
-        for node, response in self._rpc.exchange(requests).items():
+        for node, response in self._rpc.exchange(requests, reconnects=not self._unacknowledged).items():
             again += _handle_response(collated[node], response, results)
         return sorted(again)
 

@@ -22,6 +22,7 @@ Integers: TypeAlias = Int32Array | Int64Array
 Order = npt.NDArray[np.integer]
 """Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
 
+_LARGEST_INT64 = 2**63 - 1
 _MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
 
@@ -73,8 +74,12 @@ class TopicColumn:
 
     @classmethod
     def of(cls, topic: str | TopicColumn) -> TopicColumn:
-        """A column of one topic, or the column itself."""
-        return cls((topic,)) if isinstance(topic, str) else topic
+        """A column of one topic, or the column itself. Raises ``InvalidRecordError`` for anything else."""
+        if isinstance(topic, str) and topic:
+            return cls((topic,))
+        if not isinstance(topic, TopicColumn):
+            raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
+        return topic
 
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
@@ -142,7 +147,7 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     """Timestamps of any unit, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
 
     Finer units are rounded down, as Spark does. Raises ``InvalidRecordError`` for a negative timestamp, as Java's
-    ``ProducerRecord``, and for any other type.
+    ``ProducerRecord``, for one beyond 2**63 - 1 ms, and for any other type.
     """
     array = one_array(array)
     kind = array.type
@@ -151,16 +156,36 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     if not (pt.is_timestamp(kind) or pt.is_integer(kind)):
         raise InvalidRecordError(f"cannot read record timestamps from type {kind}: it must be timestamp or bigint (ms)")
     factor, divisor = _MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
-    numbers = array.cast(pa.int64())
-    millis: Int64Array = raw_numbers(numbers, np.int64) * factor // divisor
-    if array.null_count:
-        millis[null_mask(array)] = default_ms
-    if millis.min(initial=0) < 0:
-        row = int(np.argmax(millis < 0))
-        raise InvalidRecordError(
-            f"Invalid timestamp: {millis[row]}. Timestamp should always be non-negative or null.", row
-        )
-    return millis
+    numbers = int64_numbers(array, "timestamp")
+    missing = null_mask(array) if array.null_count else None
+    if missing is not None:
+        numbers[missing] = 0
+    if numbers.min(initial=0) < 0:
+        row = int(np.argmax(numbers < 0))
+        millis = int(numbers[row]) * factor // divisor
+        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null.", row)
+    if numbers.max(initial=0) > _LARGEST_INT64 // factor:
+        row = int(np.argmax(numbers))
+        millis = int(numbers[row]) * factor
+        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should be at most {_LARGEST_INT64}.", row)
+    numbers = numbers * factor // divisor
+    if missing is not None:
+        numbers[missing] = default_ms
+    return numbers
+
+
+def int64_numbers(array: pa.Array, name: str) -> Int64Array:
+    """The integers, dates or times of a column; a null slot has any number. Raises ``InvalidRecordError`` with the row
+    of one that needs more than 63 bits.
+    """
+    if array.type != pa.uint64():
+        return raw_numbers(array.cast(pa.int64()), np.int64)
+    numbers = raw_numbers(array, np.int64)
+    if ((numbers < 0) & ~null_mask(array)).any():
+        row = int(np.argmax((numbers < 0) & ~null_mask(array)))
+        value = int(numbers[row]) + (1 << 64)
+        raise InvalidRecordError(f"Invalid {name}: {value}. It should be at most {_LARGEST_INT64}.", row)
+    return numbers
 
 
 def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -1,13 +1,11 @@
-"""Python lists and numpy arrays as Arrow arrays: what ``pyarrow.array`` makes of them, but ``pyarrow.array`` imports
-pandas, which takes seconds where it is installed.
+"""Python lists and numpy arrays as Arrow arrays, without ``pyarrow.array``, which imports pandas: that takes seconds
+where it is installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -15,50 +13,68 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import binary_array
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-_Maker: TypeAlias = Callable[[Sequence[Any], "Mask | None"], "pa.Array | None"]
+_Maker: TypeAlias = Callable[[Sequence[Any], "Mask | None"], pa.Array]
 
 _LARGEST: Final = 2**31 - 1
 _MICROSECOND: Final = timedelta(microseconds=1)
-_FIRST_DAY: Final = date(1970, 1, 1)
-_MOST_DIGITS: Final = 38
 
 
-def python_column(values: object) -> pa.Array | pa.ChunkedArray:
-    """The array that ``pyarrow.array(values)`` is.
+def python_column(values: object, name: str = "column") -> pa.Array | pa.ChunkedArray:
+    """An Arrow array of Python values: as ``pyarrow.array(values)``, but it never imports pandas.
 
-    Lists, tuples and numpy arrays of one kind of value, and nulls, are made here, nested ones too. All else, such as
-    mixed kinds and columns of pandas, is left to ``pyarrow.array``, whose errors they get.
+    Takes lists, tuples, ranges, generators and numpy arrays of str, bytes, integers, datetimes and nulls, also in lists
+    and dicts as headers have them, and objects that convert themselves to Arrow (columns of pandas and polars). All
+    values must be of one type. Raises ``InvalidRecordError`` for all else, with the ``name`` of the argument.
     """
-    made = None
+    try:
+        return _column(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRecordError(
+            f"{name} cannot be made an Arrow array: {error}. Give an Arrow array, or a list or numpy array of "
+            "str, bytes, integers or datetimes, all of one type."
+        ) from error
+
+
+def _column(values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, np.ndarray):
-        made = _of_numpy(values)
-    elif values.__class__ in (list, tuple):
-        made = _of_values(values)
-    return pa.array(values) if made is None else made
+        return _of_numpy(values)
+    if values.__class__ not in (list, tuple):
+        if hasattr(values, "__arrow_array__") or hasattr(values, "__arrow_c_array__") or _is_of_pandas(values):
+            return pa.array(values)
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray | memoryview | Mapping):
+            raise TypeError(f"it is of type {type(values).__name__}, not a column of values")
+        values = list(values)
+    return _of_values(values)
 
 
-def _of_numpy(values: npt.NDArray[Any]) -> pa.Array | None:
-    dtype = values.dtype
-    if values.ndim != 1 or isinstance(values, np.ma.MaskedArray) or not dtype.isnative:
-        return None
-    if dtype.kind in "SUO":
+def _is_of_pandas(values: object) -> bool:
+    return type(values).__module__.partition(".")[0] == "pandas"
+
+
+def _of_numpy(values: npt.NDArray[Any]) -> pa.Array:
+    if values.ndim != 1:
+        raise ValueError(f"the numpy array has {values.ndim} dimensions")
+    if isinstance(values, np.ma.MaskedArray):
         return _of_values(values.tolist())
-    if dtype.kind == "b":
-        return _booleans(values, None)  # type: ignore[arg-type]
-    if dtype.kind in "iuf":
+    dtype = values.dtype.newbyteorder("=")
+    values = values.astype(dtype, copy=False)
+    if dtype.kind in "iu":
         return _numbers(pa.from_numpy_dtype(dtype), np.ascontiguousarray(values), None)
     if dtype.kind == "M" and np.datetime_data(dtype)[0] in ("s", "ms", "us", "ns"):
         missing = np.isnat(values)
         numbers = np.ascontiguousarray(values).view(np.int64)
         return _numbers(pa.from_numpy_dtype(dtype), numbers, missing if missing.any() else None)
-    return None
+    return _of_values(values.tolist())
 
 
-def _of_values(values: Sequence[Any]) -> pa.Array | None:
-    """None if they are not all of one kind that is known here."""
+def _of_values(values: Sequence[Any]) -> pa.Array:
+    """Raises ``TypeError``, ``ValueError`` or ``OverflowError``."""
     if values and (first := values[0].__class__) in (bytes, str):
         try:
             return _blobs(values, None) if first is bytes else _texts(values, None)
@@ -71,11 +87,30 @@ def _of_values(values: Sequence[Any]) -> pa.Array | None:
         missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     if not kinds:
         return pa.nulls(len(values))
-    make = _MAKERS.get(kinds.pop())
-    return None if kinds or make is None else make(values, missing)
+    if not kinds.isdisjoint((bytearray, memoryview)) or any(issubclass(kind, np.generic) for kind in kinds):
+        values = [_plain(value) for value in values]
+        kinds = set(map(type, values)) - {None.__class__}
+    makers = {kind: _maker(kind) for kind in kinds}
+    if len(set(makers.values())) > 1:
+        raise TypeError(f"it has values of types {' and '.join(sorted(kind.__name__ for kind in kinds))}")
+    return makers.popitem()[1](values, missing)
 
 
-def _texts(values: Sequence[str | None], missing: Mask | None) -> pa.Array | None:
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def _maker(kind: type) -> _Maker:
+    """The maker for a type or its nearest base class, so that a named tuple counts as a tuple; a bool is refused."""
+    for base in () if kind is bool else kind.__mro__:
+        if base in _MAKERS:
+            return _MAKERS[base]
+    raise TypeError(f"it has values of type {kind.__name__}")
+
+
+def _texts(values: Sequence[str | None], missing: Mask | None) -> pa.Array:
     texts: Sequence[str] = _filled(values, missing, "")
     text = "".join(texts)
     if text.isascii():
@@ -83,102 +118,58 @@ def _texts(values: Sequence[str | None], missing: Mask | None) -> pa.Array | Non
     else:
         encoded = [each.encode() for each in texts]
         column = _slots(b"".join(encoded), encoded, missing)
-    return None if column is None else pa.Array.from_buffers(pa.string(), len(column), column.buffers())
+    return pa.Array.from_buffers(pa.string(), len(column), column.buffers())
 
 
-def _blobs(values: Sequence[bytes | None], missing: Mask | None) -> pa.Array | None:
+def _blobs(values: Sequence[bytes | None], missing: Mask | None) -> pa.Array:
     blobs: Sequence[bytes] = _filled(values, missing, b"")
     return _slots(b"".join(blobs), blobs, missing)
 
 
-def _slots(data: bytes, values: Sequence[bytes] | Sequence[str], missing: Mask | None) -> pa.BinaryArray | None:
+def _slots(data: bytes, values: Sequence[bytes] | Sequence[str], missing: Mask | None) -> pa.BinaryArray:
     """Slots of ``data`` as long as each of ``values``."""
     if len(data) > _LARGEST:
-        return None
-    offsets = _offsets(map(len, values), len(values))
-    return binary_array(offsets, data, missing) if offsets[-1] == len(data) else None
+        raise ValueError("it has more than 2 GiB")
+    return binary_array(_offsets(map(len, values), len(values)), data, missing)
 
 
-def _integers(values: Sequence[int | None], missing: Mask | None) -> pa.Array | None:
+def _integers(values: Sequence[int | None], missing: Mask | None) -> pa.Array:
     try:
         return _numbers(pa.int64(), np.array(_filled(values, missing, 0), np.int64), missing)
     except OverflowError:
-        return None
+        row, value = next((row, v) for row, v in enumerate(values) if v is not None and not -(2**63) <= v < 2**63)
+        raise OverflowError(f"{value} in row {row} does not fit into 64 bits") from None
 
 
-def _floats(values: Sequence[float | None], missing: Mask | None) -> pa.Array:
-    return _numbers(pa.float64(), np.array(_filled(values, missing, 0.0), np.float64), missing)
-
-
-def _booleans(values: Sequence[bool | None], missing: Mask | None) -> pa.Array:
-    return _numbers(pa.bool_(), _bits(np.asarray(_filled(values, missing, False), np.bool_)), missing, len(values))
-
-
-def _decimals(values: Sequence[Decimal | None], missing: Mask | None) -> pa.Array | None:
-    digits = scale = 0
-    for value in values:
-        if value is not None:
-            _, each, exponent = value.as_tuple()
-            if not isinstance(exponent, int):
-                return None
-            digits, scale = max(digits, len(each) + exponent), max(scale, -exponent)
-    if not 0 < max(digits, 0) + scale <= _MOST_DIGITS:
-        return None
-    column = _texts([None if value is None else f"{value:f}" for value in values], missing)
-    return None if column is None else column.cast(pa.decimal128(max(digits, 0) + scale, scale))
-
-
-def _instants(values: Sequence[datetime | None], missing: Mask | None) -> pa.Array | None:
+def _instants(values: Sequence[datetime | None], missing: Mask | None) -> pa.Array:
     zones = [value.tzinfo for value in values if value is not None]
     if None in zones:
         if any(zones):
-            return None
+            raise ValueError("it has datetimes with and without time zones")
         zone, first = None, datetime(1970, 1, 1)
     else:
         zone, first = pa.lib.tzinfo_to_string(zones[0]), datetime(1970, 1, 1, tzinfo=UTC)
-    return _durations(pa.timestamp("us", zone), first, values, missing)
-
-
-def _days(values: Sequence[date | None], missing: Mask | None) -> pa.Array:
-    filled = _filled(values, missing, _FIRST_DAY)
-    days = np.fromiter((value.toordinal() for value in filled), np.int32, len(filled))
-    return _numbers(pa.date32(), days - np.int32(_FIRST_DAY.toordinal()), missing)
-
-
-def _times(values: Sequence[time | None], missing: Mask | None) -> pa.Array | None:
-    if any(value.tzinfo for value in values if value is not None):
-        return None
-    moments = [None if value is None else datetime.combine(_FIRST_DAY, value) for value in values]
-    return _durations(pa.time64("us"), datetime(1970, 1, 1), moments, missing)
-
-
-def _durations(kind: pa.DataType, first: Any, values: Sequence[Any], missing: Mask | None) -> pa.Array:
-    """The microseconds from ``first`` to each value."""
     filled = _filled(values, missing, first)
-    return _numbers(kind, np.fromiter(((v - first) // _MICROSECOND for v in filled), np.int64, len(filled)), missing)
+    numbers = np.fromiter(((value - first) // _MICROSECOND for value in filled), np.int64, len(filled))
+    return _numbers(pa.timestamp("us", zone), numbers, missing)
 
 
-def _lists(values: Sequence[Sequence[Any] | None], missing: Mask | None) -> pa.Array | None:
+def _lists(values: Sequence[Sequence[Any] | None], missing: Mask | None) -> pa.Array:
     filled = _filled(values, missing, ())
     items = list(chain.from_iterable(filled))
     of_items = _of_values(items)
-    if of_items is None or len(items) > _LARGEST:
-        return None
+    if len(items) > _LARGEST:
+        raise ValueError("it has lists of more than 2**31 values together")
     buffers = [_validity(missing), pa.py_buffer(_offsets(map(len, filled), len(filled)))]
     return pa.Array.from_buffers(pa.list_(of_items.type), len(values), buffers, children=[of_items])
 
 
-def _structs(values: Sequence[dict[str, Any] | None], missing: Mask | None) -> pa.Array | None:
+def _structs(values: Sequence[dict[str, Any] | None], missing: Mask | None) -> pa.Array:
     filled = _filled(values, missing, {})
     names = list(dict.fromkeys(chain.from_iterable(filled)))
     if any(name.__class__ is not str for name in names):
-        return None
-    children: list[pa.Array] = []
-    for name in names:
-        child = _of_values([value.get(name) for value in filled])
-        if child is None:
-            return None
-        children.append(child)
+        raise TypeError("it has dicts with keys that are not strings")
+    children: list[pa.Array] = [_of_values([value.get(name) for value in filled]) for name in names]
     kind = pa.struct([(name, child.type) for name, child in zip(names, children, strict=True)])
     return pa.Array.from_buffers(kind, len(values), [_validity(missing)], children=children)
 
@@ -186,14 +177,8 @@ def _structs(values: Sequence[dict[str, Any] | None], missing: Mask | None) -> p
 _MAKERS: Final[dict[type, _Maker]] = {
     str: _texts,
     bytes: _blobs,
-    bool: _booleans,
     int: _integers,
-    float: _floats,
-    Decimal: _decimals,
     datetime: _instants,
-    date: _days,
-    time: _times,
-    timedelta: partial(_durations, pa.duration("us"), timedelta(0)),
     list: _lists,
     tuple: _lists,
     dict: _structs,
@@ -210,9 +195,8 @@ def _offsets(lengths: Iterable[int], count: int) -> npt.NDArray[np.int32]:
     return offsets
 
 
-def _numbers(kind: pa.DataType, numbers: npt.NDArray[Any], missing: Mask | None, count: int | None = None) -> pa.Array:
-    rows = len(numbers) if count is None else count
-    return pa.Array.from_buffers(kind, rows, [_validity(missing), pa.py_buffer(numbers)])
+def _numbers(kind: pa.DataType, numbers: npt.NDArray[Any], missing: Mask | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [_validity(missing), pa.py_buffer(numbers)])
 
 
 def _validity(missing: Mask | None) -> pa.Buffer | None:

@@ -104,6 +104,7 @@ class SenderThread:
 
     def _run(self) -> None:
         error: KafkaError = ProducerClosedError("The producer was closed before these records were delivered")
+        _log.debug("Starting the sender thread of %s", self._thread.name)
         try:
             self._run_until_closed()
         except BaseException as cause:
@@ -124,6 +125,7 @@ class SenderThread:
             try:
                 self.callbacks.end()
             finally:
+                _log.debug("The sender thread of %s has ended", self._thread.name)
                 with self._lock:
                     self._ended = True
                     self._end.notify_all()
@@ -149,6 +151,7 @@ class SenderThread:
         if closing and now >= self._drain_until:
             return True
         if closing and not self._draining:
+            _log.debug("Shutting down the sender thread of %s: it sends what is left", self._thread.name)
             self._draining = True
             self._drain_until = min(self._drain_until, self._loop.begin_close(now))
         if self._draining and not self._loop.has_work:

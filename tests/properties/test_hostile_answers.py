@@ -15,7 +15,7 @@ from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.codec import API_KEYS
 from spark_kafka_sink.testing.scripted_network import SentRequest, response_frame
-from tests.unit.scripted_engine import RANGES, Engine
+from tests.unit.scripted_engine import RANGES, TOPIC, Engine
 
 REQUEST_TIMEOUT_MS = 1000
 DELIVERY_TIMEOUT_MS = 5000
@@ -79,6 +79,12 @@ class HostileEngine(Engine):
         self.connect()
         self.bends = deque(bends)
         self.transport.respond = self.respond  # type: ignore[method-assign]
+
+    def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
+        """A bent response may have taken the topic away: the manual clock goes on while the rows wait for it."""
+        wait = self.parts.metadata.wait_for_topic
+        wait(TOPIC, partition, MAX_BLOCK_MS, self.clock, lambda: self.turn(MAX_BLOCK_MS / 4))
+        super().append(values, partition, receipt)
 
     def _respond(self, request: SentRequest) -> Any:
         lowest, highest = RANGES[API_KEYS[request.api]]

@@ -38,7 +38,7 @@ class Desk:
 
     def claim(self, rows: int, partition: int = 0, timestamp: int = 0):
         run = Run(TopicPartition("t", partition), 0, rows)
-        sizes = RowSizes([run], [ROW * row for row in range(rows + 1)], ROW, 61 + 10 * ROW,
+        sizes = RowSizes([run], [ROW * row for row in range(rows + 1)], 61 + 10 * ROW,
                          timestamp, timestamp, timestamp, 63)  # fmt: skip
         claim = Claim(Reservation())
         self.accumulator.claim(claim, sizes, self.clock.now())
@@ -95,7 +95,7 @@ def test_later_rows_go_on_in_the_open_batch(desk):
 
 def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
     desk.append(1)
-    sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 5000, 61 + 10 * ROW, 0, 0, 0, 63)
+    sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, 0, 0, 0, 63)
     claim = Claim(Reservation())
     desk.accumulator.claim(claim, sizes, 0.0)
     assert [(each.start, each.end, each.batch.count) for each in claim.ranges] == [(0, 1, 1), (1, 2, 1)]

@@ -126,6 +126,22 @@ def test_all_topics_are_encoded_at_once(broker, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"linger.ms": 60_000}, {"batch.size": 300, "compression.type": "gzip"}])
+def test_incident_the_largest_record_of_an_append_counted_for_every_topic_in_it(broker, options):
+    codes = codes_of(600)
+    sizes = [50, 100, 4_000]
+    values = [b"x" * (sizes[code] - row % 40) for row, code in enumerate(codes.tolist())]
+    columns = RecordColumns(None, bytes_column(values))
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
+        producer.append_columns(TopicColumn(NAMES, codes), columns, None, SendReceipt())
+        producer.flush()
+        metrics = producer.metrics()
+    for code, name in enumerate(NAMES):
+        largest = max(len(value) for value, each in zip(values, codes.tolist(), strict=True) if each == code)
+        assert largest < metrics[f"producer-topic-metrics.{name}"]["record-size-max"] < largest + 30
+    assert metrics["producer-metrics"]["record-size-max"] > 3_960
+
+
 @pytest.mark.parametrize("name", ["round_robin", "uniform_sticky", f"{__name__}:ByLength"])
 def test_other_partitioners_choose_for_each_topic_by_itself(broker, name):
     codes, values = codes_of(600), [b"x" * (row % 50) for row in range(600)]

@@ -27,7 +27,13 @@ def test_jitter_is_twenty_percent_and_never_exceeds_the_maximum():
     assert max(late) == 1000
 
 
-@pytest.mark.parametrize(("initial", "maximum"), [(0, 0), (0, 1000), (1000, 50), (50, 50)])
+@pytest.mark.parametrize(("initial", "maximum"), [(0, 1000), (1000, 50), (50, 50)])
 def test_odd_configurations_stay_within_the_maximum(initial, maximum):
     backoff = ExponentialBackoff(initial, maximum, Random(7))
-    assert all(0 <= backoff.delay(attempts) <= maximum for attempts in range(100))
+    assert all(1 <= backoff.delay(attempts) <= maximum for attempts in range(100))
+
+
+def test_incident_a_backoff_of_0_was_no_backoff():
+    assert [ExponentialBackoff(0, 0, Random(7)).delay(attempts) for attempts in range(3)] == [1, 1, 1]
+    doubling = ExponentialBackoff(0, 1000, _MiddleRandom())
+    assert [doubling.delay(attempts) for attempts in (0, 1, 2, 9, 50)] == pytest.approx([1, 2, 4, 512, 1000])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -476,3 +477,43 @@ def test_the_partitions_of_a_snapshot_are_made_once():
     assert snapshot.partitions("t") is snapshot.partitions("t")
     assert snapshot.available_partitions("t") is snapshot.available_partitions("t")
     assert [each.partition for each in snapshot.available_partitions("t")] == [0]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def respond(each: Metadata, *topics: TopicInfo) -> None:
+    each.request_for(0)
+    each.updated(answer(*topics), 0)
+
+
+def test_incident_an_error_of_a_topic_in_the_metadata_left_no_trace_in_the_log(caplog):
+    each = known(topic(leaders=(), error=5), topic("u"))
+    for _ in range(3):
+        respond(each, topic(leaders=(), error=5), topic("u"))
+    assert warnings(caplog) == ["The brokers' metadata has errors: LEADER_NOT_AVAILABLE for topic t"]
+    respond(each, topic(), topic("u"))
+    respond(each, topic(leaders=(), error=3), topic("u"))
+    assert warnings(caplog)[1:] == ["The brokers' metadata has errors: UNKNOWN_TOPIC_OR_PARTITION for topic t"]
+
+
+def test_partitions_that_lose_their_leader_are_warned_about_when_they_do(caplog):
+    each = known(topic(leaders=(1, 1, 2)))
+    respond(each, topic(leaders=(-1, 1, -1)))
+    respond(each, topic(leaders=(-1, 1, -1)))
+    respond(each, topic(leaders=(-1, -1, 2)))
+    respond(each, topic(leaders=(1, 2, 1)))
+    assert warnings(caplog) == ["Partitions without a leader: t-0, t-2", "Partitions without a leader: t-1"]
+
+
+def test_a_warning_of_many_partitions_names_ten_of_them(caplog):
+    known(topic(leaders=(-1,) * 12))
+    shown = ", ".join(f"t-{index}" for index in range(10))
+    assert warnings(caplog) == [f"Partitions without a leader: {shown} and 2 more"]
+
+
+def test_topics_that_nobody_uses_are_not_warned_about(caplog):
+    each = known(topic())
+    respond(each, topic(), topic("foreign", leaders=(-1,)), topic("other", leaders=(), error=3))
+    assert warnings(caplog) == []

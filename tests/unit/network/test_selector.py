@@ -62,6 +62,11 @@ def read_exactly(sock: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
+def read_to_the_end(sock: socket.socket) -> None:
+    while sock.recv(1 << 16):
+        continue
+
+
 def test_bytes_go_both_ways(selector, peer):
     assert selector.send(1, (b"ab", b"", memoryview(b"cd")))
     assert read_exactly(peer, 4) == b"abcd"
@@ -111,6 +116,48 @@ def test_a_slow_reader_gets_everything_in_order_and_written_is_told_once(selecto
     assert received == payload + b"tail"
     with lasts(0.03):  # otherwise it still asks to be told when it may write
         assert selector.poll(30) == []
+
+
+def test_parts_of_a_request_end_no_poll_and_a_wakeup_meanwhile_does(selector, peer):
+    selector.send(1, (b"x" * (64 << 20),))
+    reading = threading.Thread(target=read_exactly, args=(peer, 24 << 20))
+    reading.start()
+    while reading.is_alive():  # in many parts; the sockets cannot hold the rest
+        with lasts(0.01):
+            assert selector.poll(10) == []
+    selector.wakeup()
+    assert selector.poll(DEADLINE_S * 1000) == []
+    reading = threading.Thread(target=read_exactly, args=(peer, 40 << 20))
+    reading.start()
+    assert until(selector, Written) == [Written(1)]
+    reading.join()
+
+
+def test_no_wakeup_is_lost_while_a_request_is_written_in_parts(selector, peer):
+    """Each wake-up must end a poll, although sockets keep it busy all the time."""
+    rounds = 300
+    turn = threading.Semaphore(0)
+    handed = [0]
+
+    def wake() -> None:
+        for number in range(1, rounds + 1):
+            handed[0] = number
+            selector.wakeup()
+            if not turn.acquire(timeout=DEADLINE_S):
+                return
+
+    threads = [threading.Thread(target=read_to_the_end, args=(peer,)), threading.Thread(target=wake)]
+    for thread in threads:
+        thread.start()
+    selector.send(1, (b"x" * (8 << 20),))
+    for number in range(1, rounds + 1):
+        while handed[0] < number:
+            if Written(1) in selector.poll(DEADLINE_S * 1000):
+                selector.send(1, (b"x" * (8 << 20),))
+        turn.release()
+    selector.close(1)
+    for thread in threads:
+        thread.join()
 
 
 def test_sending_copies_nothing_and_lets_go_of_what_is_written(selector, peer):

@@ -87,6 +87,8 @@ class NeedsArguments:
     def __init__(self, something):
         self.something = something
 
+    def partition(self, *_): ...
+
 
 class NoMethod:
     pass

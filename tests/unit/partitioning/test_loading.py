@@ -105,6 +105,23 @@ def test_a_class_that_cannot_be_loaded_is_a_config_error(name, reason):
     assert str(caught.value).startswith(f"partitioner.class {name}")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("sys:exit", "is not a class but a builtin_function_or_method"),
+        ("builtins:SystemExit", "has no method partition"),
+    ],
+)
+def test_incident_a_partitioner_class_that_names_a_function_ended_the_program(name, reason):
+    with pytest.raises(ConfigError, match=reason):
+        load(name)
+
+
+def test_a_module_that_exits_when_it_is_imported_is_a_config_error():
+    with pytest.raises(ConfigError, match=r"exiting_module:X cannot be loaded: SystemExit\(3\)"):
+        load("tests.unit.partitioning.exiting_module:X")
+
+
 def test_a_record_partitioner_is_asked_for_whole_numbers():
     with pytest.raises(InvalidRecordError, match="NotANumber chose partition '1' for row 0 of topic t"):
         partition(load(f"{HERE}:NotANumber"), [b"a"])

@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.partitioning.uniform_sticky import UniformStickyPartitioner
 from spark_kafka_sink.records.batch import HEADER_SIZE
@@ -24,9 +25,9 @@ class Batches:
         return self.open_rooms.get(partition.partition, 0)
 
 
-def partition(chooser, sizes, *, explicit=None, available=(0, 1, 2), batches=None):
+def partition(chooser, sizes, *, keys=None, explicit=None, available=(0, 1, 2), batches=None):
     load = PartitionLoad(available, (0,) * len(available), batches=batches or Batches())
-    columns = RecordColumns(key=pa.array([b"same"] * len(sizes), pa.binary()))
+    columns = RecordColumns(key=pa.array(keys or [b"same"] * len(sizes), pa.binary()))
     return chooser.partition("t", columns, explicit, np.array(sizes), 3, load).tolist()
 
 
@@ -69,3 +70,20 @@ def test_a_row_that_names_its_partition_keeps_it():
 def test_a_row_larger_than_a_batch_gets_one_of_its_own():
     one, large, other = partition(UniformStickyPartitioner(Random(1)), [60, 500, 60])
     assert one != large != other
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_key_hash_keyed_rows_go_by_it_and_the_others_leave_a_partition_with_each_batch(seed):
+    keys = [None if row % 2 else b"%d" % row for row in range(200)]
+    chosen = partition(UniformStickyPartitioner(Random(seed), murmur2), [10] * 200, keys=keys)
+    assert chosen[::2] == murmur2.partitions(pa.array(keys[::2]), 3).tolist()
+    batches = [chosen[1::2][start : start + 10] for start in range(0, 100, 10)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert all(one[0] != other[0] for one, other in pairwise(batches))
+
+
+def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
+    explicit = np.array([2, NOT_GIVEN, 1], np.int32)
+    keys = [b"foobar", b"foobar", None]
+    chosen = partition(UniformStickyPartitioner(Random(1), murmur2), [10] * 3, keys=keys, explicit=explicit)
+    assert chosen == [2, int(murmur2.partitions(pa.array([b"foobar"]), 3)[0]), 1]

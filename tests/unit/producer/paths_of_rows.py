@@ -1,6 +1,6 @@
 """All paths of rows, in a process that has not imported pandas, until one of them has.
 
-python -m tests.unit.producer.paths_of_rows <bootstrap servers> <registry's URL> <file of a descriptor set>
+python -m tests.unit.producer.paths_of_rows <bootstrap servers> <file of a descriptor set> <Arrow file>
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,20 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink import (
-    AvroSerializer,
     ConsumerGroupMetadata,
     KafkaProducer,
     OffsetAndMetadata,
     ProducerRecord,
-    ProtobufSerializer,
     SyncProducer,
     encode_avro,
+    encode_protobuf,
 )
 from spark_kafka_sink.encoding.encoder import UnencodableRowsError
+from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
 
-SERVERS, REGISTRY, DESCRIPTORS = sys.argv[1:4]
+SERVERS, DESCRIPTORS, ORDERS = sys.argv[1:4]
 TOPIC = "t"
 OPTIONS = {"bootstrap.servers": SERVERS, "linger.ms": 1}
 OWN = "tests.unit.partitioning.own_partitioners"
@@ -61,16 +60,10 @@ SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [
     {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
     {"name": "paid", "type": "boolean"},
 ]})  # fmt: skip
-ORDERS = [
-    {"id": 1, "note": None, "at": AT, "price": Decimal("1.25"), "day": AT.date(), "lines": [1.5], "state": "NEW",
-     "paid": True},
-    {"id": 2, "note": "ü", "at": AT, "price": Decimal("10.00"), "day": AT.date(), "lines": [], "state": "PAID",
-     "paid": False},
-]  # fmt: skip
-MESSAGES = [{"id": 1, "note": "x"}, {"id": 2, "note": None}]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONERS = (
-    "round_robin", "UniformStickyPartitioner", "murmur3", "crc32", "fnv1a", f"{OWN}:Sticky", f"{OWN}:LastPartition",
+    "round_robin", "UniformStickyPartitioner", "DefaultPartitioner", "murmur3", "crc32", "fnv1a", f"{OWN}:Sticky",
+    f"{OWN}:LastPartition",
 )  # fmt: skip
 
 
@@ -139,6 +132,13 @@ def columns_of_python_values() -> None:
     headers = [[{"key": "h", "value": b"x"}], None, []]
     send_columns(value=["1", None, "ü"], key=(b"a", b"b", None), headers=headers, timestamp=[1, 2, None])
     send_columns(value=np.array(["a", "b"]), timestamp=[AT, None], partition=np.array([0, 1]))
+    send_columns(value=[bytearray(b"a"), b"b"], timestamp=range(2), partition=[np.int32(0), 1])
+    for refused in (["a", b"b"], [1, 2.5], ["caf\udce9"], [2**63], [object()], {"a": 1}, 5):
+        try:
+            send_columns(value=refused)
+        except InvalidRecordError:
+            continue
+        raise AssertionError(refused)
     send_columns(value=np.array([b"a", None], object), timestamp=np.array([1, 2], "M8[ms]"))
 
 
@@ -181,21 +181,17 @@ def sync_producer() -> None:
         producer.send(*records(key=b"k", headers=[("h", None)]))
 
 
+def orders(column: str) -> pa.ChunkedArray:
+    with pa.OSFile(ORDERS) as file:
+        return pa.ipc.open_file(file).read_all()[column]
+
+
 def avro() -> None:
-    options = {**OPTIONS, "schema.registry.url": REGISTRY}
-    with KafkaProducer(options, value_serializer=AvroSerializer(SCHEMA)) as producer:
-        producer.send(ProducerRecord(TOPIC, ORDERS[0]))
-        producer.send_columns(TOPIC, value=ORDERS)
-        producer.flush()
+    send_columns(value=encode_avro(orders("orders"), SCHEMA))
 
 
 def protobuf() -> None:
-    options = {**OPTIONS, "schema.registry.url": REGISTRY}
-    serializer = ProtobufSerializer("shop.Order", Path(DESCRIPTORS).read_bytes())
-    with KafkaProducer(options, value_serializer=serializer) as producer:
-        producer.send(ProducerRecord(TOPIC, MESSAGES[0]))
-        producer.send_columns(TOPIC, value=MESSAGES)
-        producer.flush()
+    send_columns(value=encode_protobuf(orders("messages"), Path(DESCRIPTORS).read_bytes(), "shop.Order"))
 
 
 def rows_that_cannot_be_encoded() -> None:

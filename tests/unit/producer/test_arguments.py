@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
@@ -63,6 +64,37 @@ def test_incident_a_topic_that_no_request_can_carry_made_every_new_topic_time_ou
     assert broker.topic("t").values() == [b"v"]
 
 
+@pytest.mark.parametrize("topic", [None, b"t", "", 5])
+def test_incident_columns_for_a_topic_that_is_no_name_raised_an_attribute_error(broker, topic):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(InvalidRecordError, match="^Topic must be a non-empty str, not "):
+            producer.send_columns(topic, value=[b"v"])
+        producer.send_columns("t", value=[b"v"]).wait(120_000)
+    assert broker.topic("t").values() == [b"v"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message", "row"),
+    [
+        ({"key": ["caf\udce9"], "value": ["v"]}, "^key cannot be made .* surrogates not allowed", None),
+        ({"value": [1]}, "^value: cannot write a column of type int64 as bytes", None),
+        ({"value": ["v", b"v"]}, "^value cannot be made .* types bytes and str", None),
+        ({"value": ["v"], "headers": [[("a", b"x")]]}, "^headers cannot be made .* types bytes and str", None),
+        ({"value": ["v"], "timestamp": [2**63]}, "^timestamp cannot be made .* 9223372036854775808 in row 0", None),
+        ({"value": ["v"], "partition": [2**63]}, "^partition cannot be made .* 9223372036854775808 in row 0", None),
+        ({"value": ["v"] * 2, "partition": [0, 2**31]}, "^Invalid partition: 2147483648. .*at most", 1),
+        ({"value": ["v"] * 2, "partition": np.array([0, 2**63], np.uint64)}, "^Invalid partition: 92233.*at most", 1),
+    ],
+)
+def test_a_column_that_cannot_be_sent_is_refused_by_its_name(broker, columns, message, row):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        with pytest.raises(InvalidRecordError, match=message) as caught:
+            producer.send_columns("t", **columns)
+        assert caught.value.row == row
+        producer.send_columns("t", value=[b"v"], partition=[None], timestamp=[None]).wait(120_000)
+    assert broker.topic("t").values() == [b"v"]
+
+
 def test_the_sync_producer_refuses_such_a_topic_too(broker):
     with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         with pytest.raises(InvalidRecordError, match="Invalid topic"):
@@ -86,6 +118,7 @@ def transactional(broker):
     [
         ({("t", 0): 2**63}, "g", r"offsets of \('t', 0\): Invalid offset: it must be from"),
         ({("t", 0): 1.5}, "g", "Invalid offset: it must be an int, not float"),
+        ({("t", 0): True}, "g", "Invalid offset: it must be an int, not bool"),
         ({("t", 2**31): 1}, "g", "Invalid partition of t in offsets"),
         ({("t", -1): 1}, "g", "Invalid partition of t in offsets"),
         ({(SURROGATE, 0): 1}, "g", "Invalid topic in offsets: it has"),

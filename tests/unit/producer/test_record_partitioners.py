@@ -6,7 +6,9 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.partitioning.murmur2 import murmur2
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.records.columns import bytes_column
 from tests.unit.partitioning.own_partitioners import Noted
 
 OWN = "tests.unit.partitioning.own_partitioners"
@@ -117,9 +119,23 @@ def test_one_that_is_not_asked_again_fills_batches_of_its_partition(broker, opti
 
 def test_uniform_sticky_leaves_a_partition_with_each_new_batch(broker, options):
     with KafkaProducer({**options, "partitioner.class": "UniformStickyPartitioner", "batch.size": 1_000}) as producer:
-        futures = [producer.send(ProducerRecord("t", b"x" * 200, b"key")) for _ in range(40)]
-        producer.flush()
+        assert_each_batch_leaves_its_partition(producer, b"key", 40)
+
+
+def assert_each_batch_leaves_its_partition(producer, key, count):
+    """Four records of 200 bytes fill a batch."""
+    futures = [producer.send(ProducerRecord("t", b"x" * 200, key)) for _ in range(count)]
+    producer.flush()
     partitions = [future.result(0).partition for future in futures]
-    batches = [set(partitions[start : start + 4]) for start in range(0, 40, 4)]
+    batches = [set(partitions[start : start + 4]) for start in range(0, count, 4)]
     assert all(len(batch) == 1 for batch in batches)
     assert all(one != other for one, other in pairwise(batches))
+
+
+def test_incident_kafkas_former_default_partitioner_stayed_on_a_partition_for_several_batches(broker, options):
+    name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    with KafkaProducer({**options, "partitioner.class": name, "batch.size": 1_000}) as producer:
+        assert_each_batch_leaves_its_partition(producer, None, 120)
+        keyed = [producer.send(ProducerRecord("t", b"x" * 200, b"N14228")) for _ in range(8)]
+        producer.flush()
+    assert {future.result(0).partition for future in keyed} == set(murmur2.partitions(bytes_column([b"N14228"]), 3))

@@ -217,6 +217,31 @@ def test_without_acks_a_connection_that_was_closed_since_the_last_call_is_not_wr
     assert broker.topic("t").values(0) == [b"before", b"after"]
 
 
+@pytest.mark.parametrize("retries", [0, 3])
+def test_incident_without_acks_a_record_went_to_the_former_leader_once_its_connection_had_died(broker, retries):
+    with sync_producer(broker, acks="0", message_send_max_retries=retries) as producer:
+        producer.send(record(b"before", partition=0))
+        broker.requests.wait_for("Produce")
+        former = broker.leader("t", 0)
+        broker.move_leader("t", 0, next(node for node in broker.node_ids if node != former))
+        broker.cut_connections(former)
+        assert broker.topics  # the broker's thread has closed them by then
+        producer.send(record(b"after", partition=0))
+        broker.requests.wait_for("Produce", count=2)
+    assert broker.topic("t").values(0) == [b"before", b"after"]
+
+
+def test_without_acks_the_metadata_is_not_refreshed_while_connections_last(broker):
+    with sync_producer(broker, acks="0") as producer:
+        producer.send(record(b"0", partition=0))
+        before = len(broker.requests.of("Metadata"))
+        for number in range(1, 4):
+            producer.send(record(b"%d" % number, partition=0))
+        broker.requests.wait_for("Produce", count=4)
+        assert len(broker.requests.of("Metadata")) == before
+    assert broker.topic("t").values(0) == [b"0", b"1", b"2", b"3"]
+
+
 def test_an_unknown_topic_is_waited_for_no_longer_than_max_block_ms():
     with (
         TestBroker(config={"auto.create.topics.enable": "false"}) as broker,
@@ -499,9 +524,9 @@ def test_after_ctrl_c_in_a_send_the_next_one_has_connections_of_its_own(kafka_te
         producer.send(ProducerRecord("interrupted", b"0"))
         exchange = type(producer._rpc).exchange
 
-        def interrupt(rpc, requests):
+        def interrupt(rpc, requests, **options):
             monkeypatch.undo()
-            exchange(rpc, requests)
+            exchange(rpc, requests, **options)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(type(producer._rpc), "exchange", interrupt)

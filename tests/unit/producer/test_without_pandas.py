@@ -1,13 +1,24 @@
 """The engine never imports pandas, which takes 3 to 5 seconds on a cold disk: records expired meanwhile."""
 
+import datetime as dt
 import importlib.util
 import subprocess
 import sys
+from decimal import Decimal
 
-from tests.schema_registry_server import SchemaRegistryServer
+import pyarrow as pa
+
 from tests.unit.encoding.protos import compiled
 
 PROTO = 'syntax = "proto3"; package shop; message Order { int64 id = 1; optional string note = 2; }'
+AT = dt.datetime(2026, 5, 4, 3, 2, 1, 5, tzinfo=dt.UTC)
+ORDERS = [
+    {"id": 1, "note": None, "at": AT, "price": Decimal("1.25"), "day": AT.date(), "lines": [1.5], "state": "NEW",
+     "paid": True},
+    {"id": 2, "note": "ü", "at": AT, "price": Decimal("10.00"), "day": AT.date(), "lines": [], "state": "PAID",
+     "paid": False},
+]  # fmt: skip
+MESSAGES = [{"id": 1, "note": "x"}, {"id": 2, "note": None}]
 
 
 def test_incident_the_first_keyed_send_imported_pandas(kafka_test_broker, tmp_path):
@@ -17,9 +28,12 @@ def test_incident_the_first_keyed_send_imported_pandas(kafka_test_broker, tmp_pa
     kafka_test_broker.create_topic("small", configs={"max.message.bytes": "1000"})
     descriptors = tmp_path / "descriptors"
     descriptors.write_bytes(compiled(PROTO))
-    with SchemaRegistryServer() as registry:
-        program = [sys.executable, "-m", "tests.unit.producer.paths_of_rows"]
-        arguments = [kafka_test_broker.bootstrap_servers, registry.url, str(descriptors)]
-        done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    orders = tmp_path / "orders"
+    table = pa.table({"orders": pa.array(ORDERS), "messages": pa.array(MESSAGES)})
+    with pa.ipc.new_file(str(orders), table.schema) as file:
+        file.write_table(table)
+    program = [sys.executable, "-m", "tests.unit.producer.paths_of_rows"]
+    arguments = [kafka_test_broker.bootstrap_servers, str(descriptors), str(orders)]
+    done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "18 paths\n"

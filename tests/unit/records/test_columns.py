@@ -103,6 +103,28 @@ def test_a_negative_timestamp_is_refused_with_its_row():
     assert caught.value.row == 2
 
 
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        (pa.array([0, None, 2**63 // 1000 + 1], pa.timestamp("s")), (2**63 // 1000 + 1) * 1000),
+        (pa.array([0, None, 2**63], pa.uint64()), 2**63),
+    ],
+    ids=["seconds", "unsigned"],
+)
+def test_incident_a_timestamp_beyond_64_bits_of_milliseconds_was_written_as_another_time(array, value):
+    with pytest.raises(InvalidRecordError, match=f"Invalid timestamp: {value}. .*at most") as caught:
+        timestamp_column(array, default_ms=0)
+    assert caught.value.row == 2
+
+
+def test_the_last_second_that_milliseconds_can_hold_is_taken():
+    last = 2**63 // 1000
+    assert timestamp_column(pa.array([last, None], pa.timestamp("s")), default_ms=3).tolist() == [last * 1000, 3]
+    with pytest.raises(InvalidRecordError, match=r"Invalid timestamp: -9223372036854775808000\. ") as caught:
+        timestamp_column(pa.array([0, -(2**63)], pa.timestamp("s")), default_ms=0)
+    assert caught.value.row == 1
+
+
 def test_a_timestamp_column_of_another_type_is_refused():
     with pytest.raises(InvalidRecordError, match="type string"):
         timestamp_column(pa.array(["2024-01-01"]), default_ms=0)

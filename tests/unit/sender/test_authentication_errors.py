@@ -2,13 +2,14 @@
 
 import socket
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import REFUSAL_MS
@@ -110,25 +111,53 @@ def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
     assert engine.logins["boot"] == 2
 
 
-def test_the_attempt_after_a_refused_login_takes_the_next_address_of_the_name():
-    engine = SaslEngine()
+def with_addresses(engine, refusing, unreachable=()):
+    """The host ``boot`` has three addresses, 1 to 3. Returns those that connections took."""
     taken = []
     connect = engine.transport.connect
 
     def connect_by_address(connection_id, host, port, addresses):
         if not addresses:
             addresses.fill([(socket.AF_INET, (f"192.0.2.{number}", port)) for number in (1, 2, 3)])
-        taken.append((host, addresses.take()[1][0]))
+        number = int(addresses.take()[1][0][-1])
         connect(connection_id, host, port, addresses)
+        if host == "boot":
+            taken.append(number)
+            engine.refusing = {"boot"} if number in refusing else set()
+            if number in unreachable:
+                engine.transport.drop(connection_id, "Connection refused")
 
     engine.transport.connect = connect_by_address
-    engine.refusing = {"boot"}
-    with pytest.raises(SaslAuthenticationError):
-        engine.await_topic()
-    engine.refusing = set()
-    engine.pass_time(REFUSAL_MS + 100)
-    engine.await_topic()
-    assert [address for host, address in taken if host == "boot"] == ["192.0.2.1", "192.0.2.2"]
+    return taken
+
+
+def has_topic(engine, ms):
+    """Whether the metadata has the topic within ``ms`` of a caller that waits for it."""
+    with suppress(KafkaTimeoutError):
+        engine.parts.metadata.wait_for_topic(TOPIC, None, 0, engine.clock, lambda: None)
+    engine.pass_time(ms)
+    return TOPIC in engine.parts.metadata.snapshot.topics
+
+
+def test_incident_one_of_three_addresses_that_refused_the_login_blocked_the_good_ones_for_30_s():
+    engine = SaslEngine()
+    taken = with_addresses(engine, refusing={1, 2})
+    assert has_topic(engine, 1_000)
+    assert taken == [1, 2, 3]
+    assert engine.parts.sender._parts.client.counters.authentications_failed == 2
+
+
+@pytest.mark.parametrize(("refusing", "unreachable"), [({1, 2, 3}, ()), ({1}, {2, 3})])
+def test_a_login_that_every_address_refuses_is_tried_again_after_30_s(refusing, unreachable):
+    engine = SaslEngine()
+    taken = with_addresses(engine, refusing, unreachable)
+    assert not has_topic(engine, 1_000)
+    assert isinstance(engine.parts.metadata.last_connection_error(), SaslAuthenticationError)
+    assert not has_topic(engine, REFUSAL_MS - 2_000)
+    assert taken == [1, 2, 3]
+    refusing.clear()
+    assert has_topic(engine, 3_000)
+    assert taken[3] == 1
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -67,6 +67,15 @@ def started(loop):
         assert thread.close(DEADLINE_S * 1_000)
 
 
+def test_start_and_shutdown_of_the_thread_are_logged_at_debug(loop, caplog):
+    with caplog.at_level("DEBUG", "spark_kafka_sink.sender"), started(loop):
+        pass
+    messages = [record.message.partition(" the sender")[0] for record in caplog.records]
+    assert messages[:2] == ["Starting", "Shutting down"]
+    assert caplog.records[-1].message.endswith("has ended")
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
 def test_callbacks_added_outside_a_turn_wake_the_thread(thread, loop):
     told = []
     thread.callbacks.add([told.append], 1)

@@ -4,8 +4,9 @@ between. Two silent bootstrap servers and a transactional id once made it run 5,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -27,6 +28,7 @@ from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentReq
 from spark_kafka_sink.transactions.messages import transaction_key
 from spark_kafka_sink.transactions.states import Step
 from tests.unit.scripted_engine import TOPIC, Engine
+from tests.unit.scripted_engine import Step as EngineStep
 from tests.unit.sender.test_authentication_errors import SaslEngine
 from tests.unit.transactions.transactional_engine import NO_THROTTLE, TRANSACTIONAL_ID, V2_RANGES, TransactionalEngine
 
@@ -210,6 +212,72 @@ def test_a_refused_login_lets_the_loop_sleep(kinds: tuple[str, ...], known: bool
     want_topic(engine, "another")
     run(engine, 40_000)
     assert engine.logins["n0"] <= 4
+
+
+MOST_TURNS = 200
+"""In 20 s: a delay that doubles from 1 ms to 1 s is over thirty times, each with a few turns."""
+
+
+def run_without_backoff(engine: Engine, before_turn: Callable[[], None] = lambda: None) -> None:
+    """Runs the loop for 20 s. Fails when what was refused is repeated all the time."""
+    end, turns = engine.clock.now() + 20_000, 0
+    while (now := engine.clock.now()) < end:
+        before_turn()
+        engine.turn(0 if engine.transport._events else max(min(engine.wake_at, end) - now, 0))
+        turns += 1
+        assert turns < MOST_TURNS, f"the loop runs without a pause at {now:.0f} ms"
+
+
+def test_incident_without_retry_backoff_a_refused_batch_was_sent_all_the_time() -> None:
+    engine = Engine(retry_backoff_ms=0)
+    engine.steps.extend(EngineStep(before={0: ErrorCode.not_enough_replicas}) for _ in range(10_000))
+    engine.connect()
+    engine.append([b"a"])
+    run_without_backoff(engine)
+    engine.steps.clear()
+    engine.settle()
+    assert engine.values() == [b"a"]
+
+
+def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_time() -> None:
+    engine = Engine(retry_backoff_ms=0, retry_backoff_max_ms=1_000)
+    engine.connect()
+    engine.leaders[0] = -1
+    engine.parts.metadata.request_update()
+    engine.append([b"a"])
+    run_without_backoff(engine)
+    engine.leaders[0] = 0
+    engine.settle()
+    assert engine.values() == [b"a"]
+
+
+def test_incident_without_retry_backoff_a_producer_id_was_asked_for_all_the_time() -> None:
+    engine = Engine(retry_backoff_ms=0)
+    engine.init_producer_id.extend([ErrorCode.coordinator_load_in_progress] * 10_000)
+    engine.connect()
+    engine.append([b"a"])
+    run_without_backoff(engine)
+
+
+@pytest.mark.parametrize("api", ["init_producer_id", "find_coordinator"])
+def test_incident_without_retry_backoff_a_coordinator_was_asked_all_the_time(api: str) -> None:
+    engine = TransactionalEngine(True, retry_backoff_ms=0)
+    engine.troubles[api].extend([ErrorCode.coordinator_not_available] * 10_000)
+    engine.submit(Step.INIT)
+    run_without_backoff(engine)
+
+
+class LeavesOut(Engine):
+    """Its brokers leave every topic out of their Metadata responses."""
+
+    def _metadata(self, request: SentRequest) -> Any:
+        return replace(super()._metadata(request), topics=())
+
+
+@pytest.mark.parametrize("backoff_ms", [0, 100])
+def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(backoff_ms: int) -> None:
+    engine = LeavesOut(retry_backoff_ms=backoff_ms)
+    run_without_backoff(engine, lambda: want_topic(engine))
 
 
 class TimedBrokers(Brokers):
