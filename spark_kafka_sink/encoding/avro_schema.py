@@ -187,8 +187,9 @@ class _Preparation:
         self._defined: set[str] = set()
 
     def schema(self, node: Json, namespace: str) -> Json:
-        """The schema for fastavro, which is stricter than Java: unwraps types such as ``{"type": {"type": "int"}}``, and
-        drops decimal annotations that are invalid.
+        """The schema for fastavro, which is stricter than Java.
+
+        Unwraps types such as ``{"type": {"type": "int"}}``, and drops decimal annotations that are invalid.
 
         Raises ``ValueError`` for JSON that fastavro does not look at.
         """

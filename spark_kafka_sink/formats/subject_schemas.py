@@ -39,8 +39,9 @@ class SubjectSchemas:
         return self.use(self.registered(subject))
 
     def registered(self, subject: str) -> RegisteredSchema:
-        """The subject's schema to write with. The options decide whether it is registered, looked up, the latest version
-        or the one with a given id.
+        """The subject's schema to write with.
+
+        The options decide whether it is registered, looked up, the latest version or the one with a given id.
 
         Raises ``FormatError`` for a schema with rules for writers.
         """
