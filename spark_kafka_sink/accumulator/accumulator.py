@@ -65,11 +65,8 @@ class PartitionQueue:
         if not self.batches or self.retry_at > now:
             return False
         head = self.batches[0]
-        if head.claimed:  # also when it is sealed: its caller may have to take it back
-            return False
-        if self.drain_mode is not _OPEN:
-            return self.drain_mode is _RETRIES_ONLY and head.header is not None
-        return head.payload is not None or head.due or send_all or len(self.batches) > 1
+        # Not a claimed one, also when it is sealed: its caller may have to take it back.
+        return not head.claimed and self._may_go(head, send_all)
 
     def lags(self, since: float) -> bool:
         """Whether new batches will wait: muted, no leader, or a batch from before ``since`` is still here."""
@@ -79,12 +76,18 @@ class PartitionQueue:
             or (bool(self.batches) and self.batches[0].created < since)
         )
 
-    def pass_by(self) -> None:
-        """The sender had room for the first batch, and a caller has claimed it. It takes no more rows after this claim:
-        a caller that claims it again and again would keep it from the sender.
+    def pass_by(self, now: float, send_all: bool) -> None:
+        """If the sender would have taken the first batch but for a caller's claim, the batch takes no more rows after
+        this claim and is due then. Otherwise a caller that claims it again and again would keep it from the sender.
         """
-        if self.batches and self.batches[0].claimed:
-            self.batches[0].filled = True
+        head = self.batches[0] if self.batches else None
+        if head is not None and head.claimed and self.retry_at <= now and self._may_go(head, send_all):
+            head.filled = head.due = True
+
+    def _may_go(self, head: ProducerBatch, send_all: bool) -> bool:
+        if self.drain_mode is not _OPEN:
+            return self.drain_mode is _RETRIES_ONLY and head.header is not None
+        return head.payload is not None or head.due or send_all or len(self.batches) > 1
 
     def unclaimed_head(self) -> ProducerBatch | None:
         head = self.batches[0] if self.batches else None
@@ -384,7 +387,7 @@ class RecordAccumulator:
                     if queue.sendable(now, send_all):
                         queues.rotate(-1)
                         continue
-                queue.pass_by()
+                queue.pass_by(now, send_all)
                 queues.popleft().listed = False
         return batches
 

@@ -169,6 +169,29 @@ def test_a_batch_that_is_claimed_whenever_the_sender_looks_takes_no_more_rows(de
     desk.publish(later)
 
 
+def test_incident_a_batch_that_still_lingered_was_closed_because_the_sender_looked_at_it(desk):
+    """A: the partition is admitted, so its queue is listed although nothing is due. A caller claims the open batch.
+    B: the sender looks at the queue. The batch took no more rows, and lingered behind the next one.
+    """
+    desk.append(1)
+    desk.accumulator.set_drain_mode(T0, DrainMode.OPEN)
+    claim = desk.claim(1)
+    assert desk.drained_counts() == []
+    desk.publish(claim)
+    assert not desk.claim(1).opened
+
+
+def test_incident_a_batch_that_the_sender_passed_by_lingered_when_what_stood_behind_it_was_given_up(desk):
+    desk.append(1)
+    claim = desk.claim(1)
+    desk.append(1)
+    assert desk.drained_counts() == []
+    assert len(desk.accumulator.drain_all()) == 1
+    desk.publish(claim)
+    desk.claim(1)
+    assert desk.drained_counts() == [2]
+
+
 def test_a_due_batch_takes_rows_while_its_node_has_no_room(desk):
     desk.append(1)
     desk.clock.advance(10)

@@ -386,7 +386,7 @@ def test_incident_a_call_failed_when_the_sender_had_room_for_the_batch_that_it_w
 
     def passed_by(*arguments):
         queue = engine.parts.accumulator._queue(TopicPartition(TOPIC, 0))
-        queue.pass_by()  # as ``drain`` does
+        queue.pass_by(engine.clock.now(), True)  # as ``drain`` does
         assert [batch.filled for batch in queue.batches] == [True]
         return call(*arguments)
 
