@@ -55,12 +55,12 @@ def _given_topic() -> dict[str, pa.Array]:
 
 
 def _unfit() -> dict[str, pa.Array]:
-    """Rows that are too large, for an unknown topic, for an unknown partition and with a negative time."""
+    """Rows that are too large, for an unknown topic and for an unknown partition."""
     return {
-        "value": pa.array([b"good", b"x" * 3_000, b"no topic", b"no partition", b"too early"]),
-        "topic": pa.array(["out", "small", "unknown", "out", "out"]),
-        "partition": pa.array([0, 0, None, 9, 0], pa.int32()),
-        "timestamp": pa.array([_MS, _MS, _MS, _MS, -1], pa.int64()),
+        "value": pa.array([b"good", b"x" * 3_000, b"no topic", b"no partition"]),
+        "topic": pa.array(["out", "small", "unknown", "out"]),
+        "partition": pa.array([0, 0, None, 9], pa.int32()),
+        "timestamp": pa.array([_MS] * 4, pa.timestamp("ms")),
     }
 
 
@@ -85,6 +85,7 @@ SCENARIOS: Mapping[str, tuple[dict[str, pa.Array], dict[str, str]]] = {
     "receipts": (_rows(), {"receiptstopic": "receipts"}),
     "dead letters": (_unfit(), _LETTERS),
     "unfit rows": (_unfit(), {}),
+    "a negative time": ({"value": pa.array([b"x"]), "timestamp": pa.array([-1])}, {"topic": "out"}),
     "avro": (_structs(), {"topic": "out", "valueformat": "avro", "valueschema": _SCHEMA}),
     "avro with dead letters": (_structs(), {"topic": "out", "valueformat": "avro", "valueschema": _SCHEMA, **_LETTERS}),
 }
