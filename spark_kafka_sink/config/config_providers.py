@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.operator_limits import file_fault, provider_fault
 from spark_kafka_sink.config.properties import parse_properties
 from spark_kafka_sink.errors import ConfigError
 
@@ -34,6 +35,9 @@ class ProviderError(Exception):
 class ConfigProvider(Protocol):
     """Where values come from. Hashable, and pickled to the workers; it reads anew at each call."""
 
+    def check(self, path: str, key: str) -> None:
+        """Raises ``ProviderError`` where the operator's limits of this process do not allow ``get``."""
+
     def get(self, path: str, key: str) -> str | None:
         """The value; None if there is none. ``path`` "": not given. Raises ``ProviderError``."""
 
@@ -43,6 +47,9 @@ class FileConfigProvider:
     """``path``: a properties file in UTF-8; ``allowed_paths``: as in Java, where it and its folders may be."""
 
     allowed_paths: tuple[str, ...] = ()
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
         file = _allowed(path, self.allowed_paths)
@@ -54,6 +61,9 @@ class DirectoryConfigProvider:
     """``path``: a folder; ``key``: the name of a file in it, whose whole content in UTF-8 is the value."""
 
     allowed_paths: tuple[str, ...] = ()
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
         folder = _allowed(path, self.allowed_paths)
@@ -67,6 +77,9 @@ class EnvVarConfigProvider:
     """``key``: a variable of this process's environment whose name matches ``allowlist_pattern``."""
 
     allowlist_pattern: str = ".*"
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self)
 
     def get(self, path: str, key: str) -> str | None:
         if path:
@@ -116,10 +129,21 @@ class ConfigProviders:
             raise ConfigError([f"{name} has {', '.join(resolved.missing)}, for which there is no value."])
         return resolved.text
 
-    def know_aliases_of(self, text: str) -> bool:
-        """Whether each placeholder in ``text`` has an alias of theirs."""
-        aliases = {alias for alias, _ in self.by_alias}
-        return all(match["alias"].lower() in aliases for match in _PLACEHOLDER.finditer(text))
+    def fault(self, text: str) -> str | None:
+        """Why the placeholders of a credential cannot be resolved, as far as that is known without reading a value.
+
+        Follows the option's name. Shows no placeholder: a password may look like one.
+        """
+        providers = dict(self.by_alias)
+        for match in _PLACEHOLDER.finditer(text):
+            provider = providers.get(match["alias"].lower())
+            if provider is None:
+                return f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {self}."
+            try:
+                provider.check(match["path"] or "", match["key"])
+            except ProviderError as error:
+                return f"has a placeholder ${{alias:…}} that {error}."
+        return None
 
     def __str__(self) -> str:
         return ", ".join(alias for alias, _ in self.by_alias) or "none"
@@ -130,10 +154,17 @@ def has_placeholder(text: str) -> bool:
 
 
 def _look_up(provider: ConfigProvider, placeholder: re.Match[str]) -> str | None:
+    path, key = placeholder["path"] or "", placeholder["key"]
     try:
-        return provider.get(placeholder["path"] or "", placeholder["key"])
+        provider.check(path, key)
+        return provider.get(path, key)
     except ProviderError as error:
         raise ProviderError(f"{placeholder[0]}: {error}") from None
+
+
+def _check_limits(provider: ConfigProvider, path: str = "") -> None:
+    if (fault := provider_fault(type(provider).__name__) or (file_fault(path) if path else None)) is not None:
+        raise ProviderError(fault)
 
 
 def _allowed(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
@@ -210,6 +241,9 @@ def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider 
             f"{state}; write {_PACKAGE}FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider, or resolve "
             "the values in your own code.",
         )
+        return None
+    if (fault := provider_fault(simple)) is not None:
+        draft.fault(f"{prefix}.class", f"{fault}.")
         return None
     value = settings.pop(parameter, None)
     for name in settings:

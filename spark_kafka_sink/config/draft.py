@@ -29,6 +29,11 @@ class Draft:
         self.faulty.add(name)
         self.faults.append(self._about(name, sentence, "is refused"))
 
+    def forbid(self, name: str, clause: str) -> None:
+        """A fault of ``operator_limits``: it shows no value, also none that a config provider gives."""
+        self.faulty.add(name)
+        self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
+
     def warn(self, name: str, sentence: str) -> None:
         self.warnings.append(self._about(name, sentence, "is adjusted or has no effect"))
 

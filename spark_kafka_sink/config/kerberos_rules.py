@@ -7,6 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import LoginModule
+from spark_kafka_sink.config.operator_limits import file_fault
 
 GSSAPI: Final = "GSSAPI"
 KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
@@ -50,4 +51,9 @@ def krb5_fault(jaas: Mapping[str, str]) -> str | None:
         )
     if keytab and (missing := [key for key in ("keyTab", "principal") if not jaas.get(key)]):
         return f"has useKeyTab=true, but no {' and no '.join(missing)}; write {KRB5_EXAMPLE}"
+    if keytab and (fault := file_fault(jaas["keyTab"].removeprefix("FILE:"))) is not None:
+        return f"has keyTab, which {fault}"
+    cache = jaas.get("ticketCache")  # other kinds, such as KEYRING:, are refused where files are limited
+    if cache and (fault := file_fault(cache.removeprefix("FILE:").removeprefix("DIR:"))) is not None:
+        return f"has ticketCache, which {fault}"
     return None

@@ -22,6 +22,7 @@ DEFAULT_RETRIEVER, FILE_RETRIEVER, CLIENT_CREDENTIALS_RETRIEVER, JWT_BEARER_RETR
 _VALIDATORS = OneOf((f"{OAUTH}DefaultJwtValidator", f"{OAUTH}ClientJwtValidator"))
 
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
+ASSERTION_FILES: Final = tuple(f"{_ASSERTION}{name}" for name in ("file", "private.key.file", "template.file"))
 
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option("sasl.login.callback.handler.class", CLASS, None, "medium",

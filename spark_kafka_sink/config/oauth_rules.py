@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.config.login_options import (
+    ASSERTION_FILES,
     CLIENT_CREDENTIALS_RETRIEVER,
     DEFAULT_RETRIEVER,
     FILE_RETRIEVER,
     JWT_BEARER_RETRIEVER,
     LOGIN_HANDLERS,
 )
+from spark_kafka_sink.config.operator_limits import file_fault, url_fault
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -45,6 +47,7 @@ def oauthbearer(draft: Draft, module: LoginModule | None) -> None:
     if scheme not in ("http", "https", "file"):
         draft.fault(_URL, "must begin with https://, http:// or file:/.")
         return
+    _limited(draft, url)
     retriever = draft.values[_RETRIEVER]
     if retriever == DEFAULT_RETRIEVER:
         retriever = draft.values[_RETRIEVER] = FILE_RETRIEVER if scheme == "file" else CLIENT_CREDENTIALS_RETRIEVER
@@ -56,6 +59,15 @@ def oauthbearer(draft: Draft, module: LoginModule | None) -> None:
         _client_credentials(draft, options)
     elif retriever == JWT_BEARER_RETRIEVER and not (draft.values[_FILE] or draft.values[_KEY]):
         draft.fault(_RETRIEVER, f"is JwtBearerJwtRetriever, which needs {draft.prefix}{_KEY} or {draft.prefix}{_FILE}.")
+
+
+def _limited(draft: Draft, url: str) -> None:
+    """The operator's limits of URL and files."""
+    limits = {name: file_fault(draft.values[name]) for name in ASSERTION_FILES if draft.values[name]}
+    limits[_URL] = file_fault(token_file(url)) if _scheme(url) == "file" else url_fault(url)
+    for name, limit in limits.items():
+        if limit is not None:
+            draft.forbid(name, limit)
 
 
 def _login_handler(draft: Draft) -> None:
@@ -94,6 +106,11 @@ def extension_faults(options: Mapping[str, str]) -> list[str]:
             fault = f"has extension_{name}, whose value is empty or has control characters or others outside ASCII."
             faults.append(fault)
     return faults
+
+
+def token_file(url: str) -> str:
+    """The path of a ``file:`` URL."""
+    return unquote(urlsplit(url).path)
 
 
 def _scheme(url: str) -> str:

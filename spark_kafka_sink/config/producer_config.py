@@ -231,10 +231,9 @@ def _resolved(draft: Draft, name: str, value: object) -> object:
 
 
 def _check_placeholders(draft: Draft, name: str) -> None:
-    """The fault does not show them: a password may look like one."""
     value, providers = draft.values[name], draft.values[CONFIG_PROVIDERS]
-    if isinstance(value, Password) and not providers.know_aliases_of(value.value):
-        draft.fault(name, f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {providers}.")
+    if isinstance(value, Password) and (fault := providers.fault(value.value)) is not None:
+        draft.fault(name, fault)
 
 
 def _is_of_java(option: Option, value: object) -> bool:

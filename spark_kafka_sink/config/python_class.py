@@ -8,6 +8,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from spark_kafka_sink.config.operator_limits import class_fault
 from spark_kafka_sink.errors import ConfigError
 
 PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -53,6 +54,8 @@ def serializes_for_a_registry(name: str) -> bool:
 
 def imported(option: str, name: str) -> type[Any]:
     """The class of ``package.module:Class``, not called. Raises ``ConfigError`` that names ``option``."""
+    if name not in JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
+        raise ConfigError([f"{option} {fault}."])
     module, _, path = name.partition(":")
     try:
         found = getattr(import_module(module), path)

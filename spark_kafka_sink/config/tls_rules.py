@@ -7,6 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.config.cipher_suites import NO_CIPHER, TLS_1_2, TLS_1_3
 from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.operator_limits import file_fault
 
 NARROWS_TLS_1_3 = sys.version_info >= (3, 15)  # SSLContext.set_ciphersuites
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
@@ -29,6 +30,8 @@ def tls_stores(draft: Draft) -> None:
         location, password = f"ssl.{store}.location", f"ssl.{store}.password"
         if _PEM in (values[location] or ""):  # not shown: it may be a private key
             draft.fault(location, f"must be the path of a file, but is PEM; set that as {draft.prefix}{inline}.")
+        elif values[location] is not None and (fault := file_fault(values[location])) is not None:
+            draft.forbid(location, fault)
         elif values[location] is not None and values[inline] is not None:
             draft.fault(inline, f"and {draft.prefix}{location} are both given; leave one of them out.")
         elif values[location] is None and values[password] is not None:

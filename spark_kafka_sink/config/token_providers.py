@@ -11,6 +11,7 @@ from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER
+from spark_kafka_sink.config.operator_limits import class_fault
 from spark_kafka_sink.config.option import did_you_mean
 
 OPTION: Final = "sasl.token.provider"
@@ -45,6 +46,8 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
         mechanism = OAUTHBEARER
     if mechanism != OAUTHBEARER and not (mechanism == AWS_MECHANISM and provider == AWS):
         draft.fault(OPTION, f"is {provider!r}, which needs {draft.prefix}sasl.mechanism={OAUTHBEARER}.")
+    elif (fault := class_fault(provider)) is not None:
+        draft.forbid(OPTION, fault)
     elif provider not in PROVIDERS and not entry_points(group=GROUP, name=provider):
         draft.fault(
             OPTION,

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from spark_kafka_sink.config.operator_limits import file_fault
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.formats.column_schema import (
     AvroColumnSchema,
@@ -142,6 +143,8 @@ def _record(column: ColumnFormat, schema: ColumnSchema | None) -> str:
 
 
 def _read(column: ColumnFormat, option: str, path: str) -> bytes:
+    if (fault := file_fault(path)) is not None:
+        raise FormatError(f"{column.option(option)} {path} {fault}.")
     try:
         return Path(path).read_bytes()
     except OSError as error:

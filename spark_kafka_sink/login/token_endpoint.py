@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.operator_limits import url_fault
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.http import (
@@ -70,6 +71,8 @@ class TokenEndpoint:
 
     def post(self, headers: Mapping[str, str], body: str) -> str:
         """The token in the response. Raises ``LoginError``, ``RetriableLoginError``."""
+        if (fault := url_fault(self._options.url)) is not None:
+            raise LoginError(f"{self.name} {fault}")
         try:
             response = self._request(headers, body)
         except HttpExchangeError as error:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.operator_limits import class_fault
 from spark_kafka_sink.config.token_providers import AWS, AZURE, GCP, GROUP, PROVIDERS, SINK_OPTION
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.login.token_login import Token, TokenSource
@@ -23,6 +24,8 @@ def provided_tokens(config: ProducerConfig, clock: Clock) -> TokenSource:
     """Raises ``ConfigError`` where the provider's package is not installed, or its entry point makes no source."""
     provider = config.sasl_token_provider
     assert provider is not None
+    if (fault := class_fault(provider)) is not None:
+        raise ConfigError([f"{SINK_OPTION} {fault}."])
     if provider not in PROVIDERS:
         found = entry_points(group=GROUP, name=provider)
         if not found:

@@ -6,11 +6,12 @@ import base64
 import json
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.login_options import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
+from spark_kafka_sink.config.oauth_rules import token_file
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.login.text_file import read_text
 from spark_kafka_sink.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
@@ -42,7 +43,7 @@ class TokenFile:
 
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
-        self._path = unquote(urlsplit(config.sasl_oauthbearer_token_endpoint_url).path)
+        self._path = token_file(config.sasl_oauthbearer_token_endpoint_url)
         self.what = f"a token of {_URL} file:{self._path}"
 
     def fetch(self) -> Token:

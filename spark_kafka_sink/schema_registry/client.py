@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from uuid import UUID
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.operator_limits import url_fault
 from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
 from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.http import (
@@ -238,6 +239,8 @@ class SchemaRegistry:
     def _attempt(self, url: RegistryUrl, call: _Call, time_ms: float) -> dict[str, Any]:
         """One request to one URL. Raises ``RegistryError``, ``_RetriableError``."""
         target = url.address + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        if (fault := url_fault(url.address)) is not None:
+            raise ConfigError([f"{_name(url)} {fault}."])
         connect, read = self._options.connect_timeout_ms, self._options.read_timeout_ms
         end = self._clock.now() + time_ms
         try:

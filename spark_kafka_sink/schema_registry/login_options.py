@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.operator_limits import url_fault
 from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, Password
 
 STRING, PASSWORD = Kind.STRING, Kind.PASSWORD
@@ -177,6 +178,8 @@ def _required(draft: Draft, source: CredentialSource) -> None:
     issuer = values[ISSUER]
     if issuer and not _is_http(issuer):
         draft.fault(ISSUER, "must begin with https:// or http://.")
+    elif issuer and (fault := url_fault(issuer)) is not None:
+        draft.forbid(ISSUER, fault)
 
 
 def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:

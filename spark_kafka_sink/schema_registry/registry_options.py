@@ -17,6 +17,7 @@ from spark_kafka_sink.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.config.draft import Draft
+from spark_kafka_sink.config.operator_limits import url_fault
 from spark_kafka_sink.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -258,8 +259,8 @@ def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[st
         name: ",".join(map(marked, _split(value))) if name.lower() == URL else value for name, value in options.items()
     }
     providers = draft.values[CONFIG_PROVIDERS]
-    if not all(map(providers.know_aliases_of, logins.values())):
-        draft.fault(URL, f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {providers}.")
+    if (fault := next(filter(None, map(providers.fault, logins.values())), None)) is not None:
+        draft.fault(URL, fault)
     return kept, logins
 
 
@@ -320,6 +321,9 @@ def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | Non
         return None
     user_info, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
+    if (fault := url_fault(address)) is not None:
+        draft.forbid(URL, fault)
+        return None
     login = unquote(user_info)
     return RegistryUrl(address, Password(unquote(logins.get(login, login))) if user_info else None)
 

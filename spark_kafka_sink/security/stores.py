@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
+from spark_kafka_sink.config.operator_limits import file_fault
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.security import jks, pem, pkcs12
@@ -80,6 +81,8 @@ def key_pair(config: ProducerConfig, file: bytes | None) -> KeyPair | None:
 def _read(option: str, path: str | None) -> bytes | None:
     if path is None:
         return None
+    if (fault := file_fault(path)) is not None:
+        raise ConfigError([f"{option} {path} {fault}."])
     try:
         if Path(path).exists() and not Path(path).is_file():
             raise ConfigError([f"{option} {path} is not a file."])
