@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -16,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.login.text_file import read_text
+from spark_kafka_sink.login.text_file import read_bytes, read_text
 
 _OPTION: Final = "sasl.oauthbearer.assertion."
 _P256_BYTES: Final = 32
@@ -80,10 +79,7 @@ def _private_key(name: str, config: ProducerConfig) -> PrivateKeyTypes:
     assert config.sasl_oauthbearer_assertion_private_key_file is not None
     passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
     password = passphrase.value.encode() if passphrase is not None else None
-    try:
-        content = Path(config.sasl_oauthbearer_assertion_private_key_file).read_bytes()
-    except OSError as error:
-        raise LoginError(f"{name} cannot be read: {error.strerror}") from None
+    content = read_bytes(name, config.sasl_oauthbearer_assertion_private_key_file)
     try:
         if b"-----BEGIN" in content:
             return load_pem_private_key(content, password)
