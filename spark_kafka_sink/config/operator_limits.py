@@ -1,6 +1,6 @@
 """Limits that an operator sets in the environment of a process, and that no option can widen.
 
-Whoever may set options, but not run code (SQL on a shared server), could otherwise read files and variables of driver
+Users who may set options, but not run code (SQL on a shared server), could otherwise read files and variables of driver
 and executors through options, and send credentials to any URL. Java's system properties for it are
 ``org.apache.kafka.automatic.config.providers`` (CVE-2024-31141) and ``org.apache.kafka.sasl.oauthbearer.allowed.urls``
 and ``….allowed.files`` (CVE-2025-27817). Each variable is a list with commas. One that is not set limits nothing; one
@@ -33,8 +33,8 @@ def provider_fault(simple_name: str) -> str | None:
 def file_fault(path: str) -> str | None:
     """Why a file that an option names must not be read, None if it may; follows the option's name. Shows no value.
 
-    A file is allowed by its absolute path or by that of a folder above it. Links are followed: who may write to such a
-    folder decides what is in it. A path with ``..`` is refused, because behind a link it leads out of the folder.
+    A file is allowed by its absolute path or by that of a folder above it. Links are followed: users who may write to
+    such a folder decide what is in it. A path with ``..`` is refused, because behind a link it leads out of the folder.
     """
     allowed = _allowed(FILES)
     if allowed is None:
