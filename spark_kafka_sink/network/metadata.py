@@ -209,6 +209,9 @@ class Metadata:
             codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
             texts = [TOPIC_ERRORS[code].format(topic=name) for name, code in codes]
             texts = texts or [str(error) for error in self._errors.values()][-1:]
+            since = self.waiting_since
+            if not texts and since is not None and self._updated_at > since:
+                texts = ["The brokers respond, but their metadata lacks what the rows need, such as a partition."]
             return " ".join(texts[:_MOST_TEXTS]) or "no broker has responded"
 
     @property

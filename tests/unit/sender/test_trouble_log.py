@@ -182,6 +182,16 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     assert len(lines()) == before
 
 
+def test_incident_rows_that_waited_for_a_partition_were_told_that_no_broker_responded(lines):
+    engine = connected()
+    caller = waiting(engine, partition=7)
+    run(engine, 11_000)
+    engine.parts.metadata.fail_waiters(ProducerClosedError("closed"))
+    caller.join()
+    (line,) = lines()
+    assert line.startswith("Rows wait for metadata for 10 s: The brokers respond, but their metadata lacks")
+
+
 def waiting_ends(engine, lines, step):
     """The lines of the 31 s that a transactional call waits, and those of the time after it has ended."""
     result = engine.submit(step)
