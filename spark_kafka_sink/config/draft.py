@@ -34,6 +34,10 @@ class Draft:
         self.faulty.add(name)
         self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
 
+    def caution(self, name: str, sentence: str) -> None:
+        """A warning that shows no value, also none that a config provider gives."""
+        self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
+
     def warn(self, name: str, sentence: str) -> None:
         self.warnings.append(self._about(name, sentence, "is adjusted or has no effect"))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from spark_kafka_sink.config.clear_text import clear_text_request
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.config.login_options import (
@@ -48,6 +49,7 @@ def oauthbearer(draft: Draft, module: LoginModule | None) -> None:
         draft.fault(_URL, "must begin with https://, http:// or file:/.")
         return
     _limited(draft, url)
+    clear_text_request(draft, _URL, url)
     retriever = draft.values[_RETRIEVER]
     if retriever == DEFAULT_RETRIEVER:
         retriever = draft.values[_RETRIEVER] = FILE_RETRIEVER if scheme == "file" else CLIENT_CREDENTIALS_RETRIEVER

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spark_kafka_sink.config.clear_text import clear_text_login
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.config.python_class import (
@@ -234,6 +235,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
         ),
         sasl,
     ),
+    (frozenset({"bootstrap.servers", "security.protocol", "sasl.mechanism"}), clear_text_login),
     (frozenset({"security.protocol"}), tls_without_effect),
     (frozenset(STORES), tls_stores),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),

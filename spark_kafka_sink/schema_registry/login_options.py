@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.config.clear_text import clear_text_request
 from spark_kafka_sink.config.config_providers import has_placeholder
 from spark_kafka_sink.config.draft import Draft
 from spark_kafka_sink.config.operator_limits import url_fault
@@ -180,6 +181,8 @@ def _required(draft: Draft, source: CredentialSource) -> None:
         draft.fault(ISSUER, "must begin with https:// or http://.")
     elif issuer and (fault := url_fault(issuer)) is not None:
         draft.forbid(ISSUER, fault)
+    elif issuer:
+        clear_text_request(draft, ISSUER, issuer)
 
 
 def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.config.clear_text import clear_text_request
 from spark_kafka_sink.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.config.draft import Draft
@@ -31,7 +32,12 @@ from spark_kafka_sink.config.producer_config import take
 from spark_kafka_sink.config.table import TLS_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schema_registry.java_names import SchemaIdPlace, schema_id_place, subject_name_strategy
-from spark_kafka_sink.schema_registry.login_options import LOGIN_OPTIONS, RegistryLogin, registry_login
+from spark_kafka_sink.schema_registry.login_options import (
+    LOGIN_OPTIONS,
+    CredentialSource,
+    RegistryLogin,
+    registry_login,
+)
 from spark_kafka_sink.schema_registry.subjects import Side, SubjectNameStrategy
 
 BOOLEAN, INT, LIST, CLASS = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.CLASS
@@ -200,11 +206,14 @@ class RegistryOptions:
         urls = _urls(draft, registry_names(options), logins)
         key, value = (_side(draft, side, sides) for side in Side)
         login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
+        for url in urls:
+            if login.source is not CredentialSource.URL or url.user_info is not None:
+                clear_text_request(draft, URL, url.address)
         tls_config = _tls(draft, tls, urls)
         faults += draft.faults
         if draft.faults or tls_config is None:
             return None
-        for text in draft.warnings:
+        for text in dict.fromkeys(draft.warnings):  # several URLs may have the same one
             warnings.warn(text, ConfigWarning, stacklevel=2)
         values = draft.values
         return cls(

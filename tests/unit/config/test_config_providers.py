@@ -10,7 +10,7 @@ from spark_kafka_sink.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
 
-SERVERS = {"bootstrap.servers": "broker:9092"}
+SERVERS = {"bootstrap.servers": "localhost:9092"}
 JAVA = "org.apache.kafka.common.config.provider."
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}

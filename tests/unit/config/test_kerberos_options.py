@@ -66,7 +66,10 @@ def test_options_of_javas_renewal_are_accepted():
 
 def test_options_of_kerberos_have_no_effect_on_other_mechanisms():
     plain = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
-    assert parse({**gssapi(plain), "sasl.mechanism": "PLAIN"}).sasl_mechanism == "PLAIN"
+    assert (
+        parse({**gssapi(plain, **{"bootstrap.servers": "localhost:9092"}), "sasl.mechanism": "PLAIN"}).sasl_mechanism
+        == "PLAIN"
+    )
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,8 @@ def test_the_source_may_be_left_out_with_a_warning_as_java_ignores_the_credentia
         assert parse(options).login.source is source
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert parse({**options, name: source.value.lower()}).login.source is source
+        given = {**options, name: source.value.lower(), "schema.registry.url": "https://r"}
+        assert parse(given).login.source is source
 
 
 @pytest.mark.parametrize(
