@@ -1,0 +1,14 @@
+"""Every fault can be planted: code that moves takes its fault along. ``python -m tests.planted`` plants them."""
+
+import pytest
+
+from tests.house.repository import PACKAGE, ROOT
+from tests.planted.__main__ import planted
+from tests.planted.faults import FAULTS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_it_can_be_planted(fault):
+    changed = planted((PACKAGE / fault.file).read_text(), fault)
+    compile(changed, fault.file, "exec")
+    assert all((ROOT / path).exists() for path in fault.test.split())
