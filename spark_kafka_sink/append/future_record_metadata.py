@@ -144,7 +144,7 @@ class ProduceRequestResult:
         return outcome
 
     def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
-        """Of record ``index``, which is in ``done``."""
+        """The metadata of record ``index``, which is in ``done``."""
         offset, timestamp = done.offset, done.log_append_time
         if offset != UNKNOWN_OFFSET:
             offset += self._rank(index) - done.start

@@ -165,8 +165,8 @@ class RowTimes:
 
     @classmethod
     def of_send(cls, times: SendTimes, timestamps: Int64Array | None, linger_ms: float) -> RowTimes:
-        """Of records that were sent one by one at ``times``; ``timestamps`` if they are per row. They may join a batch
-        of earlier ones, as rows of one time may.
+        """The times of records that were sent one by one at ``times``; ``timestamps`` if they are per row. The records
+        may join a batch of earlier ones, as rows of one time may.
         """
         every = [run.ms for run in times.runs]
         if timestamps is None and len(every) == 1:
@@ -432,5 +432,8 @@ def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) 
 
 @lru_cache(maxsize=256)
 def _value_bound(length: int, delta_bound: int, delta_bytes: int) -> int:
-    """Of one value. Cached: for a single value numpy takes longer than the rest of an append."""
+    """Upper bound in bytes of a record with one value.
+
+    Cached, because for one value numpy takes longer than the rest of an append.
+    """
     return int(record_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), delta_bound, delta_bytes)[0])

@@ -15,7 +15,7 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "bytes": ("string",),
     "string": ("bytes",),
 })  # fmt: skip
-"""Of a reader: the writer's types that it reads besides its own."""
+"""A reader's type → the writer's types that it reads besides its own."""
 
 
 def unreadable(reader: str, writer: str) -> list[str]:

@@ -65,7 +65,7 @@ def _of_text(schema: AvroSchema, default: Json) -> bytes | None:
 
 
 def _of_union(schema: AvroSchema, default: Json) -> bytes | None:
-    """Of the first branch that takes it (until Avro 1.11: of the first branch)."""
+    """The default as the first branch that takes it (until Avro 1.11: as the first branch)."""
     for index, branch in enumerate(schema.branches):
         try:
             return encode_varint(index) + default_bytes(branch, default)

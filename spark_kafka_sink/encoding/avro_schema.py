@@ -107,17 +107,17 @@ class AvroSchema:
 
     @property
     def items(self) -> AvroSchema:
-        """Of an array."""
+        """The items of an array."""
         return AvroSchema(self.attributes["items"], self._names)
 
     @property
     def values(self) -> AvroSchema:
-        """Of a map."""
+        """The values of a map."""
         return AvroSchema(self.attributes["values"], self._names)
 
     @property
     def fields(self) -> Sequence[AvroField]:
-        """Of a record."""
+        """The fields of a record."""
         return [
             AvroField(each["name"], AvroSchema(each["type"], self._names), each.get("default", NO_DEFAULT))
             for each in self.attributes["fields"]
@@ -125,22 +125,22 @@ class AvroSchema:
 
     @property
     def null_branch(self) -> int | None:
-        """Of a union."""
+        """The index of null among the branches of a union; None if there is no such branch."""
         return next((index for index, branch in enumerate(self.branches) if branch.type == "null"), None)
 
     @property
     def precision(self) -> int:
-        """Of a decimal."""
+        """The precision of a decimal."""
         return int(self.attributes["precision"])
 
     @property
     def scale(self) -> int:
-        """Of a decimal."""
+        """The scale of a decimal."""
         return int(self.attributes.get("scale", 0))
 
     @property
     def size(self) -> int:
-        """Of a fixed."""
+        """The size of a fixed in bytes."""
         return int(self.attributes["size"])
 
     def __str__(self) -> str:

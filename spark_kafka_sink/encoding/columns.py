@@ -150,7 +150,7 @@ def only(array: pa.Array, keep: Mask | None) -> pa.Array:
 
 
 def integers(array: pa.Array) -> Int64Array:
-    """Of integers, dates, times, timestamps and durations; in a null slot any number."""
+    """The numbers of integers, dates, times, timestamps and durations; a null slot has any number."""
     kind = array.type
     sign = "u" if pt.is_unsigned_integer(kind) else "i"
     return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)

@@ -294,7 +294,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _visibility(declared: Any) -> str:
-    """Of edition 2024."""
+    """The visibility keyword of edition 2024."""
     return ("", "local ", "export ")[getattr(declared, "visibility", 0)]
 
 

@@ -202,7 +202,7 @@ class _Planner:
 
 
 def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
-    """Of a type that holds all numbers of ``kind``; an unsigned one also takes signed numbers from 0 on.
+    """The kernel of a type that holds all numbers of ``kind``; an unsigned type also takes signed numbers from 0 on.
 
     Spark has no unsigned integers: its uint32 is an integer or a long, its uint64 a long.
     """

@@ -146,7 +146,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
 
 
 _ENTRY_BYTES_PER_TASK: Final = 25
-"""Of an intent, compressed: 22 in a stream, 25 in a batch job whose ids have an attempt."""
+"""Size of a task in a compressed intent: 22 bytes in a stream, 25 in a batch job, whose ids have an attempt."""
 
 
 def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
@@ -288,14 +288,17 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
 
 
 def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
-    """Of all tasks, and of what a repair finds committed."""
+    """The topics of all tasks and, in a repair, of the rows that are already committed."""
     written = {each for report in reports for each in report.topics}
     names = {each.name for each in written}
     return tuple(sorted(written | {each for each in reports[0].decided_topics if each.name not in names}))
 
 
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
-    """Of all tasks. Raises ``ExactlyOnceError`` if a subject has two: a replay could not tell which row had which."""
+    """The schemas of all tasks.
+
+    Raises ``ExactlyOnceError`` if a subject has two, because a replay could not tell which row was written with which.
+    """
     schemas = sorted({each for report in reports for each in report.schemas})
     for one, other in pairwise(schemas):
         if one[:2] == other[:2]:

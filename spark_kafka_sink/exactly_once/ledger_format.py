@@ -180,7 +180,7 @@ class RawBatch(NamedTuple):
 
     @property
     def is_commit(self) -> bool:
-        """Of a control batch. Its record's key: version and type, 16 bits each (KIP-98)."""
+        """Whether this control batch commits. Its record's key is a version and a type of 16 bits each (KIP-98)."""
         return any(each.key is not None and int.from_bytes(each.key[2:4]) == _COMMIT for each in self.records())
 
     def records(self) -> tuple[DecodedRecord, ...]:

@@ -35,8 +35,8 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "min.cleanable.dirty.ratio": "0.1",
     }
 )
-"""Of a new topic. A starting driver reads the last segment, and the control records of half an hour. They must not be
-removed while it reads; a kept view is read anew after half of that."""
+"""Retention of a new ledger topic. A starting driver reads the last segment, and the control records of half an hour.
+They must not be removed while it reads; a kept view is read anew after half of that."""
 
 _REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")
 _NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
@@ -168,7 +168,7 @@ def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> N
 
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
-    """Of the broker that responds: it describes itself and refuses the names of the others."""
+    """The configs of the broker that responds: a broker describes itself, and refuses to describe the others."""
     try:
         return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
     except BrokerError as error:

@@ -48,7 +48,7 @@ class PartitionLog:
         return self._offset(_EARLIEST, deadline)
 
     def offset_at(self, timestamp: int, deadline: float) -> int:
-        """Of the first record with this timestamp (epoch ms) or a later one; the end of the log if there is none."""
+        """The offset of the first record with this timestamp (epoch ms) or a later one, else the end of the log."""
         offset = self._offset(timestamp, deadline)
         return self._offset(_LATEST, deadline) if offset < 0 else offset
 
@@ -163,7 +163,7 @@ class ProgressDeadline:
 
 
 def _partitions(body: Any) -> list[Any]:
-    """Of a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
+    """The error codes of a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
     topics = body.topics if hasattr(body, "topics") else body.responses
     return [
         each

@@ -38,7 +38,7 @@ class OpenTransaction(NamedTuple):
 
 
 def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
-    """Of tasks with exactly this prefix, of any run and attempt."""
+    """The open transactions of tasks with exactly this prefix, whatever their run and attempt."""
     return list_matching(session.cluster, re.compile(re.escape(session.settings.prefix) + r"-\d+(\.\d+)?"), deadline)
 
 

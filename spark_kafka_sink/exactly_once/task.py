@@ -95,7 +95,7 @@ class TaskTransaction:
         self._own = SendReceipt()
         self.meter = TaskMeter(clock, own_topics=(plan.ledger.topic,))
         self.figures = NO_FIGURES
-        """Of the rows; after ``receipts`` or ``prepare``."""
+        """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
         self._checksum = RowChecksum()
         self._producer: KafkaProducer | None = None
         self._began_at = 0
@@ -136,7 +136,7 @@ class TaskTransaction:
         return 0 if self._producer is None else self._producer.partition_count(topic)
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
-        """Of the rows so far. Waits until all are acknowledged."""
+        """The receipts of the rows so far. Waits until all rows are acknowledged."""
         began_at = ended_at = self._clock.epoch_ms()
         if self._producer is not None:
             with self.meter.awaiting():

@@ -174,7 +174,7 @@ class Entry:
 
     @property
     def total(self) -> RowSum:
-        """Of all tasks; does not depend on how the rows are cut into tasks."""
+        """The sum over all tasks, which does not depend on how the rows are divided into tasks."""
         return sum((share.rows for share in self.tasks), RowSum())
 
     def has_rows_besides(self, lost: Collection[int]) -> bool:

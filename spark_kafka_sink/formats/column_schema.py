@@ -43,7 +43,7 @@ class ColumnSchema(Protocol):
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
-        """Of Protobuf, else empty."""
+        """The message indexes of a Protobuf schema; empty for other formats."""
 
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         """``for_registry``: whether values name the schema in a registry. Raises ``SchemaMismatchError`` for a column

@@ -24,7 +24,7 @@ _MOST_SHOWN: Final = 10
 
 
 class SubjectSchemas:
-    """Of one column, in planning; in a task for the topics that planning does not know."""
+    """The schemas of one column by subject. Planning uses it, and a task for topics that planning did not know."""
 
     def __init__(self, plan: ColumnPlan, options: SideOptions, registry: Registry) -> None:
         self._plan = plan

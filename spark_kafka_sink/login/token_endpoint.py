@@ -139,7 +139,7 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _error_of(content: bytes) -> str:
-    """Of RFC 6749, 5.2, which holds no secret; other contents are not shown."""
+    """The error of RFC 6749, 5.2, which holds no secret; other contents are not shown."""
     parsed = _json(content)
     texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
     return f" ({shown(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""

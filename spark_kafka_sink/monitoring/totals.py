@@ -66,7 +66,7 @@ ERRORS = Metric("exporter_read_errors", True, (), "Failed attempts to read recei
 LAST_READ = Metric("exporter_last_read_timestamp_seconds", False, (), "When receipts were last read to the end, epoch.")
 
 EXPORTER_METRICS: Final = (RECEIPTS, FOREIGN, ERRORS, LAST_READ)
-"""Of the exporter itself, without labels."""
+"""Metrics of the exporter itself, without labels."""
 
 
 class Sample(NamedTuple):

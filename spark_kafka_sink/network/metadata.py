@@ -72,7 +72,7 @@ class Metadata:
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
         self.snapshot = ClusterSnapshot()
         self.waited_ms = 0.0
-        """Of all callers of ``wait_for_topics``."""
+        """Time that all callers of ``wait_for_topics`` have waited together."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters()
@@ -216,11 +216,11 @@ class Metadata:
 
     @property
     def updated_at(self) -> float:
-        """Of the last update (monotonic ms); -inf before it."""
+        """Time of the last update (monotonic ms); -inf before the first."""
         return self._updated_at
 
     def last_connection_error(self) -> KafkaError | None:
-        """Of the nodes that failed since the last update."""
+        """The last error of a node that failed since the last update; None if none did."""
         with self._lock:
             return list(self._errors.values())[-1] if self._errors else None
 

@@ -31,7 +31,7 @@ def max_message_bytes_call(topic: str, ended: CallHandler | None = None) -> Call
 
 
 def described_limit(body: Any) -> int | None:
-    """Of a response; None if it has none."""
+    """The topic's ``max.message.bytes`` in a response; None if the response lacks it."""
     values = [config.value for each in body.results for config in each.configs if config.name == MAX_MESSAGE_BYTES]
     return int(values[0]) if values and values[0] else None
 

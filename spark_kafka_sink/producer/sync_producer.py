@@ -386,7 +386,7 @@ class SyncProducer:
         return collated
 
     def _partitions(self, topic: str, group: _Group, count: int) -> list[int]:
-        """Of messages of one topic: their own, by the partitioner for keyed ones, the topic's random one for others."""
+        """A partition for each message of one topic: its own, the partitioner's for keyed ones, or the random one."""
         snapshot, ignore_keys = self._rpc.snapshot, self.config.kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
         explicit = np.full(len(group), NOT_GIVEN, np.int32)

@@ -64,7 +64,7 @@ class TaskMeter:
         self._dead_letters[reason] = self._dead_letters.get(reason, 0) + rows
 
     def figures(self, receipt: SendReceipt) -> TaskFigures:
-        """Of the rows of ``receipt``, once all are acknowledged."""
+        """The task's figures, once all rows of ``receipt`` are acknowledged."""
         before = self._before
         after = before if self._producer is None else self._producer.totals(self._own_topics)
         memory_ms = after.memory_wait_ms - before.memory_wait_ms

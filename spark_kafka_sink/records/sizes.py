@@ -112,7 +112,7 @@ class FieldLengths:
 
     @classmethod
     def of_values(cls, lengths: Int32Array) -> FieldLengths:
-        """Of rows with values of these lengths, null keys and no headers."""
+        """The lengths of rows that have values of these lengths, null keys and no headers."""
         null_key_and_no_headers = 2
         return cls(None, lengths, field_sizes(lengths) + null_key_and_no_headers)
 

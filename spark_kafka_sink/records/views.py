@@ -52,7 +52,7 @@ def join(views: Views, buffers: Sequence[pa.Buffer]) -> pa.BinaryArray:
 
 
 def _inline(array: pa.BinaryArray, bounds: Int32Array, starts: Int32Array, lengths: Int32Array) -> Views:
-    """Of slots of at most ``INLINE_BYTES``; the bytes behind a slot are arbitrary."""
+    """Views of slots of at most ``INLINE_BYTES`` each; the bytes behind a slot are arbitrary."""
     first, end = int(bounds[0]), int(bounds[-1])
     data = np.zeros(_LENGTH_BYTES + end - first + INLINE_BYTES, np.uint8)
     if end > first:

@@ -19,7 +19,7 @@ class UnreadableResponseError(Exception):
 
 
 def request_body(schema: Schema) -> bytes:
-    """Of a registration or a look-up. As in Java, Avro is not named."""
+    """The body of a registration or a look-up. As in Java, the schema type is left out for Avro."""
     body: dict[str, Any] = {"schema": schema.text}
     if schema.type is not SchemaType.AVRO:
         body["schemaType"] = schema.type.value

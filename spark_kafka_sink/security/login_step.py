@@ -40,7 +40,7 @@ class LoginStep(Generic[T]):
         self._end()
 
     def result(self) -> T:
-        """Of a done step. Raises ``LoginError``."""
+        """The result of a step that is done. Raises ``LoginError``."""
         if self._error is not None:
             raise LoginError(str(self._error)) from self._error
         assert self.done

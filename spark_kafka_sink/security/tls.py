@@ -81,7 +81,7 @@ class TlsLayer:
             self._tls.unwrap()
 
     def version_and_cipher(self) -> tuple[str, str]:
-        """Of the established connection: ``TLSv1.3``, ``TLS_AES_256_GCM_SHA384``."""
+        """Version and cipher of the established connection, such as ``TLSv1.3`` and ``TLS_AES_256_GCM_SHA384``."""
         cipher = self._tls.cipher()
         return self._tls.version() or "no version", cipher[0] if cipher is not None else "no cipher"
 

@@ -62,7 +62,7 @@ class TlsContexts:
 
 
 def _digest(config: ProducerConfig, files: tuple[bytes | None, bytes | None]) -> bytes:
-    """Of what may change: the stores' files and the credentials, which may have placeholders."""
+    """A digest of what may change: the stores' files, and the credentials, which may have placeholders."""
     values = (getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
     passwords = [value.value.encode() for value in values if isinstance(value, Password)]
     return b"".join(hashlib.sha256(b"" if each is None else each).digest() for each in [*files, *passwords])

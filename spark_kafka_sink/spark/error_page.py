@@ -66,7 +66,7 @@ _CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "TRANSACTION_ABORTABLE": "The broker requires an abort. Start the query again: it writes the batch again.",
     }
 )
-"""Of codes without advice in their error's text."""
+"""Remedies for codes whose error text has no advice."""
 
 _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -133,7 +133,7 @@ def _capitalized(text: str) -> str:
 
 
 def error_classes() -> list[type[KafkaError]]:
-    """Of ``errors.py`` and ``exactly_once/errors.py``, but their base."""
+    """The error classes of ``errors.py`` and ``exactly_once/errors.py``, without their base class."""
     found = [
         value
         for module in (errors, exactly_once_errors)

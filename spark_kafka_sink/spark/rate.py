@@ -24,7 +24,7 @@ class Sleep(Protocol):
 
 
 class Pace:
-    """Of one task. It waits before an append, so that no row waits in a batch. None: no limit of this kind."""
+    """Keeps one task to its rate. It waits before an append, so that no row waits in a batch. None: no limit."""
 
     def __init__(self, bytes_per_s: int | None, rows_per_s: int | None, clock: Clock, sleep: Sleep) -> None:
         self._bytes_per_ms = NEVER if bytes_per_s is None else bytes_per_s / 1000

@@ -353,7 +353,7 @@ def _letters_name() -> TaskName:
 
 
 def _query_id() -> str | None:
-    """Of the streaming query that a task belongs to, also through its foreachBatch, as far as Spark tells."""
+    """The id of the streaming query that the task belongs to, also inside its foreachBatch, if Spark tells it."""
     context = TaskContext.get()
     query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
     return query

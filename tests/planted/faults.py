@@ -25,7 +25,7 @@ FAULTS = (
           "tests/unit/accumulator/test_accumulator.py"),
     Fault("a batch that is given back keeps its rows' size", "accumulator/accumulator.py",
           "            batch.count, batch.size = count, size\n", "            batch.count = count\n",
-          "tests/properties/test_accumulator_machine.py"),
+          "tests/unit/accumulator tests/properties/test_accumulator_machine.py"),
     Fault("batches expire one linger late", "accumulator/accumulator.py",
           "head.created + timeout <= now:\n                    expired",
           "head.created + timeout < now:\n                    expired",

@@ -14,7 +14,7 @@ from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 from spark_kafka_sink.spark.dead_letters.record import Letters, json_lines
 
 _ERRORS = (OSError, ValueError, ImportError, pa.ArrowException)
-"""Of a file system; ImportError: of one that needs a package."""
+"""What a file system may raise; ImportError comes from one that needs a package."""
 
 
 class DeadLetterFile:

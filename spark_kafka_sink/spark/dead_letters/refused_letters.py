@@ -17,7 +17,7 @@ _Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
 def refused_letter(record: RefusedRecord) -> Letters:
-    """Of a row. Its partition is the one that the broker refused it for."""
+    """The dead letter for a row that the broker refused. Its partition is the one that it was sent to."""
     sent = _record(record)
     kind = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
     columns = _columns(sent, sent.key, sent.value, sent.headers)

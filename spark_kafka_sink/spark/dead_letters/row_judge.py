@@ -21,7 +21,7 @@ from spark_kafka_sink.spark.dead_letters.topic_limit_cache import LIMITS
 
 _LOOK_AGAIN_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
-"""Of a record's batch beside its key, value and headers, at most."""
+"""Most bytes of a record's batch besides its key, value and headers."""
 
 _MOST_PARTITIONS: Final = 1 << 31
 
@@ -31,8 +31,8 @@ _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
 
 
 class RowJudge:
-    """Of one task, with its producer. Waits for metadata, and asks for ``max.message.bytes``. ``unknown``: the topics
-    that do not exist, if unknown-topic is asked for.
+    """Finds the rows of one task that its producer could not send. Waits for metadata, and asks for
+    ``max.message.bytes``. ``unknown``: the topics that do not exist, if unknown-topic is asked for.
     """
 
     def __init__(self, dead: DeadLetters, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class RowJudge:
     def faults(
         self, producer: KafkaProducer, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RowFaults]:
-        """Of rows that are ``LEFT_OUT``, too. A row may have several."""
+        """The faults of all rows, also of those that are ``LEFT_OUT``. A row may have several."""
         reasons = self._dead.reasons
         if Reason.RECORD_TOO_LARGE in reasons:
             yield from self._too_large(producer, topics, columns)

@@ -323,7 +323,7 @@ class DeadLetterSink:
                 self._sink.begun().flush(_LAST_FLUSH_MS)
 
     def _limit(self, producer: KafkaProducer) -> int:
-        """Of a record of the dead-letter topic."""
+        """The largest record in bytes that the dead-letter topic takes."""
         topic = self._dead.topic
         assert topic is not None
         producer.partition_count(topic)

@@ -6,7 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import OutOfOrderSequenceError
+from spark_kafka_sink.model import TopicPartition
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
+from tests.unit.scripted_engine import TOPIC
 
 ROWS = [b"%04d" % row for row in range(20)]
 
@@ -51,6 +53,21 @@ def test_a_topic_that_was_made_again_does_not_get_a_later_batch_first():
     made.settle()
     assert made.rows(0) == list(range(1, 20))
     made.receipt.wait(0)
+
+
+def test_sequences_go_on_with_0_after_the_largest():
+    """A broker takes any first sequence, and then only the next one."""
+    made = cluster()
+    made.append(ROWS[:1])
+    made.spin()
+    made.create_topic(PARTITIONS)
+    sequence = made.parts.sender._parts.sequences.partition(TopicPartition(TOPIC, 0))
+    sequence.next = sequence.acked_until = 2**31 - 5
+    made.append(ROWS[1:])
+    made.settle()
+    assert made.rows(0) == list(range(1, 20))
+    made.receipt.wait(0)
+    assert sequence.next == 14
 
 
 def test_once_a_partition_knows_the_producer_batches_follow_one_another():
