@@ -9,9 +9,11 @@ import re
 import secrets
 import ssl
 import tempfile
+from contextlib import suppress
 from dataclasses import fields
 from typing import Final
 
+from asn1crypto import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from spark_kafka_sink.config.cipher_suites import TLS_1_2, TLS_1_3
@@ -125,6 +127,21 @@ def _trust_system(context: ssl.SSLContext) -> None:
         ])  # fmt: skip
 
 
+def _key_fault(pair: KeyPair, error: ssl.SSLError) -> str:
+    """``cryptography`` reads a key of RSASSA-PSS as one of RSA, which then does not fit its certificate."""
+    is_pss = False
+    with suppress(ValueError, TypeError, KeyError):  # the certificate is damaged
+        is_pss = x509.Certificate.load(pair.chain[0]).public_key.algorithm == "rsassa_pss"
+    if is_pss:
+        return (
+            "its private key is of the kind RSASSA-PSS, which cannot be used here; have a certificate issued for a key "
+            "of the kind RSA (keytool -keyalg RSA, openssl genpkey -algorithm RSA) or EC"
+        )
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key is not that of the first certificate"
+    return f"{error.reason}"
+
+
 def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
     """Through a file, as ``ssl`` reads keys from nothing else: readable by its owner, encrypted, removed at once."""
     password = secrets.token_hex(32)
@@ -137,9 +154,7 @@ def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
             file.write(key + chain.encode())
         context.load_cert_chain(path, password=lambda: password)
     except ssl.SSLError as error:
-        mismatch = error.reason == "KEY_VALUES_MISMATCH"
-        fault = "the private key is not that of the first certificate" if mismatch else f"{error.reason}"
-        raise ConfigError([f"{pair.name}: {fault}."]) from None
+        raise ConfigError([f"{pair.name}: {_key_fault(pair, error)}."]) from None
     except OSError as error:
         raise ConfigError(
             [f"{pair.name} needs a temporary file, which cannot be written: {error}; set TMPDIR."]

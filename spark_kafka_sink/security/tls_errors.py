@@ -23,6 +23,14 @@ _NAME: Final = (
 _VERSIONS: Final = (
     "client and broker have no TLS version or cipher suite in common: see ssl.enabled.protocols and ssl.cipher.suites"
 )
+_WEAK_SIGNATURE: Final = (
+    "it, or the certificate of one of its issuers, is signed with SHA-1 or MD5, which OpenSSL does not accept and no "
+    "option allows: have that certificate issued anew with SHA-256"
+)
+_SHORT_KEY: Final = (
+    "its key, or that of one of its issuers, is shorter than 1024 bits (RSA) or 160 bits (elliptic curves), and no "
+    "option allows that: have a certificate issued for a longer key"
+)
 
 # X509_V_ERR_…, from OpenSSL's x509_vfy.h.
 _CERTIFICATE_ADVICE: Final = {
@@ -32,6 +40,9 @@ _CERTIFICATE_ADVICE: Final = {
     62: _NAME,
     63: _NAME,
     64: _NAME,
+    66: _SHORT_KEY,
+    67: _SHORT_KEY,
+    68: _WEAK_SIGNATURE,
 }
 # Alerts by the end of OpenSSL's names for them.
 _REFUSED_CERTIFICATE: Final = (

@@ -193,3 +193,21 @@ def test_a_new_connection_has_the_keystore_that_the_config_provider_has_by_then(
 def write_pair(folder, certificate: trustme.LeafCert) -> None:
     (folder / "key").write_bytes(certificate.private_key_pem.bytes())
     (folder / "chain").write_bytes(b"".join(pem.bytes() for pem in certificate.cert_chain_pems))
+
+
+@pytest.mark.parametrize("restricted", [(), ("-pkeyopt", "rsa_pss_keygen_md:sha256")], ids=["any hash", "SHA-256"])
+def test_incident_a_keystore_with_a_key_of_rsassa_pss_had_no_certificate(restricted, tmp_path):
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, cwd=tmp_path, capture_output=True)
+
+    openssl("genpkey", "-algorithm", "RSA-PSS", "-pkeyopt", "rsa_keygen_bits:2048", *restricted, "-out", "key.pem")
+    openssl("req", "-new", "-x509", "-key", "key.pem", "-subj", "/CN=me", "-out", "me.pem")
+    openssl("pkcs12", "-export", "-inkey", "key.pem", "-in", "me.pem", "-passout", "pass:secret", "-out", "me.p12")
+    (tmp_path / "both.pem").write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "me.pem").read_bytes())
+    for file, password in (("me.p12", {"ssl_keystore_password": "secret"}), ("both.pem", {})):
+        location = str(tmp_path / file)
+        with pytest.raises(ConfigError) as raised:
+            client_context(ssl_keystore_location=location, **password)
+        assert str(raised.value).startswith(
+            f"ssl.keystore.location {location}: its private key is of the kind RSASSA-PSS, which cannot be used here; "
+        )

@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
+from spark_kafka_sink.security.tls_errors import handshake_error
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.certificates import CLIENT, SERVER, Entity, Key, key_pem, pem, weak_key
 from tests.unit.security.tls_peers import client_context, shake_hands
@@ -119,3 +120,30 @@ def test_a_truststore_made_by_openssl_is_trusted_though_java_reads_it_as_empty(t
     subprocess.run([*command, "-passout", f"pass:{PASSWORD}"], check=True)
     client = client_context(ssl_truststore_location=str(path), ssl_truststore_password=PASSWORD)
     assert shake_hands(client, server(tmp_path, CASES["root"])).version == "TLSv1.3"
+
+
+def sha1_signed(folder: Path) -> tuple[x509.Certificate, Key]:
+    """Of a broker. ``cryptography`` makes none."""
+    (folder / "ca.pem").write_bytes(pem(ROOT_CA) + key_pem(ROOT.key))
+    (folder / "broker.key").write_bytes(key_pem(BROKER.key))
+    request = ["openssl", "req", "-new", "-key", "broker.key", "-subj", "/CN=broker", "-out", "broker.csr"]
+    subprocess.run(request, check=True, cwd=folder)
+    signed = ["openssl", "x509", "-req", "-in", "broker.csr", "-CA", "ca.pem", "-set_serial", "2", "-sha1"]
+    done = subprocess.run(signed, check=True, cwd=folder, capture_output=True)
+    return x509.load_pem_x509_certificate(done.stdout), BROKER.key
+
+
+def test_incident_a_certificate_signed_with_sha1_was_said_to_lack_its_issuer(tmp_path):
+    certificate, key = sha1_signed(tmp_path)
+    case = Case(False, ROOT_CA, (certificate,), key)
+    client = client_context(
+        ssl_truststore_location=str(truststore(tmp_path, case)), ssl_truststore_password=PASSWORD,
+        ssl_endpoint_identification_algorithm="",
+    )  # fmt: skip
+    with pytest.raises(ssl.SSLCertVerificationError) as raised:
+        shake_hands(client, server(tmp_path, case))
+    text = str(handshake_error("broker:9093", raised.value))
+    assert text.startswith("The certificate of broker:9093 is refused (CA signature digest algorithm too weak): it, or")
+    assert "is signed with SHA-1 or MD5" in text
+    assert "no option allows: have that certificate issued anew with SHA-256" in text
+    assert "ssl.truststore" not in text
