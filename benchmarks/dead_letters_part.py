@@ -157,16 +157,16 @@ class _Sink:
 
         self.cluster.append(TopicColumn.of(topic), columns, None)
 
-    def knows(self, topic: str) -> bool:
+    def has_metadata(self, topic: str) -> bool:
         return True
 
     def partition_count(self, topic: str) -> int:
         return self.partitions
 
-    def look_again(self, topic: str) -> int:
+    def refreshed_partition_count(self, topic: str) -> int:
         return self.partitions
 
-    def keep_batches_below(self, topic: str, max_message_bytes: int) -> None:
+    def set_max_message_bytes(self, topic: str, max_message_bytes: int) -> None:
         """Batches are smaller."""
 
 

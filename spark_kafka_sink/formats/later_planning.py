@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.formats.cached_registry import CachedRegistry
 from spark_kafka_sink.formats.column_schema import Registry
-from spark_kafka_sink.formats.kept_registry import KeptRegistry
 from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan, SchemaUse
 from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
 from spark_kafka_sink.schema_registry.subjects import Side
 
 
-def with_asked(plan: FormatPlan, registry: KeptRegistry) -> FormatPlan:
+def with_asked(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
     """The plan with what tasks of earlier micro-batches asked for."""
     options = plan.registry
     assert options is not None

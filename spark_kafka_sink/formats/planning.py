@@ -91,8 +91,8 @@ def _column(
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
-    of = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
-    plan = replace(plan, identity=sha256(repr(of).encode()).hexdigest())
+    cache_key = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
+    plan = replace(plan, identity=sha256(repr(cache_key).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
         if side.schema_id_place is SchemaIdPlace.HEADER and not registry.has_guids():
             raise FormatError(no_guids(column.side, "has no GUIDs"))

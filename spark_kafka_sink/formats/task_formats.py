@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.encoding.encoder import Encoder, Fault, UnencodableRowsError
+from spark_kafka_sink.formats.cached_registry import TaskLookup
 from spark_kafka_sink.formats.column_schema import Registry
-from spark_kafka_sink.formats.kept_registry import AskedSchema
 from spark_kafka_sink.formats.plain_encoder import prefixed
 from spark_kafka_sink.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan, SchemaUse
 from spark_kafka_sink.formats.subject_schemas import SubjectSchemas
@@ -23,7 +23,7 @@ from spark_kafka_sink.schema_registry.subjects import Side
 
 
 class _Asked(NamedTuple):
-    """``imports``: as in ``AskedSchema``."""
+    """``imports``: as in ``TaskLookup``."""
 
     use: SchemaUse
     imports: Mapping[str, Schema]
@@ -81,7 +81,7 @@ class TaskFormats:
         )
 
     @property
-    def asked(self) -> tuple[AskedSchema, ...]:
+    def asked(self) -> tuple[TaskLookup, ...]:
         """Those of them that the plan does not know."""
         return tuple(asked for column in self._columns.values() for asked in column.asked)
 
@@ -131,10 +131,10 @@ class _TaskColumn:
         return self.uses[subject]
 
     @property
-    def asked(self) -> Iterator[AskedSchema]:
+    def asked(self) -> Iterator[TaskLookup]:
         for subject, use in self.uses.items():
             if subject not in self._known and use.registered is not None:
-                yield AskedSchema(self._plan.identity, use.registered, self._imports[subject])
+                yield TaskLookup(self._plan.identity, use.registered, self._imports[subject])
 
     def _subject(self, topic: str) -> str:
         if self._registry is None:
@@ -145,13 +145,13 @@ class _TaskColumn:
     def _ask(self, subject: str) -> SchemaUse:
         plan, registry = self._plan, self._registry
         assert registry is not None
-        of = (registry, plan.identity, plan.kind, subject)
-        if of not in _asked:
+        cache_key = (registry, plan.identity, plan.kind, subject)
+        if cache_key not in _asked:
             client = worker_registry(registry)
             schemas = SubjectSchemas(plan, registry.side(plan.column.side), client)
             current = schemas.current(subject)
-            _asked[of] = _Asked(current, schemas.imports(current))
-        use, self._imports[subject] = _asked[of]
+            _asked[cache_key] = _Asked(current, schemas.imports(current))
+        use, self._imports[subject] = _asked[cache_key]
         if plan.given is None:
             return use
         # The plan's own encoder: rows of topics with one encoder are encoded at once.

@@ -245,7 +245,7 @@ class Calls:
         if errors:
             for call in self._calls:
                 call.last_error = call.last_error or errors[-1]
-        return picked.look_again
+        return picked.retry_at
 
     # Coordinators and leaders
 

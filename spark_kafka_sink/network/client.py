@@ -67,12 +67,12 @@ class Refusal(NamedTuple):
 
 
 class NoNode(NamedTuple):
-    """No node is ready for a request. ``look_again``: when one may be (monotonic ms), ``inf``: after the next event.
+    """No node is ready for a request. ``retry_at``: when one may be (monotonic ms), ``inf``: after the next event.
 
     ``error``: why none will be ready for some time; a call that needs one of the nodes ends with it.
     """
 
-    look_again: float
+    retry_at: float
     error: AuthenticationError | WrongProtocolError | None = None
 
 

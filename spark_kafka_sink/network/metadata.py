@@ -136,7 +136,9 @@ class Metadata:
             with self._lock:
                 self.waited_ms += now - before
 
-    def look_again(self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]) -> int | None:
+    def refreshed_partition_count(
+        self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
+    ) -> int | None:
         """The topic's partition count in the next response; None: the brokers say that there is no such topic.
 
         Raises as ``wait_for_topics``.
@@ -469,7 +471,7 @@ class MetadataUpdater:
         if isinstance(picked, NoNode):
             if isinstance(picked.error, AuthenticationError):
                 metadata.refused(picked.error)
-            return picked.look_again
+            return picked.retry_at
         topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
         request = metadata_request(topics, metadata.allow_auto_topic_creation, self._completed)
         client.send(picked.id, request, now)

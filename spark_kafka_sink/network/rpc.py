@@ -198,10 +198,10 @@ class Rpc:
             if picked.error is not None:
                 return picked.error
             reason = self._client.last_error(node.id)
-            if attempted and picked.look_again < NEVER and reason is not None:
+            if attempted and picked.retry_at < NEVER and reason is not None:
                 return reason
-            attempted = picked.look_again == NEVER
-            self._poll(now, min(deadline, picked.look_again))
+            attempted = picked.retry_at == NEVER
+            self._poll(now, min(deadline, picked.retry_at))
         return NetworkError(f"The connection to {node} was not ready in time")
 
     def _drop_closed_connections(self) -> None:

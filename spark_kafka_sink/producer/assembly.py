@@ -20,7 +20,7 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.sender.parts import SenderParts
+from spark_kafka_sink.sender.context import SenderContext
 from spark_kafka_sink.sender.sender import Sender
 from spark_kafka_sink.sender.sender_thread import SenderThread
 from spark_kafka_sink.sender.topic_config_lookup import TopicConfigLookup
@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerParts:
+class ProducerComponents:
     accumulator: RecordAccumulator
     appender: Appender
     pending: PendingTopics
@@ -48,7 +48,7 @@ class InheritedParts:
         raise inherited_error()
 
 
-def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerParts:
+def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerComponents:
     """All parts of a producer; its sender thread is not started. ``config`` has a client.id."""
     accumulator = RecordAccumulator(config, clock)
     metadata = accumulator.metrics.metadata = Metadata(config, random)
@@ -72,9 +72,9 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     lookup = TopicConfigLookup(config, Calls(client, metadata, config, random), accumulator.topic_limits)
     sender = Sender(
         config,
-        SenderParts(accumulator, metadata, client, calls, retry_backoff, soon, sequences, pending, lookup, manager),
+        SenderContext(accumulator, metadata, client, calls, retry_backoff, soon, sequences, pending, lookup, manager),
     )
-    return ProducerParts(
+    return ProducerComponents(
         accumulator,
         appender,
         pending,

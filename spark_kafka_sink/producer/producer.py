@@ -33,7 +33,7 @@ from spark_kafka_sink.metrics import ProducerTotals
 from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.producer.assembly import InheritedParts, ProducerParts, assemble
+from spark_kafka_sink.producer.assembly import InheritedParts, ProducerComponents, assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactions import TransactionalProducer
@@ -66,7 +66,7 @@ class KafkaProducer(TransactionalProducer):
     this one, once it accepts the client again. For a transactional producer the error is fatal, as in Java.
     """
 
-    _inherited: ProducerParts | None = None
+    _inherited: ProducerComponents | None = None
     """The parts, in a child of the process that opened the producer."""
 
     def __init__(
@@ -199,19 +199,21 @@ class KafkaProducer(TransactionalProducer):
         """Number of partitions of ``topic``; waits as ``partitions_for``."""
         return self._await_topic(topic).topics[topic].partition_count
 
-    def look_again(self, topic: str) -> int | None:
+    def refreshed_partition_count(self, topic: str) -> int | None:
         """Number of partitions in the next metadata response; None: there is no such topic. Waits as
         ``partitions_for``.
         """
         self._check_open()
         parts = self._parts
-        return parts.metadata.look_again(topic, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup)
+        return parts.metadata.refreshed_partition_count(
+            topic, self.config.max_block_ms, parts.clock, parts.sender_thread.wakeup
+        )
 
-    def knows(self, topic: str) -> bool:
+    def has_metadata(self, topic: str) -> bool:
         """Whether the metadata has the topic."""
         return topic in self._parts.metadata.snapshot.partition_counts
 
-    def keep_batches_below(self, topic: str, max_message_bytes: int) -> None:
+    def set_max_message_bytes(self, topic: str, max_message_bytes: int) -> None:
         """The topic's limit, known before a broker has refused a batch."""
         self._parts.accumulator.topic_limits.max_message_bytes[topic] = max_message_bytes
 
@@ -303,7 +305,7 @@ class KafkaProducer(TransactionalProducer):
         if self._inherited is None:
             self._inherited, self._fast = self._parts, {}
             self._parts.sender_thread.become_inherited()
-            self._parts = cast(ProducerParts, InheritedParts())
+            self._parts = cast(ProducerComponents, InheritedParts())
 
     def __enter__(self) -> KafkaProducer:
         """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open

@@ -9,7 +9,7 @@ from typing import Any, cast
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.producer.assembly import ProducerParts
+from spark_kafka_sink.producer.assembly import ProducerComponents
 from spark_kafka_sink.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64, check_number, check_text
 from spark_kafka_sink.transactions.manager import Command, TransactionManager
 from spark_kafka_sink.transactions.states import Step
@@ -85,7 +85,7 @@ class TransactionalProducer:
     """
 
     config: ProducerConfig
-    _parts: ProducerParts
+    _parts: ProducerComponents
 
     def __init__(self) -> None:
         self._transaction_lock = threading.Lock()

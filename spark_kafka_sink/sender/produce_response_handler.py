@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
-from spark_kafka_sink.sender.parts import SenderParts
+from spark_kafka_sink.sender.context import SenderContext
 from spark_kafka_sink.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.sender.trouble_log import TroubleLog
 from spark_kafka_sink.transactions.sequences import PartitionSequence
@@ -37,7 +37,7 @@ class ProduceResponseHandler:
     ``completed``: number of completed batches, delivered or failed.
     """
 
-    def __init__(self, config: ProducerConfig, parts: SenderParts, trouble: TroubleLog) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderContext, trouble: TroubleLog) -> None:
         self.completed = 0
         self._trouble = trouble
         self._config = config

@@ -21,7 +21,7 @@ from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.metadata import MetadataUpdater
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.sender.parts import SenderParts
+from spark_kafka_sink.sender.context import SenderContext
 from spark_kafka_sink.sender.produce_api import ProduceRequest
 from spark_kafka_sink.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.sender.trouble_log import TroubleLog
@@ -35,7 +35,7 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
-    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
         self._trouble = TroubleLog(config, parts)
         self.response_handler = ProduceResponseHandler(config, parts, self._trouble)
         self._config = config

@@ -14,7 +14,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.model import NO_LEADER
 from spark_kafka_sink.network.calls import STALL_MS
-from spark_kafka_sink.sender.parts import SenderParts
+from spark_kafka_sink.sender.context import SenderContext
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -48,7 +48,7 @@ class TroubleLog:
     last acknowledgement, which the response handler notes.
     """
 
-    def __init__(self, config: ProducerConfig, parts: SenderParts) -> None:
+    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
         self.next_at = 0.0
         self.unwritten = False
         self.acknowledged_at = -NEVER

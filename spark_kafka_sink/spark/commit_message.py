@@ -17,7 +17,7 @@ from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.formats.kept_registry import AskedSchema
+    from spark_kafka_sink.formats.cached_registry import TaskLookup
     from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 
 _LOGGER = logging.getLogger("spark_kafka_sink")
@@ -50,7 +50,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     report: TaskReport | None = None
     receipts: tuple[WriteReceipt, ...] = ()
     figures: TaskFigures = NO_FIGURES
-    asked_schemas: tuple[AskedSchema, ...] = ()
+    asked_schemas: tuple[TaskLookup, ...] = ()
     letter_files: LetterFiles | None = None
 
 

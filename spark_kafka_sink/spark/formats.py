@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.avro_schema import derived_schema
 from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
-from spark_kafka_sink.spark.schema_responses import is_first, kept_registry
+from spark_kafka_sink.spark.schema_responses import cached_registry, is_first
 
 _BARE = (
     "no schema.registry.url: key and value are written as Avro or Protobuf without a schema id, so readers must know "
@@ -48,16 +48,16 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     formats = options.formats
     assert formats is not None
     columns = tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
-    of = (formats, options.topic, columns)
-    if of not in _plans:
+    cache_key = (formats, options.topic, columns)
+    if cache_key not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
-        registry = None if formats.registry is None else kept_registry(formats.registry)
+        registry = None if formats.registry is None else cached_registry(formats.registry)
         if registry is None and is_first(_BARE):
             announce(_BARE, logging.WARNING)
-        _plans[of] = plan_formats(formats, frame, options.topic, registry)
-    plan = _plans[of]
+        _plans[cache_key] = plan_formats(formats, frame, options.topic, registry)
+    plan = _plans[cache_key]
     if options.topic is None and plan.registry is not None:
-        plan = _plans[of] = with_asked(plan, kept_registry(plan.registry))
+        plan = _plans[cache_key] = with_asked(plan, cached_registry(plan.registry))
     return plan
 
 
@@ -65,18 +65,18 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
     """For replays of the batches that the ledger's entries name."""
     if plan.registry is None:
         return plan
-    registry = kept_registry(plan.registry)
+    registry = cached_registry(plan.registry)
     earlier = {}
     columns = tuple((column.identity, column.kind) for column in plan.columns.values())
     for query, entry in entries.items():
-        of = (plan.registry, columns, entry.schemas)
-        if of in _earlier:
-            found = _earlier[of]
+        cache_key = (plan.registry, columns, entry.schemas)
+        if cache_key in _earlier:
+            found = _earlier[cache_key]
         else:
             ids = [(Side(side), subject, schema_id) for side, subject, schema_id in entry.schemas]
             found = earlier_schemas(plan, ids, registry)
             if found is None or found.fault is None:  # a registry that is down is asked again
-                _earlier[of] = found
+                _earlier[cache_key] = found
         if found is not None:
             earlier[query] = found
     return replace(plan, earlier=earlier)

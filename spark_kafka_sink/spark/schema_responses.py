@@ -9,23 +9,23 @@ from pyspark import SparkFiles
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.formats.kept_registry import KeptRegistry
+from spark_kafka_sink.formats.cached_registry import CachedRegistry
 from spark_kafka_sink.schema_registry.client import SchemaRegistry
 from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
 from spark_kafka_sink.schema_registry.responses import ResponseFiles
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 
 
-def kept_registry(options: RegistryOptions) -> KeptRegistry:
+def cached_registry(options: RegistryOptions) -> CachedRegistry:
     clock = SystemClock()
-    return KeptRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
+    return CachedRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
 
 
-def keep_asked_schemas(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
+def store_task_lookups(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
     """What tasks asked the registry for is known to later planning processes."""
     asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
     if asked:
-        kept_registry(options).keep_asked(asked)
+        cached_registry(options).store_task_lookups(asked)
 
 
 def is_first(text: str) -> bool:

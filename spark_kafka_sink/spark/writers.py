@@ -106,9 +106,9 @@ class _Writer:
             remove_leftovers(messages, self.options.dead_letters.path)
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
-            from spark_kafka_sink.spark.schema_responses import keep_asked_schemas
+            from spark_kafka_sink.spark.schema_responses import store_task_lookups
 
-            keep_asked_schemas(messages, formats.registry)
+            store_task_lookups(messages, formats.registry)
         freeze_imports()
 
     def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:

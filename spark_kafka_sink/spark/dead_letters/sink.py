@@ -47,7 +47,7 @@ from spark_kafka_sink.spark.dead_letters.record import (
     null_topics,
 )
 from spark_kafka_sink.spark.dead_letters.refused_letters import refused_letter, shorter_letter
-from spark_kafka_sink.spark.dead_letters.row_judge import RowJudge
+from spark_kafka_sink.spark.dead_letters.row_validator import RowValidator
 from spark_kafka_sink.spark.dead_letters.topic_limit_cache import LIMITS
 from spark_kafka_sink.spark.rows import TaskRows, invalid_partition, task_rows, topic_column, with_topics
 from spark_kafka_sink.spark.schema import RowLayout
@@ -112,7 +112,7 @@ class DeadLetterSink:
         self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
         self._files = files or LetterFiles(write_name(name.query, name.batch))
         self._file = None if dead.path is None else DeadLetterFile(dead.path, self._files, name)
-        self._judge = RowJudge(dead, clock)
+        self._judge = RowValidator(dead, clock)
         self._held: list[Letters] = []
         self._held_size = 0
         self._letters = 0

@@ -82,7 +82,7 @@ class TopicLimitCache:
         until = clock.now() + config.metadata_max_age_ms
         for topic, outcome in found.items():
             if isinstance(outcome, int):
-                producer.keep_batches_below(topic, outcome)
+                producer.set_max_message_bytes(topic, outcome)
         new: dict[str, list[str]] = {}
         for topic, outcome in found.items():
             if not isinstance(outcome, int) and (topic not in known or isinstance(known[topic].outcome, int)):

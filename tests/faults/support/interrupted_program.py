@@ -88,7 +88,7 @@ class Program:
 
     def _look_up(self) -> None:
         self._producer.partitions_for(TOPIC)
-        self._producer.look_again(TOPIC)
+        self._producer.refreshed_partition_count(TOPIC)
 
     def _close(self) -> None:
         self._producer.close(DEADLINE_MS)

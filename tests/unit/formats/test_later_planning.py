@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.formats import task_formats as module
-from spark_kafka_sink.formats.kept_registry import KeptRegistry
+from spark_kafka_sink.formats.cached_registry import CachedRegistry
 from spark_kafka_sink.formats.later_planning import earlier_schemas, with_asked
 from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
 from spark_kafka_sink.formats.task_formats import TaskFormats
@@ -44,7 +44,7 @@ def options(**given):
 def plan(registry, files, topic="t", application="app", **given):
     """In a new planning process."""
     formats = options(**given)
-    kept = KeptRegistry(registry, formats.registry, files, application)
+    kept = CachedRegistry(registry, formats.registry, files, application)
     planned = plan_formats(formats, {Side.VALUE: FrameColumn(STRUCT)}, topic, kept)
     return pickle.loads(pickle.dumps(with_asked(planned, kept)))
 
@@ -101,7 +101,7 @@ def test_another_schema_of_the_same_application_is_another_question(registry, fi
 def test_a_topic_that_a_task_met_is_known_to_later_plans_and_workers(registry, files, monkeypatch):
     formats = plan(registry, files, topic=None, valueSchema=OLD)
     _, task = written(formats, "met")
-    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
+    CachedRegistry(registry, formats.registry, files, "app").store_task_lookups(task.asked)
     monkeypatch.setattr(module, "_asked", {})
     registry.down = True
     value, task = written(plan(registry, files, topic=None, valueSchema=OLD), "met")
@@ -117,7 +117,7 @@ def test_a_topic_whose_latest_schema_imports_others_is_known_while_the_registry_
     latest = {"use_latest_version": "true"}
     formats = plan(registry, files, topic=None, **latest)
     value, task = written(formats, "met")
-    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
+    CachedRegistry(registry, formats.registry, files, "app").store_task_lookups(task.asked)
     monkeypatch.setattr(module, "_asked", {})
     registry.down = True
     assert written(plan(registry, files, topic=None, **latest), "met")[0] == value == b"\0\0\0\0\2\0\2"
@@ -129,8 +129,8 @@ def test_what_many_tasks_asked_for_is_written_once(registry, files, monkeypatch)
     puts = []
     put = ResponseFiles.put
     monkeypatch.setattr(ResponseFiles, "put", lambda self, key, response: (puts.append(key), put(self, key, response)))
-    kept = KeptRegistry(registry, formats.registry, files, "app")
-    kept.keep_asked(asked)
+    kept = CachedRegistry(registry, formats.registry, files, "app")
+    kept.store_task_lookups(asked)
     assert len(asked) == 50
     assert len(puts) == 1
     (identity,) = {each.identity for each in asked}
@@ -143,7 +143,7 @@ def test_other_options_do_not_share_what_tasks_met(registry, files):
     registry.register("met-value", avro(NEW))
     formats = plan(registry, files, topic=None, use_schema_id="1")
     _, task = written(formats, "met")
-    KeptRegistry(registry, formats.registry, files, "app").keep_asked(task.asked)
+    CachedRegistry(registry, formats.registry, files, "app").store_task_lookups(task.asked)
     assert written(plan(registry, files, topic=None, use_schema_id="1"), "met")[0].startswith(b"\0\0\0\0\1")
     assert written(plan(registry, files, topic=None, use_latest_version="true"), "met")[0].startswith(b"\0\0\0\0\2")
 

@@ -653,9 +653,9 @@ def test_while_all_nodes_are_in_backoff_the_first_that_ends_is_the_time_to_look_
         turns.ready(node)
         turns.transport.drop(turns.transport.last_connection(), "refused")
         turns.turn(10)
-    look_again = turns.now + min(turns.client.ready_delay(node, turns.now) for node in nodes)
-    assert turns.client.pick(nodes, turns.now) == NoNode(look_again)
-    turns.turn(look_again - turns.now)
+    retry_at = turns.now + min(turns.client.ready_delay(node, turns.now) for node in nodes)
+    assert turns.client.pick(nodes, turns.now) == NoNode(retry_at)
+    turns.turn(retry_at - turns.now)
     assert turns.client.pick(nodes, turns.now) == NoNode(math.inf)
     assert turns.transport.last_connection() == 3
     assert turns.client.pick([], turns.now) == NoNode(math.inf)

@@ -37,7 +37,7 @@ def append_columns(producer, topic):
 
 USES_OF_TOPICS = [
     send, send_columns, append_columns, KafkaProducer.partitions_for, KafkaProducer.partition_count,
-    KafkaProducer.look_again,
+    KafkaProducer.refreshed_partition_count,
 ]  # fmt: skip
 
 

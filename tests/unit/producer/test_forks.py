@@ -82,7 +82,7 @@ USES: dict[str, Callable[[KafkaProducer], object]] = {
     "flush": lambda producer: producer.flush(),
     "partitions_for": lambda producer: producer.partitions_for(TOPIC),
     "partition_count": lambda producer: producer.partition_count(TOPIC),
-    "look_again": lambda producer: producer.look_again(TOPIC),
+    "refreshed_partition_count": lambda producer: producer.refreshed_partition_count(TOPIC),
     "metrics": lambda producer: producer.metrics(),
     "open_metrics": lambda producer: producer.open_metrics(),
     "totals": lambda producer: producer.totals(),

@@ -127,7 +127,7 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     new = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
     old = new.replace("long", "double")
     written = registry.register("t-value", Schema(SchemaType.AVRO, old)).id
-    monkeypatch.setattr(module, "kept_registry", lambda options: registry)
+    monkeypatch.setattr(module, "cached_registry", lambda options: registry)
     monkeypatch.setattr(module, "_earlier", {})
     given = options(valueSchema=new, **{"schema.registry.url": "http://registry:8081"})
     plan = planned_formats(given, fields(STRUCT, given))

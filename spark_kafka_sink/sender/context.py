@@ -1,4 +1,4 @@
-"""``SenderParts``: the objects that the sender works on."""
+"""``SenderContext``: the objects that the sender works on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pending(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SenderParts:
+class SenderContext:
     """The objects a sender works on. ``transactions``: None without transactional.id. ``soon``: the backoff while the
     coordinator completes the previous transaction.
     """

@@ -1,4 +1,4 @@
-"""``RowJudge``: finds the rows that are records and yet cannot be written. It looks at columns, not at rows."""
+"""``RowValidator``: finds the rows that are records and yet cannot be written. It looks at columns, not at rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
 
 
-class RowJudge:
+class RowValidator:
     """Finds the rows of one task that its producer could not send. Waits for metadata, and asks for
     ``max.message.bytes``. ``unknown``: the topics that do not exist, if unknown-topic is asked for.
     """
@@ -110,7 +110,7 @@ class RowJudge:
 
     def _exists(self, producer: KafkaProducer, topic: str) -> bool:
         """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
-        if producer.knows(topic):
+        if producer.has_metadata(topic):
             self.unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._dead.reasons:
             producer.partition_count(topic)
@@ -125,7 +125,7 @@ class RowJudge:
         now = self._clock.now()
         if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
             return 0 if topic in self.unknown else producer.partition_count(topic)
-        count = producer.look_again(topic) or producer.look_again(topic) or 0
+        count = producer.refreshed_partition_count(topic) or producer.refreshed_partition_count(topic) or 0
         self._looked_at[topic] = self._clock.now()
         if count:
             self.unknown.discard(topic)

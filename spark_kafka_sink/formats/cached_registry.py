@@ -25,7 +25,7 @@ _ASKED: Final = "asked by tasks"
 _GUIDS: Final = "GUIDs"
 
 
-class AskedSchema(NamedTuple):
+class TaskLookup(NamedTuple):
     """What a task asked for. ``identity``: of its column's plan. ``imports``: the schemas that it imports, by name."""
 
     identity: str
@@ -33,7 +33,7 @@ class AskedSchema(NamedTuple):
     imports: Mapping[str, Schema]
 
 
-class KeptRegistry:
+class CachedRegistry:
     """A ``Registry``. ``application``: the id of its run."""
 
     def __init__(self, registry: Registry, options: RegistryOptions, files: ResponseFiles, application: str) -> None:
@@ -77,7 +77,7 @@ class KeptRegistry:
             self._files.put_names(key, [_GUIDS])
         return True
 
-    def keep_asked(self, schemas: Iterable[AskedSchema]) -> None:
+    def store_task_lookups(self, schemas: Iterable[TaskLookup]) -> None:
         """What tasks asked for: many of them the same."""
         subjects: dict[str, set[str]] = {}
         for identity, registered, imports in schemas:
