@@ -146,9 +146,9 @@ def without_secrets(url: str) -> str:
 
 
 def _tls(url: str, context: ssl.SSLContext | None) -> dict[str, Any]:
-    """urllib3's options of TLS; none for http, where urllib3 refuses ``assert_hostname``.
+    """urllib3's options of TLS; none for http, where urllib3 before 2.8 does not know ``assert_hostname``.
 
-    urllib3 checks the host name after the handshake, too: not with a context that accepts any name.
+    Where the context does not check the host name, urllib3 does, after the handshake, unless that option is False.
     """
     if urlsplit(url).scheme != "https":
         return {}

@@ -25,7 +25,7 @@ from spark_kafka_sink.spark.source import KafkaDataSource
 ROOT = Path(__file__).parents[3]
 SECRET = "zq7f3a91"
 LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
-REDACTION = re.findall(r"^spark\.redaction\.regex +(\S+)$", (ROOT / "docs/security.md").read_text(), re.MULTILINE)
+REDACTION = re.findall(r"^spark\.redaction\.regex +(\S.*)$", (ROOT / "docs/security.md").read_text(), re.MULTILINE)
 SCHEMA = StructType([StructField("value", StringType())])
 
 
@@ -119,6 +119,24 @@ def test_an_address_that_is_none_is_still_shown() -> None:
 
 
 CERTIFICATES = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
+
+
+def of_spark_defaults() -> list[str]:
+    """Both regular expressions as Spark reads them: ``java.util.Properties`` removes backslashes."""
+    text = (ROOT / "docs/security.md").read_text()
+    found = re.findall(r"^spark\.(?:sql\.)?redaction\.(?:string\.)?regex +(\S.*)$", text, re.MULTILINE)
+    return [regex.replace("\\", "") for regex in found]
+
+
+@pytest.mark.parametrize("login", ["user:s3cret", "user:12/s3cret,word", "user:p@s3cret", "s:s@s3cret/,@s"])
+def test_incident_the_documented_redaction_lost_a_backslash_and_stopped_at_the_first_at(login: str) -> None:
+    options = f"[topic=t, schema.registry.url=https://{login}@registry:8081, includeHeaders=true]"
+    by_value, of_strings = of_spark_defaults()
+    assert re.search(by_value, f"https://{login}@registry:8081")
+    hidden = re.sub(of_strings, "[hidden]", options)
+    assert "s3cret" not in hidden
+    assert hidden.startswith("[topic=t, ")
+    assert hidden.endswith(", includeHeaders=true]")
 
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS_BY_NAME.items() if option.kind is Kind.PASSWORD])

@@ -478,7 +478,7 @@ PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is Kind.P
 
 
 REDACTION = re.findall(
-    r"^spark\.redaction\.regex +(\S+)$", (Path(__file__).parents[3] / "docs/security.md").read_text(), re.MULTILINE
+    r"^spark\.redaction\.regex +(\S.*)$", (Path(__file__).parents[3] / "docs/security.md").read_text(), re.MULTILINE
 )
 
 
