@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from spark_kafka_sink.exactly_once.checksum import RowChecksum, slot_hashes
 from spark_kafka_sink.exactly_once.values import RowSum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
+from spark_kafka_sink.records.encode import header_column
 
 FIELDS = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=500, max_size=600))
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROWS = st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=20)
 
 
@@ -66,6 +68,16 @@ def test_topic_and_partition_belong_to_a_row():
     there = np.array([3], np.int32)
     different = {rows_of(row), rows_of(row, topic="u"), rows_of(row, partitions=there)}
     assert len(different) == 3
+
+
+def test_headers_belong_to_a_row():
+    def with_headers(*headers):
+        checksum = RowChecksum()
+        column = header_column(pa.array([[{"key": "h", "value": each} for each in headers]], HEADERS))
+        checksum.add(TopicColumn(("t",)), RecordColumns(value=pa.array([b"v"]), headers=column), None)
+        return checksum.rows
+
+    assert len({with_headers(), with_headers(b"1"), with_headers(b"2"), with_headers(b"1", b"2")}) == 4
 
 
 def test_incident_null_partitions_counted_differently_where_a_batch_had_no_other():
