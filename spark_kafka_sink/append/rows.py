@@ -277,11 +277,16 @@ class ColumnRows:
         return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
 
     def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
-        explicit = None if self.explicit is None else self.explicit[rows]
-        times = self.times.of_rows(rows)
-        left_out = None if self.left_out is None else self.left_out[rows]
-        sizes = self.sizes[rows]
-        return ColumnRows(self.topics[rows], columns, explicit, lengths, times, self.limit, sizes, left_out)
+        return ColumnRows(
+            topics=self.topics[rows],
+            columns=columns,
+            explicit=None if self.explicit is None else self.explicit[rows],
+            lengths=lengths,
+            times=self.times.of_rows(rows),
+            limit=self.limit,
+            sizes=self.sizes[rows],
+            left_out=None if self.left_out is None else self.left_out[rows],
+        )
 
     def slices(self, limit: int) -> Iterator[slice]:
         """Slices of at most ``limit`` bytes, or of one row."""

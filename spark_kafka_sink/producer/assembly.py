@@ -70,18 +70,26 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
     # Calls of its own: a transaction that fails stops the others.
     lookup = TopicConfigLookup(config, Calls(client, metadata, config, random), accumulator.topic_limits)
-    sender = Sender(
-        config,
-        SenderContext(accumulator, metadata, client, calls, retry_backoff, soon, sequences, pending, lookup, manager),
+    context = SenderContext(
+        accumulator=accumulator,
+        metadata=metadata,
+        client=client,
+        calls=calls,
+        backoff=retry_backoff,
+        soon=soon,
+        sequences=sequences,
+        pending=pending,
+        limit_lookup=lookup,
+        transactions=manager,
     )
     return ProducerComponents(
-        accumulator,
-        appender,
-        pending,
-        metadata,
-        sender,
-        sender_thread,
-        clock,
-        manager,
-        record_partitioning,
+        accumulator=accumulator,
+        appender=appender,
+        pending=pending,
+        metadata=metadata,
+        sender=Sender(config, context),
+        sender_thread=sender_thread,
+        clock=clock,
+        transaction_manager=manager,
+        record_partitioning=record_partitioning,
     )

@@ -317,7 +317,17 @@ class SyncProducer:
         headers = encode_headers(given or ())
         size = one_java_size_estimate(len(headers), (key, value))
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
-        return _Message(index, record.topic, key, value, partition_key, record.partition, timestamp, headers, size)
+        return _Message(
+            row=index,
+            topic=record.topic,
+            key=key,
+            value=value,
+            partition_key=partition_key,
+            partition=record.partition,
+            timestamp=timestamp,
+            headers=headers,
+            size=size,
+        )
 
     def _await_topics(self, messages: _Group) -> None:
         highest: dict[str, int | None] = {}

@@ -196,18 +196,18 @@ class SinkOptions:
         for text in ignored:
             warnings.warn(text, ConfigWarning, stacklevel=2)
         return cls(
-            producer,
-            own.get("topic"),
-            own.get("timestampcolumn"),
-            exactly_once,
-            own.get("receiptstopic"),
-            own.get("receiptspath"),
-            topic_creation,
-            own.get("maxbytespersecondpertask"),
-            own.get("maxrowspersecondpertask"),
-            own.get("loglevel"),
-            formats,
-            dead_letters,
+            producer=producer,
+            topic=own.get("topic"),
+            timestamp_column=own.get("timestampcolumn"),
+            exactly_once=exactly_once,
+            receipts_topic=own.get("receiptstopic"),
+            receipts_path=own.get("receiptspath"),
+            topic_creation=topic_creation,
+            bytes_per_s=own.get("maxbytespersecondpertask"),
+            rows_per_s=own.get("maxrowspersecondpertask"),
+            log_level=own.get("loglevel"),
+            formats=formats,
+            dead_letters=dead_letters,
         )
 
 
