@@ -7,24 +7,23 @@ docs/exactly-once.md`` replaces each block of these pages that begins with ``<!-
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from spark_kafka_sink import markdown
 from spark_kafka_sink.config.old_names import OLD_NAMES
 from spark_kafka_sink.config.option import Kind, Option, Status
 from spark_kafka_sink.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import Repeat
+from spark_kafka_sink.markdown import table
 from spark_kafka_sink.metrics import metric_rows
 from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS
 from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.error_page import broker_code_rows, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
-
-_BLOCK = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
 
 _COMMON: Final = (
     "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
@@ -42,7 +41,7 @@ _REFUSED_AND_IGNORED = {
 
 def filled(page: str) -> str:
     """``page`` with every block replaced by its table."""
-    return _BLOCK.sub(lambda block: f"{block['begin']}\n{_TABLES[block['name']]()}\n\n{block['end']}", page)
+    return markdown.filled(page, _TABLES)
 
 
 def sink_options() -> str:
@@ -54,7 +53,7 @@ def common_options() -> str:
     """The sink's options that most jobs look up first: what each does, and its default."""
     by_name = {option.name: option for option in SINK_OPTIONS}
     rows = ((f"`{name}`", by_name[name].doc, _default(by_name[name])) for name in _COMMON)
-    return _markdown(("option", "what it does", "default"), rows)
+    return table(("option", "what it does", "default"), rows)
 
 
 def registry_options() -> str:
@@ -68,18 +67,18 @@ def producer_options() -> str:
     for status, text in _REFUSED_AND_IGNORED.items():
         rows = ((f"`{option.name}`", _refusal(option)) for option in PRODUCER_OPTIONS if option.status is status)
         title = status.value[0].upper() + status.value[1:]
-        sections += [f"### {title}", text, _markdown(("option", "what it is"), rows)]
+        sections += [f"### {title}", text, table(("option", "what it is"), rows)]
     return "\n\n".join(sections)
 
 
 def old_names() -> str:
     """Kafka 0.8's names of producer options."""
-    return _markdown(("old name", "option"), ((f"`{old}`", f"`{name}`") for old, name in OLD_NAMES.items()))
+    return table(("old name", "option"), ((f"`{old}`", f"`{name}`") for old, name in OLD_NAMES.items()))
 
 
 def metrics() -> str:
     """The producer's metrics."""
-    return _markdown(*metric_rows())
+    return table(*metric_rows())
 
 
 def exported() -> str:
@@ -90,17 +89,17 @@ def exported() -> str:
         for each in metrics
         for labels in [(*query, *each.labels)]
     ]
-    return _markdown(("metric", "labels", "what it is"), rows)
+    return table(("metric", "labels", "what it is"), rows)
 
 
 def broker_codes() -> str:
     """The errors of brokers."""
-    return _markdown(*broker_code_rows())
+    return table(*broker_code_rows())
 
 
 def error_classes() -> str:
     """The sink's exceptions."""
-    return _markdown(*error_class_rows())
+    return table(*error_class_rows())
 
 
 def advice() -> str:
@@ -115,25 +114,13 @@ def advice() -> str:
         for repeat in Repeat
         for progress in Progress
     ]
-    return _markdown(("the error says that the write is", "what to do"), rows)
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
-
-
-def _escaped(cell: str) -> str:
-    """Bars would end the cell; outside of backticks, ``<name>`` would be an HTML tag."""
-    parts = cell.replace("|", "\\|").split("`")
-    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
+    return table(("the error says that the write is", "what to do"), rows)
 
 
 def _option_table(options: Iterable[Option]) -> str:
     head = ("option", "default", "valid values", "what it does")
     rows = ((f"`{option.name}`", _default(option), _valid(option), option.doc) for option in options)
-    return _markdown(head, rows)
+    return table(head, rows)
 
 
 def _default(option: Option) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.index import api_key_map
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing.broker.emulation import APIS, TOPIC_CONFIGS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES, VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.plain_client import PlainClient
-from tests.contract.scenario import Scenario
+from tests.contract.scenario import Scenario, new_topic
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
 from tests.kafka_versions import on_kafka
 
@@ -36,6 +38,24 @@ def test_test_broker_offers_the_versions_of_kafka(local_kafka: LocalKafka) -> No
     kafka = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
     imitated = RELEASES[local_kafka.version.rpartition(".")[0]].versions
     assert {api: kafka.get(API_KEYS[api]) for api in imitated} == dict(imitated)
+
+
+@pytest.mark.jvm
+@on_kafka("4.1.1")
+def test_the_list_of_what_is_emulated_has_every_api_and_topic_setting_of_kafka(local_kafka: LocalKafka) -> None:
+    topic = [{"resource_type": 2, "configuration_keys": None}]
+    with PlainClient(local_kafka.bootstrap_servers) as client:
+        topic[0]["resource_name"] = new_topic(client)
+        (described,) = client.ask("DescribeConfigs", 4, resources=topic).results
+        announced = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1").api_keys
+    listed_apis = {name for entry in APIS for name in entry.names}
+    listed_configs = {name for entry in TOPIC_CONFIGS for name in entry.names}
+    assert listed_configs == {each.name for each in described.configs}
+    assert {camel_case(api_key_map[each.api_key]) for each in announced} - listed_apis == set()
+
+
+def camel_case(name: str) -> str:
+    return "".join(map(str.capitalize, name.split("_")))
 
 
 def play(scenario: Scenario, bootstrap_servers: str) -> None:

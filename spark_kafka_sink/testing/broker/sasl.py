@@ -1,7 +1,4 @@
-"""The broker's side of SASL: PLAIN and SCRAM (RFC 5802), without I/O (Kafka: ``PlainSaslServer``, ``ScramSaslServer``).
-
-Not emulated: delegation tokens, authorization ids other than the user, channel binding.
-"""
+"""The broker's SASL: PLAIN and SCRAM (RFC 5802), without I/O (Kafka's ``PlainSaslServer`` and ``ScramSaslServer``)."""
 
 from __future__ import annotations
 

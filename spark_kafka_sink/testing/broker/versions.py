@@ -2,7 +2,7 @@
 
 The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
 kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
-connection. Left out: everything a producer or a consumer does not need (ACLs, KRaft, KIP-848's groups).
+connection. ``emulation.APIS`` names the APIs that are not offered.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""One file per API: its docstring lists what it emulates and what not. ``table.py`` maps names to handlers."""
+"""One file per API: its docstring says what it emulates; ``emulation`` lists what is missing. ``table.py`` maps names
+to handlers.
+"""

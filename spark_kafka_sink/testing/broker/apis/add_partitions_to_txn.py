@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): a client of transactions version 1 sends it before it writes to a partition.
 
 Emulated: one transaction, and the many of version 4 on that brokers send each other, with verify_only; unknown
-partitions make the whole transaction fail (OPERATION_NOT_ATTEMPTED for the others). Not emulated: authorization.
+partitions make the whole transaction fail (OPERATION_NOT_ATTEMPTED for the others).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """ApiVersions (18): the APIs and versions of this broker.
 
 Emulated: the ranges of the imitated release, finalized features from version 3 on, and the response to a version that
-is not offered: UNSUPPORTED_VERSION with the list, in version 0 (KIP-511). Not emulated: INVALID_REQUEST for odd
-client names.
+is not offered: UNSUPPORTED_VERSION with the list, in version 0 (KIP-511).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreatePartitions (37).
 
-Emulated: a higher count, validate_only, each topic's own error. Not emulated: assignments by hand.
+Emulated: a higher count, validate_only, each topic's own error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """CreateTopics (19).
 
-Emulated: counts, replication factor, settings, validate_only, and every topic's own error. Not emulated: replica
-assignments by hand (INVALID_REQUEST), quotas, the time a real controller takes.
+Emulated: counts, replication factor, settings, validate_only, and every topic's own error.
 """
 
 from __future__ import annotations

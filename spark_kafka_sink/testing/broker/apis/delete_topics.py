@@ -1,7 +1,6 @@
 """DeleteTopics (20).
 
-Emulated: by name or id; gone at once with records, producers and transactions' interest in them. Not emulated:
-``delete.topic.enable``.
+Emulated: by name or id; gone at once with records, producers and transactions' interest in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """DescribeConfigs (32).
 
-Emulated: topics, and the few broker settings TestBroker has, with value and source. Not emulated: loggers, groups,
-synonyms, documentation, types.
+Emulated: topics, and the few broker settings TestBroker has, with value and source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""DescribeGroups (15): state, protocol, members and assignments of groups.
-
-Not emulated: authorized operations; every member's host is the loopback address.
-"""
+"""DescribeGroups (15): state, protocol, members and assignments of groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """DescribeTransactions (65): producer id and epoch, state, start and partitions of transactional ids (KIP-664).
 
-Emulated: the coordinator's state; partitions only while the transaction is open or its markers are held. Not
-emulated: authorization.
+Emulated: the coordinator's state; partitions only while the transaction is open or its markers are held.
 """
 
 from __future__ import annotations

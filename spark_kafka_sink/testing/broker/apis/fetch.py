@@ -2,8 +2,7 @@
 
 Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
 read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the new
-leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``. Not emulated: fetch sessions (the
-response has session 0, so clients send whole requests), followers, racks, tiered storage.
+leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``.
 """
 
 from __future__ import annotations

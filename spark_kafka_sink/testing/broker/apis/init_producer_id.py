@@ -1,8 +1,7 @@
 """InitProducerId (22).
 
 Emulated: a new id for an idempotent producer; for a transactional one the next epoch of its id, after the transaction
-left open was aborted (CONCURRENT_TRANSACTIONS until then), and KIP-360's continuing with a known id and epoch. Not
-emulated: version 6 (two-phase commit, KIP-939), which no release enables.
+left open was aborted (CONCURRENT_TRANSACTIONS until then), and KIP-360's continuing with a known id and epoch.
 """
 
 from __future__ import annotations

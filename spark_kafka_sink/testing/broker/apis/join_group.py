@@ -1,7 +1,7 @@
 """JoinGroup (11): a consumer becomes a member of a group, or one again after a rebalance.
 
 Emulated: what ``state/groups.py`` does; MEMBER_ID_REQUIRED from version 4 on (KIP-394). The response waits for the
-other members. Not emulated: ``skip_assignment`` (KIP-814).
+other members.
 """
 
 from __future__ import annotations

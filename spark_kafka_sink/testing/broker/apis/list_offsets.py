@@ -1,7 +1,7 @@
 """ListOffsets (2): where a partition starts and ends, and the first record at or after a timestamp.
 
 Emulated: earliest (-2), latest (-1; the last stable offset for read_committed), by timestamp to the record, the largest
-timestamp (-3, KIP-734), earliest local (-4, the same as earliest here). Not emulated: tiered storage (-5, -6).
+timestamp (-3, KIP-734), earliest local (-4, the same as earliest here).
 """
 
 from __future__ import annotations

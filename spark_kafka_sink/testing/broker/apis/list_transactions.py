@@ -1,7 +1,7 @@
 """ListTransactions (66): the transactional ids that the asked node coordinates (KIP-664).
 
-Emulated: the filters by state (unknown names are returned), producer id, duration (version 1) and pattern (version
-2), which an id has to meet all. Not emulated: COORDINATOR_LOAD_IN_PROGRESS by itself (script it), authorization.
+Emulated: the filters by state (unknown names are returned), producer id, duration (version 1) and pattern (version 2),
+which an id has to meet all.
 """
 
 from __future__ import annotations

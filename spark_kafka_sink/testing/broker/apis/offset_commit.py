@@ -1,7 +1,7 @@
 """OffsetCommit (8): offsets of a group's member, or of a consumer that assigns its partitions itself.
 
 Emulated: each commit is a record of ``__consumer_offsets``; member and generation are checked, and a group with members
-takes no offsets of others. Not emulated: ``offset.metadata.max.bytes``, retention.
+takes no offsets of others.
 """
 
 from __future__ import annotations

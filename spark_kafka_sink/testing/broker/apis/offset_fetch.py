@@ -1,7 +1,7 @@
 """OffsetFetch (9).
 
 Emulated: some or all partitions of one group, of many from version 8 on; UNSTABLE_OFFSET_COMMIT while a transaction
-holds newer offsets and ``require_stable`` is asked (KIP-447). Not emulated: members and their epochs.
+holds newer offsets and ``require_stable`` is asked (KIP-447).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SaslAuthenticate (36): the mechanism's tokens, back and forth.
 
 Emulated: SASL_AUTHENTICATION_FAILED with the broker's message, then the connection is closed; ILLEGAL_SASL_STATE after
-the login; session lifetimes (``connections.max.reauth.ms``), of the same user. Not emulated: the delay before the close
-(``connection.failed.authentication.delay.ms``).
+the login; session lifetimes (``connections.max.reauth.ms``), of the same user.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SaslHandshake (17): the client names its mechanism.
 
 Emulated: UNSUPPORTED_SASL_MECHANISM with the listener's mechanisms, then the connection is closed; ILLEGAL_SASL_STATE
-on a listener without SASL and after the login, unless it begins a re-authentication (KIP-368). Not emulated: version 0,
-after which tokens come without a header.
+on a listener without SASL and after the login, unless it begins a re-authentication (KIP-368).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nodes, topics and who leads what (Kafka: the controller's view, ``ReplicationControlManager``).
 
 Emulated: replicas placed round robin, elections within the ISR when a node dies or comes back, topic ids, topic
-settings, automatic creation. Not emulated: the controller as a node of its own, reassignment, unclean elections.
+settings, automatic creation.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Emulated: states, generations and their deadlines; the vote for a protocol; the leader, whose assignment is handed out;
 members that leave, or send no heartbeat within session.timeout.ms; member ids that have to be asked for; a static
-member that comes back under a new member id, with a rebalance. Not emulated: the protocol of KIP-848
-(``group.protocol=consumer``), group.max.size, static members that come back without a rebalance (KIP-345).
+member that comes back under a new member id, with a rebalance.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Emulated: offsets given at append and written into the stored batch with the leader epoch (both outside the CRC),
 reading from any offset on, look-up by timestamp, transaction markers, the last stable offset and the index of aborted
 transactions; ``message.timestamp.type=LogAppendTime``: the broker's time in the header of each batch counts for all its
-records. Not emulated: segments, retention, compaction.
+records.
 """
 
 from __future__ import annotations

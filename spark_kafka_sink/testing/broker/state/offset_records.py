@@ -1,7 +1,7 @@
 """Offset commits as records of ``__consumer_offsets`` (Kafka: ``OffsetCommitKey``, ``OffsetCommitValue``).
 
 Key version 1: group, topic, partition. Value version 3: offset, leader epoch, metadata, time of the commit; version 4,
-since Kafka 4.1, is the same in the flexible format. Not emulated: the topic id of version 4 (since OffsetCommit 10).
+since Kafka 4.1, is the same in the flexible format.
 """
 
 from __future__ import annotations

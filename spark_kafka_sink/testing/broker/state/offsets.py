@@ -2,7 +2,7 @@
 
 Emulated: each commit is a record of ``__consumer_offsets``, which is created when a group is first asked for; the
 leader of a group's partition is its coordinator; the commits of a transaction are transactional records and count when
-it commits. Not emulated: expiry (``offsets.retention.minutes``), records of the groups' members, loading.
+it commits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``).
 
 Emulated: leadership and its epoch, the ISR against ``min.insync.replicas``, followers that have each record at once
-unless the script holds them, the checks of ``validation``, sequences and epochs. Not emulated: followers with
-logs of their own (a new leader has everything).
+unless the script holds them, the checks of ``validation``, sequences and epochs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A partition's state of each idempotent producer (Kafka: ``ProducerStateManager``, ``ProducerAppendInfo``).
 
 Emulated: epochs, sequences with wrap-around, the last five batches of each producer id, and the fence that a
-transaction marker leaves. Not emulated: expiry by ``producer.id.expiration.ms``, snapshots.
+transaction marker leaves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Producer quotas by client id (Kafka: ``ClientQuotaManager``, ``Rate``, ``SampledStat``).
 
 Emulated: ``producer_byte_rate`` in bytes per second and node, measured over 11 samples of one second
-(``quota.window.num``, ``quota.window.size.seconds``); a client may write ten seconds' worth in one burst. Not emulated:
-``consumer_byte_rate``, ``request_percentage``, ``controller_mutation_rate`` (script those with ``faults.throttle``),
-quotas by user, defaults.
+(``quota.window.num``, ``quota.window.size.seconds``); a client may write ten seconds' worth in one burst.
 """
 
 from __future__ import annotations

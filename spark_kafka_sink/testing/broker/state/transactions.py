@@ -3,7 +3,7 @@
 Emulated: states and their transitions, fencing by epoch and by a new InitProducerId, epochs that run out, transactions
 version 1 (the client adds partitions) and 2 (Produce adds them, each end bumps the epoch), timeouts. Markers are
 written in the same step as the end unless the script holds them; a real broker takes some milliseconds, in which it
-responds CONCURRENT_TRANSACTIONS. Not emulated: the ``__transaction_state`` topic, expiry of transactional ids.
+responds CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations

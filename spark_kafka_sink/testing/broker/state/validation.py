@@ -2,9 +2,7 @@
 
 Emulated: one batch of magic 2 per partition, size limit, CRC, header counts, no control batches, sequences; that the
 records' lengths add up; of compressed batches that they unpack (UNKNOWN_SERVER_ERROR, as on a real broker) and that
-offset deltas go 0, 1, 2, … (INVALID_RECORD; UNKNOWN_SERVER_ERROR on a real broker); keys in compacted topics. Not
-emulated: the fields inside uncompressed records (a real broker reads them too, but not their offset deltas, which it
-takes as they are), timestamps too old or too new, conversion from magic 0 and 1.
+offset deltas go 0, 1, 2, … (INVALID_RECORD; UNKNOWN_SERVER_ERROR on a real broker); keys in compacted topics.
 """
 
 from __future__ import annotations

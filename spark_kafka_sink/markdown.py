@@ -1,0 +1,26 @@
+"""Generated blocks of Markdown pages: the tables of the documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+_BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
+
+
+def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    """``page`` with every block from ``<!-- options:NAME -->`` to ``<!-- options:end -->`` replaced by its table."""
+    return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table. Bars in cells, and angle brackets outside of backticks, are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    """Bars would end the cell; outside of backticks, ``<name>`` would be an HTML tag."""
+    parts = cell.replace("|", "\\|").split("`")
+    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))

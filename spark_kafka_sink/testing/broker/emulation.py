@@ -1,0 +1,222 @@
+"""What TestBroker emulates of a real broker, accepts without effect, or refuses: the one list of it.
+
+``python -m spark_kafka_sink.testing.broker.emulation docs/test-broker.md`` writes it into the documentation. Tests
+compare it with the APIs that TestBroker announces, with its settings, and with those of a real Kafka, so whoever adds
+an API or a setting has to say here which of the three it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink import markdown
+
+
+class Status(Enum):
+    EMULATED = "emulated"
+    NO_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """APIs or settings of one status. ``note``: what is missing, or what to use instead."""
+
+    names: tuple[str, ...]
+    status: Status
+    note: str = ""
+
+
+def _emulated(names: str, note: str = "") -> Entry:
+    return Entry(tuple(names.split()), Status.EMULATED, note)
+
+
+def _no_effect(names: str, note: str = "") -> Entry:
+    return Entry(tuple(names.split()), Status.NO_EFFECT, note)
+
+
+def _refused(names: str, note: str = "") -> Entry:
+    return Entry(tuple(names.split()), Status.REFUSED, note)
+
+
+APIS: Final = (
+    _emulated(
+        "Produce",
+        "Missing: record formats 0 and 1. The fields inside the records of an uncompressed batch are not read, only "
+        "their lengths; a compressed batch whose offset deltas are not 0, 1, 2, … gets INVALID_RECORD instead of "
+        "UNKNOWN_SERVER_ERROR.",
+    ),
+    _emulated(
+        "Fetch",
+        "Missing: fetch sessions (each response has session 0, so clients send complete requests), fetches of "
+        "followers, racks, tiered storage.",
+    ),
+    _emulated("ListOffsets", "Missing: tiered storage (timestamps -5 and -6). -4 is the same as -2."),
+    _emulated(
+        "Metadata",
+        "A topic that is created automatically is in the same response. A real broker first responds "
+        "UNKNOWN_TOPIC_OR_PARTITION. Authorized operations: always all.",
+    ),
+    _emulated("OffsetCommit", "Missing: `offset.metadata.max.bytes`, `offsets.retention.minutes`, version 10."),
+    _emulated("OffsetFetch", "Missing: members and their epochs (KIP-848)."),
+    _emulated("FindCoordinator", "Share groups are refused (INVALID_REQUEST). Internal topics are there at once."),
+    _emulated("JoinGroup", "Missing: `skip_assignment` (KIP-814), `group.max.size`."),
+    _emulated("Heartbeat LeaveGroup SyncGroup ListGroups"),
+    _emulated("DescribeGroups", "Missing: authorized operations. The host of each member is the loopback address."),
+    _emulated("SaslHandshake", "Missing: version 0, after which tokens come without a header."),
+    _emulated(
+        "SaslAuthenticate",
+        "Missing: `connection.failed.authentication.delay.ms`, delegation tokens, authorization ids other than the "
+        "user, channel binding.",
+    ),
+    _emulated("ApiVersions", "Missing: INVALID_REQUEST for odd client names."),
+    _emulated(
+        "CreateTopics",
+        "Replica assignments are refused (INVALID_REQUEST). Missing: quotas, the time that a controller takes.",
+    ),
+    _emulated("DeleteTopics", "The topic is gone at once. Missing: `delete.topic.enable`."),
+    _emulated("InitProducerId", "Missing: version 6 (two-phase commit, KIP-939), which no release enables."),
+    _emulated("AddPartitionsToTxn AddOffsetsToTxn TxnOffsetCommit"),
+    _emulated("EndTxn", "The markers are written before the response, unless `hold_markers` holds them."),
+    _emulated("DescribeConfigs", "Topics and brokers only. Missing: loggers, groups, synonyms, documentation, types."),
+    _emulated("CreatePartitions", "Assignments are ignored."),
+    _emulated("DescribeCluster DescribeTransactions"),
+    _emulated("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS has to be scripted."),
+    _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),
+    _refused("AlterConfigs IncrementalAlterConfigs", "`TestBroker.set_topic_configs` changes a topic."),
+    _refused(
+        "DescribeAcls CreateAcls DeleteAcls",
+        'Everything is authorized. Script refusals: `faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED")`.',
+    ),
+    _refused(
+        "DescribeClientQuotas AlterClientQuotas",
+        "`TestBroker.set_quotas` limits `producer_byte_rate` of a client id. Others: `faults.throttle`.",
+    ),
+    _refused("DescribeUserScramCredentials AlterUserScramCredentials", "`Listener(users=…)` has the users."),
+    _refused("CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken"),
+    _refused("DeleteGroups OffsetDelete"),
+    _refused("DescribeTopicPartitions", "Metadata describes topics."),
+    _refused(
+        "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
+        "`TestBroker.move_leader` elects a leader; replicas stay where they are.",
+    ),
+    _refused("DescribeProducers DescribeLogDirs AlterReplicaLogDirs AssignReplicasToDirs"),
+    _refused("OffsetForLeaderEpoch", "Consumers do without it: leaders never truncate their log."),
+    _refused("ListConfigResources GetTelemetrySubscriptions PushTelemetry"),
+    _refused("ConsumerGroupHeartbeat ConsumerGroupDescribe", "`group.protocol=classic` works."),
+    _refused("StreamsGroupHeartbeat StreamsGroupDescribe"),
+    _refused(
+        "ShareGroupHeartbeat ShareGroupDescribe ShareFetch ShareAcknowledge InitializeShareGroupState "
+        "ReadShareGroupState WriteShareGroupState DeleteShareGroupState ReadShareGroupStateSummary "
+        "DescribeShareGroupOffsets AlterShareGroupOffsets DeleteShareGroupOffsets"
+    ),
+    _refused(
+        "WriteTxnMarkers AlterPartition AllocateProducerIds Envelope BrokerRegistration BrokerHeartbeat "
+        "UnregisterBroker ControllerRegistration Vote BeginQuorumEpoch EndQuorumEpoch DescribeQuorum FetchSnapshot "
+        "AddRaftVoter RemoveRaftVoter UpdateRaftVoter UpdateFeatures",
+        "Between brokers and controllers. All nodes share one state instead.",
+    ),
+)
+"""Every API of Kafka's protocol. A refused one is not announced, and the connection that uses it is closed."""
+
+TOPIC_CONFIGS: Final = (
+    _emulated("max.message.bytes message.timestamp.type min.insync.replicas"),
+    _emulated("cleanup.policy", "`compact` requires keys. Nothing is ever compacted or deleted."),
+    _no_effect("compression.type", "Batches stay as they were sent."),
+    _no_effect(
+        "retention.bytes retention.ms segment.bytes segment.ms file.delete.delay.ms",
+        "There are no segments, and records stay. `TestBroker.delete_records` removes them.",
+    ),
+    _no_effect("delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms"),
+    _no_effect("flush.messages flush.ms", "Everything is in memory."),
+    _no_effect("unclean.leader.election.enable", "Only in-sync replicas are elected, except by `move_leader`."),
+    _refused("compression.gzip.level compression.lz4.level compression.zstd.level"),
+    _refused("message.timestamp.after.max.ms message.timestamp.before.max.ms", "Any timestamp is accepted."),
+    _refused("segment.jitter.ms segment.index.bytes index.interval.bytes preallocate"),
+    _refused("follower.replication.throttled.replicas leader.replication.throttled.replicas"),
+    _refused(
+        "local.retention.bytes local.retention.ms remote.log.copy.disable remote.log.delete.on.disable "
+        "remote.storage.enable",
+        "Tiered storage.",
+    ),
+)
+"""Every topic setting of Kafka. A refused one is INVALID_CONFIG."""
+
+BROKER_CONFIGS: Final = (
+    _emulated(
+        "auto.create.topics.enable connections.max.reauth.ms default.replication.factor "
+        "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms "
+        "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions offsets.topic.num.partitions "
+        "socket.request.max.bytes transaction.max.timeout.ms",
+        "`group.initial.rebalance.delay.ms` is 0 by default.",
+    ),
+)
+"""Every broker setting of ``TestBroker(config=…)``; any other is a ``ConfigError``."""
+
+PARTS: Final = (
+    (
+        "replication",
+        "Followers have no logs of their own, so a new leader has every record. A node that is killed leaves the "
+        "in-sync replicas at once, and rejoins them when it starts. Missing: controllers, reassignment, racks.",
+    ),
+    ("logs", "Missing: segments, retention, compaction, tiered storage."),
+    (
+        "producer ids",
+        "Missing: expiry (`producer.id.expiration.ms`). `TestBroker.drop_producer_state` forgets producers.",
+    ),
+    (
+        "transactions",
+        "Missing: records of `__transaction_state`, expiry (`transactional.id.expiration.ms`), the milliseconds in "
+        "which a real coordinator responds CONCURRENT_TRANSACTIONS while it writes markers (`hold_markers`).",
+    ),
+    (
+        "consumer groups",
+        "Missing: the protocol of KIP-848 (`group.protocol=consumer`), static members that come back without a "
+        "rebalance (KIP-345), records of members in `__consumer_offsets`, loading of coordinators.",
+    ),
+    ("quotas", "`producer_byte_rate` of a client id only. Missing: quotas of users, defaults, other kinds."),
+    ("security", "Listeners have TLS and SASL (PLAIN, SCRAM). Missing: ACLs, delegation tokens, other mechanisms."),
+)
+"""What no API or setting names: part and what is missing of it."""
+
+
+def apis() -> str:
+    """The table of APIs."""
+    return markdown.table(("API", "TestBroker", "what is missing, or what to use instead"), _rows(APIS))
+
+
+def topic_configs() -> str:
+    """The table of topic settings."""
+    return markdown.table(("topic setting", "TestBroker", "what is missing"), _rows(TOPIC_CONFIGS))
+
+
+def broker_configs() -> str:
+    """The table of broker settings."""
+    return markdown.table(("broker setting", "TestBroker", "remark"), _rows(BROKER_CONFIGS))
+
+
+def parts() -> str:
+    """The table of what no API or setting names."""
+    return markdown.table(("part", "what is different"), PARTS)
+
+
+def filled(page: str) -> str:
+    """``page`` with its tables written anew."""
+    return markdown.filled(page, _TABLES)
+
+
+def _rows(entries: Iterable[Entry]) -> list[tuple[str, str, str]]:
+    return [(", ".join(f"`{name}`" for name in each.names), each.status.value, each.note) for each in entries]
+
+
+_TABLES: Final = {"apis": apis, "topics": topic_configs, "brokers": broker_configs, "parts": parts}
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(filled(path.read_text()))
