@@ -220,16 +220,21 @@ class TestBroker:
         self._call(lambda server: _partition(server, topic, partition).elect(to))
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """The in-sync replicas, to be measured against ``min.insync.replicas``."""
+        """The in-sync replicas: ``min.insync.replicas`` counts them; the high watermark is what all of them have."""
         self._call(lambda server: _partition(server, topic, partition).set_isr(isr))
 
-    def hold_followers(self, topic: str, partition: int) -> None:
-        """From now on followers get no records: acks=all waits, consumers see nothing new."""
-        self._call(lambda server: _partition(server, topic, partition).hold_followers(True))
+    def hold_followers(self, topic: str, partition: int, nodes: Sequence[int] | None = None) -> None:
+        """From now on followers get no records: acks=all waits, consumers see nothing new.
+
+        ``nodes``: these followers only; default all. A held follower counts until ``set_isr`` takes it out of the
+        in-sync replicas. ``ValueError`` for a partition without such a follower: it needs ``replication=2``.
+        """
+        held = self.node_ids if nodes is None else nodes
+        self._call(lambda server: _partition(server, topic, partition).hold_followers(held))
 
     def release_followers(self, topic: str, partition: int) -> None:
         """Followers have everything again, and delayed responses are sent."""
-        self._call(lambda server: _partition(server, topic, partition).hold_followers(False))
+        self._call(lambda server: _partition(server, topic, partition).release_followers())
 
     def fail_storage(self, topic: str, partition: int, failed: bool = True, *, halt: bool = False) -> None:
         """Respond KAFKA_STORAGE_ERROR for the partition until called with ``failed=False``.

@@ -1,8 +1,8 @@
 """What TestBroker emulates of a real broker, accepts without effect, or refuses: the one list of it.
 
 ``python -m spark_kafka_sink.testing.broker.emulation docs/test-broker.md`` writes it into the documentation. Tests
-compare it with the APIs that TestBroker announces, with its settings, and with those of a real Kafka, so whoever adds
-an API or a setting has to say here which of the three it is.
+compare it with the APIs that TestBroker announces, with its settings, and with those of a real Kafka. They fail until
+a new API or setting is listed here.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ BROKER_CONFIGS: Final = (
     _emulated(
         "auto.create.topics.enable connections.max.reauth.ms default.replication.factor "
         "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms "
-        "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions offsets.topic.num.partitions "
-        "socket.request.max.bytes transaction.max.timeout.ms",
+        "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions "
+        "offsets.topic.num.partitions socket.request.max.bytes transaction.max.timeout.ms",
         "`group.initial.rebalance.delay.ms` is 0 by default.",
     ),
 )
@@ -162,7 +162,8 @@ PARTS: Final = (
     (
         "replication",
         "Followers have no logs of their own, so a new leader has every record. A node that is killed leaves the "
-        "in-sync replicas at once, and rejoins them when it starts. Missing: controllers, reassignment, racks.",
+        "in-sync replicas at once, and rejoins them when it starts; one that is paused or held stays until `set_isr` "
+        "removes it (no `replica.lag.time.max.ms`). Missing: controllers, reassignment, racks.",
     ),
     ("logs", "Missing: segments, retention, compaction, tiered storage."),
     (

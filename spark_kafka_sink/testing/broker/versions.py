@@ -34,12 +34,14 @@ class Release:
 
     ``features`` are the finalized features (name to level); ``transaction.version`` 2 means KIP-890's second part.
     ``verifies_partitions``: a transactional Produce must name a partition of the transaction (3.6 and later).
+    ``watermark_needs_min_isr``: the high watermark advances only with ``min.insync.replicas`` in sync (3.7 and later).
     ``offset_value_version``: of the records in ``__consumer_offsets``.
     """
 
     versions: Mapping[str, VersionRange]
     features: Mapping[str, int]
     verifies_partitions: bool
+    watermark_needs_min_isr: bool
     offset_value_version: int = 3
 
 
@@ -92,13 +94,14 @@ def _column(index: int) -> Mapping[str, VersionRange]:
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
     {
-        "2.8": Release(_column(0), {}, verifies_partitions=False),
-        "3.5": Release(_column(1), {"metadata.version": 11}, verifies_partitions=False),
-        "3.9": Release(_column(2), {"metadata.version": 21}, verifies_partitions=True),
+        "2.8": Release(_column(0), {}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "3.5": Release(_column(1), {"metadata.version": 11}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "3.9": Release(_column(2), {"metadata.version": 21}, verifies_partitions=True, watermark_needs_min_isr=True),
         "4.1": Release(
             _column(3),
             {"metadata.version": 27, "transaction.version": 2},
             verifies_partitions=True,
+            watermark_needs_min_isr=True,
             offset_value_version=4,
         ),
     }

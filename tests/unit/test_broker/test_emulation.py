@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from kio.schema.index import api_key_map
 
 from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, Entry, Status, filled
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS
-from tests.contract.plain_client import PlainClient
+from tests.contract.plain_client import API_KEYS, PlainClient
 
 PAGE = Path(__file__).parents[3] / "docs/test-broker.md"
-API_NAMES = {int(key): "".join(map(str.capitalize, name.split("_"))) for key, name in api_key_map.items()}
+API_NAMES = {key: name for name, key in API_KEYS.items()}
 
 
 def names(entries: Iterable[Entry], *statuses: Status) -> list[str]:

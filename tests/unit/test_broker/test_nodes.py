@@ -85,18 +85,20 @@ def test_a_paused_node_answers_when_it_is_resumed(broker: TestBroker, client: Pl
     assert len(broker.requests.of("Metadata")) == 1
 
 
-def test_a_paused_node_sends_no_delayed_answer(broker: TestBroker, client: PlainClient) -> None:
-    broker.hold_followers("t", 0)
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", 9, acks=-1, timeout=10_000, topic_data=data)
-    broker.requests.wait_for("Produce")
-    broker.pause(1)
-    broker.release_followers("t", 0)
-    assert not client.hears_within(0.03)
+def test_a_paused_node_sends_no_delayed_answer() -> None:
+    with TestBroker(nodes=2) as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        broker.hold_followers("t", 0)
+        data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
+        client.tell("Produce", 9, acks=-1, timeout=10_000, topic_data=data)
+        broker.requests.wait_for("Produce")
+        broker.pause(1)
+        broker.release_followers("t", 0)
+        assert not client.hears_within(0.03)
 
-    broker.resume(1)
+        broker.resume(1)
 
-    assert client.hears_within(5)
+        assert client.hears_within(5)
 
 
 def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: PlainClient) -> None:

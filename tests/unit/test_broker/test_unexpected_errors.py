@@ -130,18 +130,18 @@ def test_a_partition_whose_append_raises_leaves_the_others_alone(
     assert broker.topic("two").values() == [b"x"]
 
 
-def test_a_response_that_waits_fails_alone(
-    broker: TestBroker, client: PlainClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_response_that_waits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A: a Produce waits for followers. B: another request makes the broker look after it, and is answered."""
-    broker.hold_followers("t", 0)
-    client.tell("Produce", 9, **(produce(9) | {"acks": -1, "timeout": 10_000}))
-    broker.requests.wait_for("Produce")
-    monkeypatch.setattr("spark_kafka_sink.testing.broker.apis.produce._is_settled", lambda *_: fail())
+    with TestBroker(nodes=2) as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        broker.hold_followers("t", 0)
+        client.tell("Produce", 9, **(produce(9) | {"acks": -1, "timeout": 10_000}))
+        broker.requests.wait_for("Produce")
+        monkeypatch.setattr("spark_kafka_sink.testing.broker.apis.produce._is_settled", lambda *_: fail())
 
-    with PlainClient(broker.bootstrap_servers) as other:
-        assert other.ask("Metadata", 9, topics=[]).brokers
-    answer = client.hear("Produce", 9)
+        with PlainClient(broker.bootstrap_servers) as other:
+            assert other.ask("Metadata", 9, topics=[]).brokers
+        answer = client.hear("Produce", 9)
 
     assert {error.name for error in errors(answer)} == {"unknown_server_error"}
 

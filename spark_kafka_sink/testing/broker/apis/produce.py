@@ -3,7 +3,7 @@
 Emulated, in the broker's order: required acks, topic and leader (with the new leader's address from version 10 on,
 KIP-951), internal topics, the transaction a batch belongs to (checked from 3.6 on; added by the broker from version 12
 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 gets no response or, after an error, a closed
-connection, acks=1 after the append, acks=all when the scripted followers have the records or the timeout has passed.
+connection, acks=1 after the append, acks=all when the high watermark is behind the records or the timeout has passed.
 Quotas are the handler pool's.
 """
 

@@ -68,12 +68,13 @@ class Topic:
 
 
 class Cluster:
-    """All nodes and topics, and the supply of producer ids."""
+    """All nodes and topics, and the supply of producer ids. ``needs_min_isr``: see ``Partition``."""
 
-    def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting]) -> None:
+    def __init__(self, nodes: list[BrokerNode], config: Mapping[str, Setting], *, needs_min_isr: bool = True) -> None:
         self.nodes = {node.id: node for node in nodes}
         self.config = config
         self.topics: dict[str, Topic] = {}
+        self._needs_min_isr = needs_min_isr
         self._next_producer_id = 0
 
     def alive(self) -> list[BrokerNode]:
@@ -149,6 +150,8 @@ class Cluster:
             raise ApiError(ErrorCode.invalid_config, fault)
         own = self.topics[name].settings.own
         own |= Settings(self.config, config).own
+        for partition in self.topics[name].partitions:
+            partition.advance_high_watermark()
 
     def delete_topic(self, name: str) -> Topic:
         if name not in self.topics:
@@ -169,7 +172,8 @@ class Cluster:
         ids = [node.id for node in self.alive()]
         for index in range(len(topic.partitions), count):
             placed = [ids[(index + step) % len(ids)] for step in range(replicas)]
-            topic.partitions.append(Partition(TopicPartition(topic.name, index), placed, topic.settings))
+            name = TopicPartition(topic.name, index)
+            topic.partitions.append(Partition(name, placed, topic.settings, needs_min_isr=self._needs_min_isr))
 
     def _check_new_topic(self, name: str, count: int, replicas: int, config: Mapping[str, Setting]) -> None:
         if not is_legal_name(name):

@@ -1,12 +1,13 @@
 """One partition: leader, replicas, high watermark, and the rules of an append (Kafka: ``Partition``).
 
-Emulated: leadership and its epoch, the ISR against ``min.insync.replicas``, followers that have each record at once
-unless the script holds them, the checks of ``validation``, sequences and epochs.
+Emulated: leadership and its epoch; the ISR against ``min.insync.replicas``; followers that have each record at once
+unless the script holds them; the high watermark, which follows the replicas in the ISR and, from Kafka 3.7 on, stays
+where it is while there are too few of them (KAFKA-15583); the checks of ``validation``, sequences and epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -36,9 +37,15 @@ class Appended:
 
 
 class Partition:
-    """A partition as all its replicas see it: they share one log. ``leader`` is ``NO_LEADER`` while there is none."""
+    """A partition as all its replicas see it: they share one log, of which a held follower has only the beginning.
 
-    def __init__(self, name: TopicPartition, replicas: Sequence[int], settings: Settings) -> None:
+    ``leader`` is ``NO_LEADER`` while there is none. ``needs_min_isr``: the high watermark advances only while the ISR
+    has ``min.insync.replicas``.
+    """
+
+    def __init__(
+        self, name: TopicPartition, replicas: Sequence[int], settings: Settings, *, needs_min_isr: bool = True
+    ) -> None:
         self.name = name
         self.replicas = list(replicas)
         self.isr = list(replicas)
@@ -47,42 +54,57 @@ class Partition:
         self.log = PartitionLog()
         self.producers = ProducerStates()
         self.high_watermark = 0
-        self.followers_held = False
+        self._held_ends: dict[int, int] = {}
+        """Node to the offset up to which it has the log, for replicas that fetch nothing while they follow."""
+        self._needs_min_isr = needs_min_isr
         self.storage_failed = False
         self.halts_node = False
         self._settings = settings
 
     def elect(self, leader: int) -> None:
-        """A new leader, or none (``NO_LEADER``), with the next epoch."""
+        """A new leader, or none (``NO_LEADER``), with the next epoch. The leader has every record."""
+        for node in {self.leader, leader} & self._held_ends.keys():
+            self._held_ends[node] = self.log.end_offset
         self.leader = leader
         self.leader_epoch += 1
+        self.advance_high_watermark()
 
     def lose(self, node: int) -> None:
         """A replica's node died: out of the ISR, and the next in it leads. The last one stays in the ISR."""
         others = [each for each in self.isr if each != node]
         if others:
-            self.isr = others
+            self.set_isr(others)
         if self.leader == node:
             self.elect(others[0] if others else NO_LEADER)
 
     def regain(self, node: int) -> None:
         """A replica's node came back with everything."""
         if node in self.replicas and node not in self.isr:
-            self.isr.append(node)
+            self.set_isr([*self.isr, node])
         if self.leader == NO_LEADER and node in self.isr:
             self.elect(node)
 
     def set_isr(self, isr: Sequence[int]) -> None:
         self.isr = list(isr)
+        self.advance_high_watermark()
 
     def fail_storage(self, failed: bool, *, halt: bool = False) -> None:
         """``halt``: the next append stops the node, instead of an error for each until further notice."""
         self.storage_failed = failed and not halt
         self.halts_node = failed and halt
 
-    def hold_followers(self, held: bool) -> None:
-        self.followers_held = held
-        self._followers_fetch()
+    def hold_followers(self, nodes: Collection[int]) -> None:
+        """These nodes get no further records while they follow. Raises ``ValueError`` if none of them is a follower."""
+        held = set(self.replicas).intersection(nodes)
+        if not held - {self.leader}:
+            raise ValueError(f"{self.name} has no such follower: its leader is {self.leader}, replicas {self.replicas}")
+        for node in held:
+            self._held_ends.setdefault(node, self.log.end_offset)
+
+    def release_followers(self) -> None:
+        """All followers have everything again."""
+        self._held_ends.clear()
+        self.advance_high_watermark()
 
     def has_enough_replicas(self) -> bool:
         """``min.insync.replicas`` asks for no more replicas than there are."""
@@ -124,19 +146,19 @@ class Partition:
             timestamp = header.max_timestamp if append_time is None else append_time
             sequences = SequenceRange(header.base_sequence, last, base, timestamp)
             self.producers.appended(header.producer_id, header.producer_epoch, sequences)
-        self._followers_fetch()
+        self.advance_high_watermark()
         return Appended(base, self.log.end_offset, append_time)
 
     def append_internal(self, data: bytes) -> None:
         """A batch of the broker's own, which needs no checks."""
         (header,) = batch_headers(data)
         self.log.append(data, header, self.leader_epoch)
-        self._followers_fetch()
+        self.advance_high_watermark()
 
     def append_marker(self, marker: Marker, now_ms: int) -> None:
         self.producers.marked(marker.producer_id, marker.epoch)
         self.log.append_marker(marker, self.leader_epoch, now_ms)
-        self._followers_fetch()
+        self.advance_high_watermark()
 
     def is_writing(self, identity: tuple[int, int]) -> bool:
         """Whether this producer id and epoch have a transaction open here."""
@@ -146,6 +168,9 @@ class Partition:
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.high_watermark)
 
-    def _followers_fetch(self) -> None:
-        if not self.followers_held:
-            self.high_watermark = self.log.end_offset
+    def advance_high_watermark(self) -> None:
+        """To the end of what every replica in sync has; never back (Kafka: ``maybeIncrementLeaderHW``)."""
+        if self._needs_min_isr and not self.has_enough_replicas():
+            return
+        held = (end for node, end in self._held_ends.items() if node != self.leader and node in self.isr)
+        self.high_watermark = max(self.high_watermark, min(held, default=self.log.end_offset))
