@@ -7,11 +7,11 @@ from typing import Any
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import CONTROL, TRANSACTIONAL
 from spark_kafka_sink.records.decode import DecodedBatch, decode_batches
+from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import (
     CommittedOffset,
     offset_key,
     offset_value,
-    offsets_partition,
 )
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario, Steps, name, new_topic
@@ -232,7 +232,7 @@ def commit_in_transaction(
 def batches_of(client: PlainClient, group: str, writer: TransactionalWriter) -> list[DecodedBatch]:
     """The batches of the group's partition that hold its commits or the writer's markers."""
     described = client.ask("Metadata", 9, topics=[{"name": OFFSETS}]).topics[0]
-    partition = offsets_partition(group, len(described.partitions))
+    partition = coordinator_partition(group, len(described.partitions))
     found: list[DecodedBatch] = []
     offset = 0
     while batches := _fetched(client, partition, offset):

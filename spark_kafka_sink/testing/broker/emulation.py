@@ -64,7 +64,7 @@ APIS: Final = (
     ),
     _emulated("OffsetCommit", "Missing: `offset.metadata.max.bytes`, `offsets.retention.minutes`, version 10."),
     _emulated("OffsetFetch", "Missing: members and their epochs (KIP-848)."),
-    _emulated("FindCoordinator", "Share groups are refused (INVALID_REQUEST). Internal topics are there at once."),
+    _emulated("FindCoordinator", "Share groups are refused (INVALID_REQUEST). Internal topics are created at once."),
     _emulated("JoinGroup", "Missing: `skip_assignment` (KIP-814), `group.max.size`."),
     _emulated("Heartbeat LeaveGroup SyncGroup ListGroups"),
     _emulated("DescribeGroups", "Missing: authorized operations. The host of each member is the loopback address."),
@@ -85,7 +85,7 @@ APIS: Final = (
     _emulated("EndTxn", "The markers are written before the response, unless `hold_markers` holds them."),
     _emulated("DescribeConfigs", "Topics and brokers only. Missing: loggers, groups, synonyms, documentation, types."),
     _emulated("CreatePartitions", "Assignments are ignored."),
-    _emulated("DescribeCluster DescribeTransactions"),
+    _emulated("DescribeCluster DescribeTransactions DescribeTopicPartitions"),
     _emulated("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS has to be scripted."),
     _refused("DeleteRecords", "`TestBroker.delete_records` moves the log start offset."),
     _refused("AlterConfigs IncrementalAlterConfigs", "`TestBroker.set_topic_configs` changes a topic."),
@@ -100,7 +100,6 @@ APIS: Final = (
     _refused("DescribeUserScramCredentials AlterUserScramCredentials", "`Listener(users=…)` has the users."),
     _refused("CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken"),
     _refused("DeleteGroups OffsetDelete"),
-    _refused("DescribeTopicPartitions", "Metadata describes topics."),
     _refused(
         "ElectLeaders AlterPartitionReassignments ListPartitionReassignments",
         "`TestBroker.move_leader` elects a leader; replicas stay where they are.",
@@ -152,8 +151,10 @@ BROKER_CONFIGS: Final = (
         "auto.create.topics.enable connections.max.reauth.ms default.replication.factor "
         "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms "
         "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions "
-        "offsets.topic.num.partitions socket.request.max.bytes transaction.max.timeout.ms",
-        "`group.initial.rebalance.delay.ms` is 0 by default.",
+        "offsets.topic.num.partitions share.coordinator.state.topic.num.partitions socket.request.max.bytes "
+        "transaction.max.timeout.ms transaction.state.log.num.partitions",
+        "`group.initial.rebalance.delay.ms` is 0 by default. Internal topics have three replicas, or as many as there "
+        "are nodes.",
     ),
 )
 """Every broker setting of ``TestBroker(config=…)``; any other is a ``ConfigError``."""

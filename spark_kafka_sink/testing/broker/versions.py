@@ -46,7 +46,7 @@ class Release:
 
 
 _Range: TypeAlias = tuple[int, int]
-_Row: TypeAlias = tuple[int, _Range | None, _Range, _Range, _Range]
+_Row: TypeAlias = tuple[int, _Range | None, _Range | None, _Range, _Range]
 
 _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
     {
@@ -79,6 +79,7 @@ _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
         "DescribeCluster":      (60, (0, 0),  (0, 0),  (0, 1),  (0, 2)),
         "DescribeTransactions": (65, None,    (0, 0),  (0, 0),  (0, 0)),
         "ListTransactions":     (66, None,    (0, 0),  (0, 1),  (0, 2)),
+        "DescribeTopicPartitions": (75, None, None,    (0, 0),  (0, 0)),
     }
 )  # fmt: skip
 

@@ -156,7 +156,7 @@ def _shape(field: Field[Any]) -> _Shape:
     nested = next((part for part in parts if is_dataclass(part)), None)
     kafka_type = field.metadata.get("kafka_type", "")
     if nested is not None:
-        convert: Callable[[Any], object] = lambda values: build(nested, values)  # noqa: E731
+        convert: Callable[[Any], object] = lambda values: None if values is None else build(nested, values)  # noqa: E731
     else:
         convert = _CONVERT.get(kafka_type, lambda value: value)
     if field.default is not MISSING:

@@ -6,11 +6,11 @@ import pytest
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import (
     CommittedOffset,
     offset_key,
     offset_value,
-    offsets_partition,
 )
 from tests.contract.plain_client import PlainClient
 
@@ -33,7 +33,7 @@ NEGATIVE = -1_284_548_840
     ],
 )
 def test_a_group_s_partition_is_java_s_hash_of_its_id(group: str, java_hash: int) -> None:
-    assert [offsets_partition(group, count) for count in (1, 50, 7)] == [0, java_hash % 50, java_hash % 7]
+    assert [coordinator_partition(group, count) for count in (1, 50, 7)] == [0, java_hash % 50, java_hash % 7]
 
 
 def test_key_and_value_are_kafka_s() -> None:
@@ -89,7 +89,7 @@ def test_the_leader_of_the_partition_coordinates_the_group() -> None:
             group: int(client.ask("FindCoordinator", 3, key=group, key_type=0).node_id) for group in ("hello", "Aa")
         }
         assert found == {
-            group: broker.leader("__consumer_offsets", offsets_partition(group, 50)) for group in ("hello", "Aa")
+            group: broker.leader("__consumer_offsets", coordinator_partition(group, 50)) for group in ("hello", "Aa")
         }
         broker.move_leader("__consumer_offsets", 22, to=3 if found["hello"] != 3 else 2)
         moved = int(client.ask("FindCoordinator", 3, key="hello", key_type=0).node_id)

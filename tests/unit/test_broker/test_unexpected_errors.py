@@ -71,6 +71,7 @@ ASKED: dict[str, Callable[[int], dict[str, object]]] = {
     "TxnOffsetCommit": one_partition,
     "DescribeConfigs": lambda _: {"resources": [{"resource_type": 2, "resource_name": "t"}]},
     "CreatePartitions": lambda _: {"topics": [{"name": "t", "count": 2}]},
+    "DescribeTopicPartitions": lambda _: {"topics": [{"name": "t"}]},
     "DescribeTransactions": lambda _: {"transactional_ids": ["tx"]},
 }
 

@@ -75,6 +75,7 @@ def requests(topic_id: uuid.UUID) -> dict[str, dict[str, object]]:
         "CreatePartitions": {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout": 1000},
         "DescribeCluster": {"include_cluster_authorized_operations": True},
         "DescribeTransactions": {"transactional_ids": ["tx"]},
+        "DescribeTopicPartitions": {"topics": [{"name": "t"}], "response_partition_limit": 1, "cursor": None},
         "ListTransactions": {"state_filters": ["Ongoing", "nope"]},
     }
 
@@ -174,7 +175,10 @@ def known_names(api_key: int) -> set[str]:
 
 
 def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
-    younger = {"2.8": {"DescribeTransactions", "ListTransactions"}}
+    younger = {
+        "2.8": {"DescribeTransactions", "ListTransactions", "DescribeTopicPartitions"},
+        "3.5": {"DescribeTopicPartitions"},
+    }
     for name, release in RELEASES.items():
         assert set(release.versions) | younger.get(name, set()) == set(HANDLERS) == set(API_KEYS)
 

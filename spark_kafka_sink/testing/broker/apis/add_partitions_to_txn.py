@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (24): a client of transactions version 1 sends it before it writes to a partition.
 
-Emulated: one transaction, and the many of version 4 on that brokers send each other, with verify_only; unknown
-partitions make the whole transaction fail (OPERATION_NOT_ATTEMPTED for the others).
+Emulated: one transaction, and the many of version 4 on that brokers send each other, with verify_only; internal topics
+(TOPIC_AUTHORIZATION_FAILED) and unknown partitions make the whole transaction fail (OPERATION_NOT_ATTEMPTED for the
+others).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
 from spark_kafka_sink.testing.broker.call import Call, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
+from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -51,16 +53,13 @@ def _add(
     *,
     verify_only: bool = False,
 ) -> list[Fields]:
-    unknown = {name for name in partitions if call.cluster.partition(*name) is None}
-    scripted = {name: error for name in partitions if (error := call.scripted(*name))}
-    if unknown or scripted:
-        return _results(
-            partitions,
-            lambda name: (
-                scripted.get(name)
-                or (ErrorCode.unknown_topic_or_partition if name in unknown else ErrorCode.operation_not_attempted)
-            ),
-        )
+    errors = {
+        name: ErrorCode.unknown_topic_or_partition for name in partitions if call.cluster.partition(*name) is None
+    }
+    errors |= {name: ErrorCode.topic_authorization_failed for name in partitions if name.topic in INTERNAL_TOPICS}
+    errors |= {name: error for name in partitions if (error := call.scripted(*name))}
+    if errors:
+        return _results(partitions, lambda name: errors.get(name, ErrorCode.operation_not_attempted))
     try:
         call.check_coordinator(transactional_id)
         if verify_only:

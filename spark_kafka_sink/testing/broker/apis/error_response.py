@@ -170,6 +170,11 @@ def _describe_groups(request: Request, error: ErrorCode) -> Fields:
     return {"groups": [{"group_id": each, "error_code": error, "error_message": None} for each in request.body.groups]}
 
 
+def _describe_topic_partitions(request: Request, error: ErrorCode) -> Fields:
+    asked = request.body.topics
+    return {"topics": [{"name": each.name, "error_code": error, "partitions": []} for each in asked]}
+
+
 _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
     {
         "Produce": _produce,
@@ -190,6 +195,7 @@ _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
         "DescribeConfigs": _describe_configs,
         "CreatePartitions": _create_partitions,
         "DescribeTransactions": _describe_transactions,
+        "DescribeTopicPartitions": _describe_topic_partitions,
     }
 )
 """APIs that are not here (ApiVersions, Heartbeat, ListTransactions, …) name the error once."""

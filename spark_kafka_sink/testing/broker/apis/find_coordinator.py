@@ -1,7 +1,7 @@
 """FindCoordinator (10): which node coordinates a group or a transactional id.
 
-Emulated: one key, and from version 4 on many; the first group makes ``__consumer_offsets``, and the leader of its
-partition there coordinates it; the node of a transactional id stays the same until a node dies or comes back.
+Emulated: one key, and from version 4 on many; the first group creates ``__consumer_offsets``, the first transactional
+id ``__transaction_state``; the leader of its partition there coordinates each.
 """
 
 from __future__ import annotations

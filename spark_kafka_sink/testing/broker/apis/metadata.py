@@ -17,10 +17,11 @@ from spark_kafka_sink.model import NO_LEADER
 from spark_kafka_sink.testing.broker.call import Call, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic, is_legal_name
+from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
-_ALL_OPERATIONS: Final = 0b110111111000
+ALL_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 
@@ -54,30 +55,32 @@ def _asked_topic(call: Call, name: str | None, topic_id: uuid.UUID | None) -> Fi
         try:
             topic = call.cluster.auto_create(name)
         except ApiError as refused:
-            return {"error_code": refused.error, "name": name}
+            return {"error_code": refused.error, "name": name, "is_internal": name in INTERNAL_TOPICS}
     return _described(call, name, topic)
 
 
 def _described(call: Call, name: str, topic: Topic | None) -> Fields:
     error = call.scripted(name)
     if error or topic is None:
-        return {"error_code": error or ErrorCode.unknown_topic_or_partition, "name": name}
+        error = error or ErrorCode.unknown_topic_or_partition
+        return {"error_code": error, "name": name, "is_internal": name in INTERNAL_TOPICS}
     return {
         "error_code": ErrorCode.none,
         "name": name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": [_partition(call.cluster, partition) for partition in topic.partitions],
+        "partitions": [partition_fields(call.cluster, partition) for partition in topic.partitions],
         **_operations(call),
     }
 
 
 def _operations(call: Call) -> Fields:
     asked = getattr(call.body, "include_topic_authorized_operations", False)
-    return {"topic_authorized_operations": _ALL_OPERATIONS} if asked else {}
+    return {"topic_authorized_operations": ALL_OPERATIONS} if asked else {}
 
 
-def _partition(cluster: Cluster, partition: Partition) -> Fields:
+def partition_fields(cluster: Cluster, partition: Partition) -> Fields:
+    """A partition as Metadata and DescribeTopicPartitions describe it."""
     has_leader = partition.leader != NO_LEADER
     return {
         "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,

@@ -1,10 +1,10 @@
 """Produce (0): records into logs (Kafka: ``KafkaApis.handleProduceRequest``, ``ReplicaManager``, ``DelayedProduce``).
 
 Emulated, in the broker's order: required acks, topic and leader (with the new leader's address from version 10 on,
-KIP-951), internal topics, the transaction a batch belongs to (checked from 3.6 on; added by the broker from version 12
-on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0 gets no response or, after an error, a closed
-connection, acks=1 after the append, acks=all when the high watermark is behind the records or the timeout has passed.
-Quotas are the handler pool's.
+KIP-951), internal topics (one client id may write to them), the transaction a batch belongs to (checked from 3.6 on;
+added by the broker from version 12 on, KIP-890), ISR, size, CRC, header, epoch and sequence; then acks=0
+gets no response or, after an error, a closed connection, acks=1 after the append, acks=all when the high watermark is
+behind the records or the timeout has passed. Quotas are the handler pool's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_kafka_sink.testing.broker.call import (
     milliseconds,
 )
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
-from spark_kafka_sink.testing.broker.state.cluster import INTERNAL_TOPICS
+from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Appended, Partition
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.state.validation import only_batch
@@ -43,6 +43,8 @@ _NO_ID: Final = uuid.UUID(int=0)
 _TOPIC_IDS_SINCE: Final = 13
 _ADDS_PARTITIONS_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Kafka's ``AdminUtils.ADMIN_CLIENT_ID``: it may write to internal topics."""
 _KNOWN_ACKS: Final = frozenset({-1, 0, 1})
 
 
@@ -134,12 +136,12 @@ def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
     call.check_script(outcome.topic, outcome.index)
     if call.body.acks not in _KNOWN_ACKS:
         raise ApiError(ErrorCode.invalid_required_acks)
-    if outcome.topic in INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.invalid_topic_exception)
     outcome.partition = call.cluster.partition(outcome.topic, outcome.index)
     if outcome.partition is None:
         by_id = call.version >= _TOPIC_IDS_SINCE and not outcome.topic
         raise ApiError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
+    if outcome.topic in INTERNAL_TOPICS and call.request.client_id != _ADMIN_CLIENT_ID:
+        raise ApiError(ErrorCode.invalid_topic_exception)
     error = outcome.partition.leadership_error(call.request.node)
     if error:
         raise ApiError(error)

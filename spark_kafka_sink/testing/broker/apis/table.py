@@ -16,6 +16,7 @@ from spark_kafka_sink.testing.broker.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_topic_partitions,
     describe_transactions,
     end_txn,
     fetch,
@@ -67,6 +68,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "CreatePartitions": create_partitions.handle,
         "DescribeCluster": describe_cluster.handle,
         "DescribeTransactions": describe_transactions.handle,
+        "DescribeTopicPartitions": describe_topic_partitions.handle,
         "ListTransactions": list_transactions.handle,
     }
 )

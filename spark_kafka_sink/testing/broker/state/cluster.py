@@ -1,17 +1,16 @@
 """Nodes, topics and who leads what (Kafka: the controller's view, ``ReplicationControlManager``).
 
 Emulated: replicas placed round robin, elections within the ISR when a node dies or comes back, topic ids, topic
-settings, automatic creation.
+settings, automatic creation, also of internal topics; the leader of its partition there is the coordinator of a
+transactional id.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -19,14 +18,15 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Setting, Settings, topic_fault
+from spark_kafka_sink.testing.broker.state.internal_topics import (
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_REPLICAS,
+    INTERNAL_TOPICS,
+    TRANSACTIONS_TOPIC,
+    coordinator_partition,
+)
 from spark_kafka_sink.testing.broker.state.partition import Partition
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-_OFFSETS_REPLICAS: Final = 3
-_OFFSETS_CONFIG: Final[Mapping[str, Setting]] = MappingProxyType(
-    {"cleanup.policy": "compact", "segment.bytes": 104_857_600}
-)
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 CLUSTER_ID: Final = "TestBrokerClusterId000"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -89,9 +89,9 @@ class Cluster:
         return self._next_producer_id
 
     def coordinator(self, transactional_id: str) -> BrokerNode | None:
-        """The node that coordinates this transactional id; it moves only when nodes die or come back."""
-        alive = self.alive()
-        return alive[zlib.crc32(transactional_id.encode()) % len(alive)] if alive else None
+        """The leader of the id's partition of ``__transaction_state``, None while it has no leader."""
+        partitions = self.internal_topic(TRANSACTIONS_TOPIC).partitions
+        return self.nodes.get(partitions[coordinator_partition(transactional_id, len(partitions))].leader)
 
     def partition(self, name: str, index: int) -> Partition | None:
         topic = self.topics.get(name)
@@ -117,14 +117,15 @@ class Cluster:
         """As a Metadata request for an unknown topic does (``auto.create.topics.enable``). Raises ``ApiError``."""
         if not self.config["auto.create.topics.enable"]:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
-        return self.create_offsets_topic() if name == OFFSETS_TOPIC else self.create_topic(name, -1, -1, {})
+        return self.internal_topic(name) if name in INTERNAL_TOPICS else self.create_topic(name, -1, -1, {})
 
-    def create_offsets_topic(self) -> Topic:
-        """``__consumer_offsets``, with up to three replicas."""
-        replicas = min(_OFFSETS_REPLICAS, len(self.alive()))
-        return self.create_topic(
-            OFFSETS_TOPIC, int(self.config["offsets.topic.num.partitions"]), replicas, _OFFSETS_CONFIG
-        )
+    def internal_topic(self, name: str) -> Topic:
+        """One of ``INTERNAL_TOPICS``, created when it is first asked for."""
+        if name not in self.topics:
+            kind = INTERNAL_TOPICS[name]
+            replicas = min(INTERNAL_REPLICAS, len(self.alive()))
+            self.create_topic(name, int(self.config[kind.partitions]), replicas, kind.configs)
+        return self.topics[name]
 
     def create_partitions(self, name: str, count: int, *, dry: bool = False) -> None:
         topic = self.topics.get(name)
@@ -176,6 +177,8 @@ class Cluster:
             topic.partitions.append(Partition(name, placed, topic.settings, needs_min_isr=self._needs_min_isr))
 
     def _check_new_topic(self, name: str, count: int, replicas: int, config: Mapping[str, Setting]) -> None:
+        if name == CLUSTER_METADATA_TOPIC:
+            raise ApiError(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
         if not is_legal_name(name):
             raise ApiError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {name!r}")
         if name in self.topics:

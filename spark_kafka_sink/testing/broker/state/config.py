@@ -26,8 +26,10 @@ BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
         "num.io.threads": 8,
         "num.partitions": 1,
         "offsets.topic.num.partitions": 50,
+        "share.coordinator.state.topic.num.partitions": 50,
         "socket.request.max.bytes": 104_857_600,
         "transaction.max.timeout.ms": 900_000,
+        "transaction.state.log.num.partitions": 50,
     }
 )
 

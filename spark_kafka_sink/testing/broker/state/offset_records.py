@@ -18,18 +18,6 @@ _KEY_VERSION: Final = struct.pack(">h", 1)
 _FLEXIBLE_SINCE: Final = 4
 _NO_TAGS: Final = b"\0"
 _BASE_SEQUENCE: Final = 0
-_MIN_INT: Final = 2**31
-
-
-def offsets_partition(group: str, count: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group: the absolute value of Java's hash of its id."""
-    code_units = group.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for high, low in zip(code_units[::2], code_units[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-    if code == _MIN_INT:
-        return 0  # Java's abs cannot make it positive, Kafka's makes it 0
-    return min(code, 2 * _MIN_INT - code) % count
 
 
 def offset_key(group: str, partition: TopicPartition) -> bytes:

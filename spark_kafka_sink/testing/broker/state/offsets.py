@@ -7,18 +7,19 @@ it commits.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import TRANSACTIONAL
-from spark_kafka_sink.testing.broker.state.cluster import OFFSETS_TOPIC, Cluster
+from spark_kafka_sink.testing.broker.state.cluster import Cluster
+from spark_kafka_sink.testing.broker.state.internal_topics import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import (
     CommittedOffset,
     offset_batch,
     offset_key,
     offset_value,
-    offsets_partition,
 )
 from spark_kafka_sink.testing.broker.state.partition import Partition
 
@@ -32,12 +33,14 @@ class GroupOffsets:
         self._cluster = cluster
         self._value_version = value_version
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._topic_id: uuid.UUID | None = None
         self._pending: dict[int, list[tuple[str, TopicPartition, CommittedOffset]]] = {}
 
     def partition(self, group: str) -> Partition:
         """The partition of ``__consumer_offsets`` that holds the group; its leader is the group's coordinator."""
-        topic = self._cluster.topics.get(OFFSETS_TOPIC) or self._cluster.create_offsets_topic()
-        return topic.partitions[offsets_partition(group, len(topic.partitions))]
+        topic = self._cluster.internal_topic(OFFSETS_TOPIC)
+        self._forget_with_topic()
+        return topic.partitions[coordinator_partition(group, len(topic.partitions))]
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> None:
         if offsets:
@@ -63,11 +66,21 @@ class GroupOffsets:
         return tuple(self._committed)
 
     def of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        self._forget_with_topic()
         return MappingProxyType(self._committed.get(group, {}))
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
         """Whether an open transaction holds another offset for it."""
         return any((group, partition) == pending[:2] for held in self._pending.values() for pending in held)
+
+    def _forget_with_topic(self) -> None:
+        """Offsets are gone when their topic is deleted."""
+        topic = self._cluster.topics.get(OFFSETS_TOPIC)
+        topic_id = None if topic is None else topic.id
+        if topic_id != self._topic_id:
+            self._topic_id = topic_id
+            self._committed.clear()
+            self._pending.clear()
 
     def _append(
         self,

@@ -1,0 +1,54 @@
+"""Topics that the broker creates for itself, and what they decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS, coordinator_partition
+from tests.contract.plain_client import PlainClient
+
+TRANSACTIONS = "__transaction_state"
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+def test_an_internal_topic_is_known_as_such_before_it_exists(client: PlainClient, topic: str) -> None:
+    (answer,) = client.ask("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False).topics
+    assert (answer.error_code.name, answer.is_internal) == ("unknown_topic_or_partition", True)
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+def test_a_client_that_asks_for_it_makes_the_broker_create_it(client: PlainClient, topic: str) -> None:
+    (answer,) = client.ask("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=True).topics
+    assert (answer.error_code.name, answer.is_internal, len(answer.partitions)) == ("none", True, 50)
+
+
+def test_the_leader_of_its_partition_coordinates_a_transactional_id() -> None:
+    with TestBroker(nodes=3) as broker, PlainClient(broker.bootstrap_servers) as client:
+        found = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
+        partition = coordinator_partition("tx", 50)
+        assert found == broker.leader(TRANSACTIONS, partition)
+        broker.move_leader(TRANSACTIONS, partition, to=found % 3 + 1)
+        assert int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id) == found % 3 + 1
+        broker.move_leader(TRANSACTIONS, partition)
+        answer = client.ask("FindCoordinator", 3, key="tx", key_type=1)
+        assert answer.error_code.name == "coordinator_not_available"
+
+
+def test_the_number_of_partitions_is_a_setting() -> None:
+    with TestBroker(config={"transaction.state.log.num.partitions": 2}) as broker:
+        with PlainClient(broker.bootstrap_servers) as client:
+            client.ask("FindCoordinator", 3, key="tx", key_type=1)
+            (described,) = client.ask("Metadata", 9, topics=[{"name": TRANSACTIONS}]).topics
+        assert len(described.partitions) == 2
+
+
+def test_committed_offsets_are_gone_with_their_topic(broker: TestBroker, client: PlainClient) -> None:
+    asked = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}]
+    topics = [{"name": "t", "partitions": asked}]
+    client.ask("OffsetCommit", 7, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+    assert broker.committed("g") == {("t", 0): 7}
+
+    client.ask("DeleteTopics", 4, topic_names=["__consumer_offsets"], timeout=1000)
+
+    assert broker.committed("g") == {}
