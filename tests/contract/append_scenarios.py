@@ -10,7 +10,7 @@ from spark_kafka_sink.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME
 from spark_kafka_sink.records.compression import compress
 from spark_kafka_sink.records.decode import batch_headers
 from tests.contract.plain_client import PlainClient, batch
-from tests.contract.scenario import Scenario, Steps, name, new_topic
+from tests.contract.scenario import Scenario, Steps, fetched, name, new_topic
 from tests.waiting import is_of_today
 
 
@@ -157,8 +157,8 @@ def log_append_time(client: PlainClient) -> Steps:
         return None if moment is None else round(moment.timestamp() * 1000)
 
     first, again, kept, kept_again = told_ms(stamped), told_ms(stamped), told_ms(plain), told_ms(plain)
-    (stored,) = batch_headers(_fetched(client, stamped))
-    (as_sent,) = batch_headers(_fetched(client, plain))
+    (stored,) = batch_headers(fetched(client, stamped))
+    (as_sent,) = batch_headers(fetched(client, plain))
     return [
         ("the time of the append", is_of_today((first or 0) / 1000), True),
         ("a duplicate", again, first),
@@ -171,7 +171,7 @@ def log_append_time(client: PlainClient) -> Steps:
         ("the batch as it came", (as_sent.attributes, as_sent.base_timestamp, as_sent.max_timestamp), (0, 5, 5)),
         ("claimed by the producer", client.produce(stamped, claimed).error_code.name, "invalid_timestamp"),
         ("claimed, CreateTime", client.produce(plain, claimed).error_code.name, "none"),
-        ("it does not count", batch_headers(_fetched(client, plain))[-1].attributes, 0),
+        ("it does not count", batch_headers(fetched(client, plain))[-1].attributes, 0),
     ]
 
 
@@ -205,12 +205,6 @@ def unknown_version_of_metadata(client: PlainClient) -> Steps:
 def absurd_frame_length(client: PlainClient) -> Steps:
     client.send(struct.pack(">i", 200_000_000))
     return [("hangs up", client.is_hung_up(), True)]
-
-
-def _fetched(client: PlainClient, topic: str) -> bytes:
-    asked = [{"topic": topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]
-    answer = client.ask("Fetch", 4, max_wait=1000, min_bytes=1, max_bytes=1 << 20, topics=asked)
-    return bytes(answer.responses[0].partitions[0].records)
 
 
 def _offset(client: PlainClient, topic: str, timestamp: int) -> int:

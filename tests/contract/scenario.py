@@ -21,3 +21,10 @@ def new_topic(client: PlainClient, **configs: str) -> str:
     topic = name("topic")
     client.create_topic(topic, **configs)
     return topic
+
+
+def fetched(client: PlainClient, topic: str) -> bytes:
+    """The batches of partition 0, from its start."""
+    asked = [{"topic": topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]
+    answer = client.ask("Fetch", 4, max_wait=1000, min_bytes=1, max_bytes=1 << 20, topics=asked)
+    return bytes(answer.responses[0].partitions[0].records)

@@ -8,6 +8,7 @@ from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker.emulation import APIS, TOPIC_CONFIGS
 from spark_kafka_sink.testing.broker.versions import RELEASES, VersionRange
 from tests.contract.append_scenarios import APPEND_SCENARIOS
+from tests.contract.compression_scenarios import COMPRESSION_SCENARIOS
 from tests.contract.group_scenarios import GROUP_SCENARIOS
 from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
 from tests.contract.plain_client import API_KEYS, PlainClient
@@ -15,7 +16,13 @@ from tests.contract.scenario import Scenario, new_topic
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
 from tests.kafka_versions import on_kafka
 
-SCENARIOS = (*APPEND_SCENARIOS, *TRANSACTION_SCENARIOS, *GROUP_SCENARIOS, *INTERNAL_TOPIC_SCENARIOS)
+SCENARIOS = (
+    *APPEND_SCENARIOS,
+    *TRANSACTION_SCENARIOS,
+    *GROUP_SCENARIOS,
+    *INTERNAL_TOPIC_SCENARIOS,
+    *COMPRESSION_SCENARIOS,
+)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

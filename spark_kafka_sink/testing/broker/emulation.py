@@ -124,9 +124,12 @@ APIS: Final = (
 """Every API of Kafka's protocol. A refused one is not announced, and the connection that uses it is closed."""
 
 TOPIC_CONFIGS: Final = (
+    _emulated(
+        "compression.type",
+        "An uncompressed batch whose offset deltas are not 0, 1, 2, … gets INVALID_RECORD if it is to be compressed.",
+    ),
     _emulated("max.message.bytes message.timestamp.type min.insync.replicas"),
     _emulated("cleanup.policy", "`compact` requires keys. Nothing is ever compacted or deleted."),
-    _no_effect("compression.type", "Batches stay as they were sent."),
     _no_effect(
         "retention.bytes retention.ms segment.bytes segment.ms file.delete.delay.ms",
         "There are no segments, and records stay. `TestBroker.delete_records` removes them.",
@@ -134,7 +137,9 @@ TOPIC_CONFIGS: Final = (
     _no_effect("delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms"),
     _no_effect("flush.messages flush.ms", "Everything is in memory."),
     _no_effect("unclean.leader.election.enable", "Only in-sync replicas are elected, except by `move_leader`."),
-    _refused("compression.gzip.level compression.lz4.level compression.zstd.level"),
+    _refused(
+        "compression.gzip.level compression.lz4.level compression.zstd.level", "Each codec has its default level."
+    ),
     _refused("message.timestamp.after.max.ms message.timestamp.before.max.ms", "Any timestamp is accepted."),
     _refused("segment.jitter.ms segment.index.bytes index.interval.bytes preallocate"),
     _refused("follower.replication.throttled.replicas leader.replication.throttled.replicas"),
@@ -148,7 +153,7 @@ TOPIC_CONFIGS: Final = (
 
 BROKER_CONFIGS: Final = (
     _emulated(
-        "auto.create.topics.enable connections.max.reauth.ms default.replication.factor "
+        "auto.create.topics.enable compression.type connections.max.reauth.ms default.replication.factor "
         "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms "
         "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions "
         "offsets.topic.num.partitions share.coordinator.state.topic.num.partitions socket.request.max.bytes "

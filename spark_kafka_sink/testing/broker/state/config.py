@@ -15,6 +15,7 @@ Setting: TypeAlias = str | int | bool
 BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "auto.create.topics.enable": True,
+        "compression.type": "producer",
         "connections.max.reauth.ms": 0,
         "default.replication.factor": 1,
         "group.initial.rebalance.delay.ms": 0,
@@ -57,6 +58,7 @@ TOPIC_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
 
 TOPIC_SETTING_OF_BROKER: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "compression.type": "compression.type",
         "max.message.bytes": "message.max.bytes",
         "message.timestamp.type": "log.message.timestamp.type",
         "min.insync.replicas": "min.insync.replicas",
@@ -86,7 +88,10 @@ def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
 
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    dict.fromkeys(("message.timestamp.type", "log.message.timestamp.type"), ("CreateTime", "LogAppendTime"))
+    {
+        **dict.fromkeys(("message.timestamp.type", "log.message.timestamp.type"), ("CreateTime", "LogAppendTime")),
+        "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    }
 )
 
 _KIND: Final[Mapping[type, str]] = MappingProxyType({bool: "true or false", int: "a whole number", str: "a string"})

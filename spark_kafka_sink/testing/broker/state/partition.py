@@ -2,7 +2,8 @@
 
 Emulated: leadership and its epoch; the ISR against ``min.insync.replicas``; followers that have each record at once
 unless the script holds them; the high watermark, which follows the replicas in the ISR and, from Kafka 3.7 on, stays
-where it is while there are too few of them (KAFKA-15583); the checks of ``validation``, sequences and epochs.
+where it is while there are too few of them (KAFKA-15583); the checks of ``validation``, sequences and epochs;
+``compression.type``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
+from spark_kafka_sink.testing.broker.state.recompression import recompressed
 from spark_kafka_sink.testing.broker.state.validation import check_batch
 
 ALL_REPLICAS = -1
@@ -128,7 +130,8 @@ class Partition:
             )
         append_time = now_ms if self._settings["message.timestamp.type"] == "LogAppendTime" else None
         compacted = "compact" in str(self._settings["cleanup.policy"])
-        check_batch(data, header, self._settings.number("max.message.bytes"), compacted=compacted)
+        max_bytes = self._settings.number("max.message.bytes")
+        check_batch(data, header, max_bytes, compacted=compacted)
         if append_time is not None and header.is_log_append_time:
             raise ApiError(ErrorCode.invalid_timestamp, "Invalid timestamp type: only the broker sets LogAppendTime")
         if self.log.has_ongoing(header.producer_id) and not header.is_transactional:
@@ -141,6 +144,7 @@ class Partition:
             error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
             if error:
                 raise ApiError(error)
+        data, header = recompressed(data, header, str(self._settings["compression.type"]), max_bytes)
         base = self.log.append(data, header, self.leader_epoch, append_time)
         if header.producer_id != NO_PRODUCER_ID:
             timestamp = header.max_timestamp if append_time is None else append_time

@@ -30,16 +30,21 @@ def only_batch(data: bytes) -> BatchView:
 
 def check_batch(data: bytes, header: BatchView, max_message_bytes: int, *, compacted: bool) -> None:
     """Raise ``ApiError`` for a batch that must not get into the log."""
-    if len(data) > max_message_bytes:
-        raise ApiError(
-            ErrorCode.message_too_large,
-            f"The record batch size is {len(data)} bytes, which exceeds the maximum of {max_message_bytes}.",
-        )
+    check_size(data, max_message_bytes)
     if crc32c(memoryview(data)[CRC_END:]) != header.crc:
         raise ApiError(ErrorCode.corrupt_message, "Record is corrupt")
     fault = _header_fault(header) or _records_fault(data, header, compacted=compacted)
     if fault is not None:
         raise ApiError(ErrorCode.invalid_record, fault)
+
+
+def check_size(data: bytes, max_message_bytes: int) -> None:
+    """Raise ``ApiError`` for a batch over ``max.message.bytes``."""
+    if len(data) > max_message_bytes:
+        raise ApiError(
+            ErrorCode.message_too_large,
+            f"The record batch size is {len(data)} bytes, which exceeds the maximum of {max_message_bytes}.",
+        )
 
 
 def _header_fault(header: BatchView) -> str | None:
