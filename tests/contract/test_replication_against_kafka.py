@@ -1,9 +1,9 @@
-"""What a follower that hangs does to producers and readers: the same on three nodes of Kafka and TestBroker."""
+"""What a follower that hangs does to producers, readers and committers, on three nodes of Kafka and of TestBroker."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,9 @@ from tests.waiting import eventually
 
 RECORDS = batch([b"x"])
 REPLICAS = 2
+OFFSETS = "__consumer_offsets"
+GROUP = "group"
+SHORT_MS, LONG_MS = 500, 60_000
 
 
 class Site(ABC):
@@ -39,6 +42,10 @@ class Site(ABC):
     def come_back(self, topics: Sequence[str]) -> None:
         """Returns when the follower is in sync again."""
 
+    @abstractmethod
+    def set_min_isr_of_offsets(self, count: int) -> None:
+        """For ``__consumer_offsets``, which has one partition and three replicas."""
+
     def new_topic(self, min_isr: int) -> tuple[str, PlainClient]:
         """A topic that the follower follows, and a client of its leader."""
         while True:
@@ -46,11 +53,13 @@ class Site(ABC):
             self.create_topic(topic, min_isr)
             partition = self.partition(topic)
             if self.follower in partition.replica_nodes and partition.leader_id != self.follower:
-                return topic, PlainClient(self.addresses[partition.leader_id - 1])
+                return topic, self.client_of(partition.leader_id)
+
+    def client_of(self, node: int) -> PlainClient:
+        return PlainClient(self.addresses[node - 1])
 
     def partition(self, topic: str) -> Any:
-        other = self.addresses[self.follower % 3]
-        with PlainClient(other) as client:
+        with self.client_of(self.follower % 3 + 1) as client:
             return client.ask("Metadata", 9, topics=[{"name": topic}]).topics[0].partitions[0]
 
 
@@ -70,7 +79,10 @@ class TestBrokerSite(Site):
 
     def leave_isr(self, topics: Sequence[str]) -> None:
         for topic in topics:
-            self._broker.set_isr(topic, 0, [self._broker.leader(topic, 0)])
+            self._broker.set_isr(topic, 0, [each for each in self.partition(topic).isr_nodes if each != self.follower])
+
+    def set_min_isr_of_offsets(self, count: int) -> None:
+        self._broker.set_topic_configs(OFFSETS, {"min.insync.replicas": count})
 
     def come_back(self, topics: Sequence[str]) -> None:
         for topic in topics:
@@ -83,8 +95,10 @@ class KafkaSite(Site):
         topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
         with PlainClient(kafka.bootstrap_servers) as client:
             (partition,) = client.ask("DescribeQuorum", 1, topics=topics).topics[0].partitions
-        # The active controller must not hang: it changes the replicas in sync.
-        super().__init__(kafka.bootstrap_servers, follower=partition.leader_id % 3 + 1)
+            coordinator = client.ask_patiently("FindCoordinator", 3, key=GROUP, key_type=0).node_id
+        # The active controller must not hang, because it changes the replicas in sync.
+        (follower, *_) = {1, 2, 3} - {int(partition.leader_id), int(coordinator)}
+        super().__init__(kafka.bootstrap_servers, follower)
         self._kafka = kafka
 
     def create_topic(self, topic: str, min_isr: int) -> None:
@@ -93,8 +107,18 @@ class KafkaSite(Site):
     def hang(self, topics: Sequence[str]) -> None:
         self._kafka.pause(self.follower)
 
+    def set_min_isr_of_offsets(self, count: int) -> None:
+        change = {"name": "min.insync.replicas", "config_operation": 0, "value": str(count)}
+        changes = [{"resource_type": 2, "resource_name": OFFSETS, "configs": [change]}]
+        asked = [{"resource_type": 2, "resource_name": OFFSETS, "configuration_keys": ["min.insync.replicas"]}]
+        with self.client_of(self.partition(OFFSETS).leader_id) as client:
+            client.ask("IncrementalAlterConfigs", 1, resources=changes, validate_only=False)
+            eventually(
+                lambda: client.ask("DescribeConfigs", 4, resources=asked).results[0].configs[0].value == str(count)
+            )
+
     def leave_isr(self, topics: Sequence[str]) -> None:
-        eventually(lambda: all(len(self.partition(topic).isr_nodes) == 1 for topic in topics))
+        eventually(lambda: all(self.follower not in self.partition(topic).isr_nodes for topic in topics))
 
     def come_back(self, topics: Sequence[str]) -> None:
         self._kafka.resume(self.follower)
@@ -104,13 +128,16 @@ class KafkaSite(Site):
 
 @pytest.fixture
 def kafka_site() -> Iterator[KafkaSite]:
-    with LocalKafka(nodes=3, properties={"replica.lag.time.max.ms": "3000"}) as kafka:
+    with LocalKafka(
+        nodes=3, properties={"replica.lag.time.max.ms": "3000", "offsets.commit.timeout.ms": "5000"}
+    ) as kafka:
         yield KafkaSite(kafka)
 
 
 @pytest.fixture
 def broker_site() -> Iterator[TestBrokerSite]:
-    with TestBroker(nodes=3) as broker:
+    config = {"offsets.commit.timeout.ms": 500, "offsets.topic.num.partitions": 1}
+    with TestBroker(nodes=3, config=config) as broker:
         yield TestBrokerSite(broker)
 
 
@@ -118,16 +145,16 @@ def a_follower_that_hangs(site: Site) -> Steps:
     (free, to_free), (strict, to_strict) = site.new_topic(min_isr=1), site.new_topic(min_isr=2)
     both, clients = (free, strict), (to_free, to_strict)
 
-    def produce(acks: int = -1) -> tuple[str, ...]:
+    def produce(acks: int = -1, timeout: int = SHORT_MS) -> tuple[str, ...]:
         data = [[{"name": topic, "partition_data": [{"index": 0, "records": RECORDS}]}] for topic in both]
         asked = zip(clients, data, strict=True)
-        answers = [client.ask("Produce", 9, acks=acks, timeout=500, topic_data=each) for client, each in asked]
+        answers = [client.ask("Produce", 9, acks=acks, timeout=timeout, topic_data=each) for client, each in asked]
         return tuple(each.responses[0].partition_responses[0].error_code.name for each in answers)
 
     def readable() -> tuple[int, ...]:
         return tuple(latest_offset(client, topic) for client, topic in zip(clients, both, strict=True))
 
-    steps: Steps = [("all in sync", (produce(), readable()), (("none", "none"), (1, 1)))]
+    steps: Steps = [("all in sync", (produce(timeout=LONG_MS), readable()), (("none", "none"), (1, 1)))]
     site.hang(both)
     steps += [
         ("acks=1", (produce(1), readable()), (("none", "none"), (1, 1))),
@@ -137,12 +164,16 @@ def a_follower_that_hangs(site: Site) -> Steps:
     eventually(lambda: readable()[0] == 3)
     steps += [
         ("out of sync", readable(), (3, 1)),
-        ("acks=all with the leader alone", (produce(), readable()), (("none", "not_enough_replicas"), (4, 1))),
+        (
+            "acks=all with the leader alone",
+            (produce(timeout=LONG_MS), readable()),
+            (("none", "not_enough_replicas"), (4, 1)),
+        ),
         ("acks=1 with the leader alone", (produce(1), readable()), (("none", "none"), (5, 1))),
     ]
     site.come_back(both)
     eventually(lambda: readable() == (5, 4))
-    return [*steps, ("in sync again", (produce(), readable()), (("none", "none"), (6, 5)))]
+    return [*steps, ("in sync again", (produce(timeout=LONG_MS), readable()), (("none", "none"), (6, 5)))]
 
 
 def latest_offset(client: PlainClient, topic: str) -> int:
@@ -150,13 +181,75 @@ def latest_offset(client: PlainClient, topic: str) -> int:
     return int(client.ask("ListOffsets", 1, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
 
 
-def test_test_broker_is_as_written(broker_site: TestBrokerSite) -> None:
-    check(a_follower_that_hangs(broker_site))
+def commits_while_a_follower_hangs(site: Site) -> Steps:
+    topic, _ = site.new_topic(min_isr=1)
+    transactional_id, *producer = transaction(site)
+    client = site.client_of(coordinator(site, GROUP, 0))
+    partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+
+    def commit(offset: int, api: str = "OffsetCommit", version: int = 7, **fields: object) -> str:
+        topics = [{"name": topic, "partitions": [{**partition, "committed_offset": offset}]}]
+        answer = client.ask(api, version, group_id=GROUP, topics=topics, **fields)
+        return str(answer.topics[0].partitions[0].error_code.name)
+
+    def commit_outside(offset: int) -> str:
+        return commit(offset, generation_id_or_member_epoch=-1)
+
+    def commit_inside(offset: int) -> str:
+        claim = {"transactional_id": transactional_id, "producer_id": producer[0], "producer_epoch": producer[1]}
+        return commit(offset, "TxnOffsetCommit", 5, generation_id=-1, **claim)
+
+    def committed() -> int:
+        asked = [{"name": topic, "partition_indexes": [0]}]
+        answer = client.ask("OffsetFetch", 6, group_id=GROUP, topics=asked)
+        return int(answer.topics[0].partitions[0].committed_offset)
+
+    eventually(lambda: commit_outside(1) == "none")
+    site.set_min_isr_of_offsets(3)
+    steps: Steps = [("all in sync", (commit_outside(2), committed()), ("none", 2))]
+    site.hang([OFFSETS])
+    steps += [("too few", (commit_outside(3), committed()), ("coordinator_not_available", 2))]
+    site.leave_isr([OFFSETS])
+    steps += [
+        ("too few in sync", (commit_outside(4), committed()), ("coordinator_not_available", 2)),
+        ("in a transaction", (commit_inside(5), committed()), ("coordinator_not_available", 2)),
+    ]
+    site.come_back([OFFSETS])
+    eventually(lambda: committed() == 4)
+    ended = {"transactional_id": transactional_id, "producer_id": producer[0], "producer_epoch": producer[1]}
+    with site.client_of(coordinator(site, transactional_id, 1)) as other:
+        end = other.ask("EndTxn", 5, committed=True, **ended).error_code.name
+    eventually(lambda: committed() == 5)
+    return [*steps, ("the transaction", end, "none"), ("afterwards", (commit_outside(6), committed()), ("none", 6))]
+
+
+def transaction(site: Site) -> tuple[str, int, int]:
+    """A transactional id whose coordinator does not hang, its producer id and epoch."""
+    while coordinator(site, transactional_id := name("id"), 1) == site.follower:
+        pass
+    with site.client_of(coordinator(site, transactional_id, 1)) as client:
+        asked = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+        answer = client.ask_patiently("InitProducerId", 4, **asked)
+    return transactional_id, int(answer.producer_id), int(answer.producer_epoch)
+
+
+def coordinator(site: Site, key: str, key_type: int) -> int:
+    with site.client_of(site.follower % 3 + 1) as client:
+        return int(client.ask_patiently("FindCoordinator", 3, key=key, key_type=key_type).node_id)
+
+
+SCENARIOS = (a_follower_that_hangs, commits_while_a_follower_hangs)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_test_broker_is_as_written(scenario: Callable[[Site], Steps], broker_site: TestBrokerSite) -> None:
+    check(scenario(broker_site))
 
 
 @pytest.mark.jvm
-def test_kafka_is_as_written(kafka_site: KafkaSite) -> None:
-    check(a_follower_that_hangs(kafka_site))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_kafka_is_as_written(scenario: Callable[[Site], Steps], kafka_site: KafkaSite) -> None:
+    check(scenario(kafka_site))
 
 
 def check(steps: Steps) -> None:

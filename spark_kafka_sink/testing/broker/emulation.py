@@ -156,8 +156,8 @@ BROKER_CONFIGS: Final = (
         "auto.create.topics.enable compression.type connections.max.reauth.ms default.replication.factor "
         "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms "
         "log.message.timestamp.type message.max.bytes min.insync.replicas num.io.threads num.partitions "
-        "offsets.topic.num.partitions share.coordinator.state.topic.num.partitions socket.request.max.bytes "
-        "transaction.max.timeout.ms transaction.state.log.num.partitions",
+        "offsets.commit.timeout.ms offsets.topic.num.partitions share.coordinator.state.topic.num.partitions "
+        "socket.request.max.bytes transaction.max.timeout.ms transaction.state.log.num.partitions",
         "`group.initial.rebalance.delay.ms` is 0 by default. Internal topics have three replicas, or as many as there "
         "are nodes.",
     ),
@@ -184,7 +184,8 @@ PARTS: Final = (
     (
         "consumer groups",
         "Missing: the protocol of KIP-848 (`group.protocol=consumer`), static members that come back without a "
-        "rebalance (KIP-345), records of members in `__consumer_offsets`, loading of coordinators.",
+        "rebalance (KIP-345), records of members in `__consumer_offsets` (a SyncGroup does not wait for replicas), "
+        "loading of coordinators.",
     ),
     ("quotas", "`producer_byte_rate` of a client id only. Missing: quotas of users, defaults, other kinds."),
     ("security", "Listeners have TLS and SASL (PLAIN, SCRAM). Missing: ACLs, delegation tokens, other mechanisms."),

@@ -41,7 +41,7 @@ class Server:
     ) -> None:
         """``ports``: one for each node, 0 for a free one. ``OSError`` when one is in use; then nothing is left open."""
         cluster = Cluster([], config, needs_min_isr=offered.watermark_needs_min_isr)
-        offsets = GroupOffsets(cluster, offered.offset_value_version)
+        offsets = GroupOffsets(cluster, offered.offset_value_version, offered.commit_acks)
         transactions = TransactionCoordinator(cluster, offsets)
         self.state = BrokerState(cluster, offsets, Groups(config), transactions, ClientQuotas(), offered)
         self.purgatory = Purgatory(asyncio.get_running_loop())

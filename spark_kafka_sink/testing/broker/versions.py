@@ -35,13 +35,15 @@ class Release:
     ``features`` are the finalized features (name to level); ``transaction.version`` 2 means KIP-890's second part.
     ``verifies_partitions``: a transactional Produce must name a partition of the transaction (3.6 and later).
     ``watermark_needs_min_isr``: the high watermark advances only with ``min.insync.replicas`` in sync (3.7 and later).
-    ``offset_value_version``: of the records in ``__consumer_offsets``.
+    ``commit_acks``: with which group coordinators append (-1: all; 1 since 4.0). ``offset_value_version``: of the
+    records in ``__consumer_offsets``.
     """
 
     versions: Mapping[str, VersionRange]
     features: Mapping[str, int]
     verifies_partitions: bool
     watermark_needs_min_isr: bool
+    commit_acks: int = -1
     offset_value_version: int = 3
 
 
@@ -103,6 +105,7 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
             {"metadata.version": 27, "transaction.version": 2},
             verifies_partitions=True,
             watermark_needs_min_isr=True,
+            commit_acks=1,
             offset_value_version=4,
         ),
     }

@@ -89,7 +89,7 @@ def test_it_writes_nothing_and_connects_once_to_each_address(broker):
     assert failure(findings)[0] == "metadata"
     assert "there is no such topic" in failure(findings)[1]
     assert {request.api for request in broker.requests} <= READ_ONLY
-    assert broker.topics == ()
+    assert broker.topics == ("__transaction_state",), "a broker creates it when it is asked for a coordinator"
     assert [each.step for each in broker.authentications] == ["TLS", "SCRAM-SHA-512"] * 2
 
 

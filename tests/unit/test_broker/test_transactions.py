@@ -29,7 +29,7 @@ TIMEOUT_MS = 1000
 def coordinator() -> TransactionCoordinator:
     cluster = Cluster([BrokerNode(1, "localhost", 9092)], broker_config({}))
     cluster.create_topic("t", 1, 1, {})
-    return TransactionCoordinator(cluster, GroupOffsets(cluster, 4))
+    return TransactionCoordinator(cluster, GroupOffsets(cluster, 4, acks=1))
 
 
 def begun(coordinator: TransactionCoordinator, *, epoch: int) -> ProducerIdentity:

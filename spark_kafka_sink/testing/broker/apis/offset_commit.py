@@ -1,38 +1,92 @@
 """OffsetCommit (8): offsets of a group's member, or of a consumer that assigns its partitions itself.
 
 Emulated: each commit is a record of ``__consumer_offsets``; member and generation are checked, and a group with members
-takes no offsets of others.
+takes no offsets of others. The response waits for replicas up to ``offsets.commit.timeout.ms``; until Kafka 4.0 too few
+of them in sync are COORDINATOR_NOT_AVAILABLE at once.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
+from spark_kafka_sink.testing.broker.state.offsets import Commit
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 
+_AS_COMMIT: Final = MappingProxyType(
+    {
+        ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+        ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+        ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+        ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+        ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+        ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    }
+)
+"""The error of the append as committers get it (Kafka: ``CoordinatorOperationExceptionHelper``)."""
 
-def handle(call: Call) -> Fields:
+Row: TypeAlias = tuple[TopicPartition, ErrorCode]
+
+
+def handle(call: Call) -> Response:
     refused = _refused(call)
     accepted: dict[TopicPartition, CommittedOffset] = {}
-    rows: list[tuple[str, Fields]] = []
+    rows: list[Row] = []
     for topic in call.body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
             error = call.scripted(*name) or offset_error(call, name) or refused
             if not error:
                 accepted[name] = committed_offset(asked)
-            rows.append((topic.name, {"partition_index": asked.partition_index, "error_code": error}))
-    call.state.offsets.commit(call.body.group_id, accepted, call.now_ms)
-    return {"topics": by_topic(rows, "name", "partitions")}
+            rows.append((name, error))
+    return committed(call, rows, accepted, call.state.offsets.commit)
+
+
+def committed(
+    call: Call,
+    rows: Sequence[Row],
+    accepted: Mapping[TopicPartition, CommittedOffset],
+    append: Callable[[str, Mapping[TopicPartition, CommittedOffset], int], Commit],
+) -> Response:
+    """Append the accepted offsets; the response to OffsetCommit and TxnOffsetCommit, when replicas have them."""
+    offsets = call.state.offsets
+
+    def response(appended: ErrorCode) -> Fields:
+        stored = _AS_COMMIT.get(appended, appended)
+        fields = [
+            (name.topic, {"partition_index": name.partition, "error_code": error or stored}) for name, error in rows
+        ]
+        return {"topics": by_topic(fields, "name", "partitions")}
+
+    if not accepted:
+        return response(ErrorCode.none)
+    try:
+        commit = append(call.body.group_id, accepted, call.now_ms)
+    except ApiError as refused:
+        return response(refused.error)
+
+    def try_complete() -> Fields | None:
+        moved = not call.coordinates_group(call.body.group_id)
+        outcome = ErrorCode.not_leader_or_follower if moved else offsets.outcome(commit)
+        if outcome:
+            offsets.failed(commit)
+        return None if outcome is None else response(outcome)
+
+    def expire() -> Fields:
+        offsets.failed(commit)
+        return response(ErrorCode.coordinator_not_available if offsets.waits_itself else ErrorCode.request_timed_out)
+
+    return Delayed(int(call.cluster.config["offsets.commit.timeout.ms"]), try_complete, expire)
 
 
 def offset_error(call: Call, partition: TopicPartition) -> ErrorCode:

@@ -6,38 +6,37 @@ generation of the group from version 3 on (KIP-447); the offsets are transaction
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.testing.broker.apis.offset_commit import committed_offset, offset_error
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.apis.offset_commit import Row, committed, committed_offset, offset_error
+from spark_kafka_sink.testing.broker.call import Call, Response
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
-from spark_kafka_sink.testing.broker.wire import Fields
 
 _ABORTABLE_SINCE: Final = 4
 _ADDS_OFFSETS_SINCE: Final = 5
 
 
-def handle(call: Call) -> Fields:
+def handle(call: Call) -> Response:
     body = call.body
     refused = _error(call)
     accepted: dict[TopicPartition, CommittedOffset] = {}
-    rows: list[tuple[str, Fields]] = []
+    rows: list[Row] = []
     for topic in body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
             error = offset_error(call, name) or refused or call.scripted(*name)
             if not error:
                 accepted[name] = committed_offset(asked)
-            rows.append((topic.name, {"partition_index": asked.partition_index, "error_code": error}))
+            rows.append((name, error))
     producer = (body.producer_id, body.producer_epoch)
-    call.state.offsets.commit_in_transaction(producer, body.group_id, accepted, call.now_ms)
-    return {"topics": by_topic(rows, "name", "partitions")}
+    return committed(call, rows, accepted, partial(call.state.offsets.commit_in_transaction, producer))
 
 
 def _error(call: Call) -> ErrorCode:

@@ -26,6 +26,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Setting]] = MappingProxyType(
         "min.insync.replicas": 1,
         "num.io.threads": 8,
         "num.partitions": 1,
+        "offsets.commit.timeout.ms": 5_000,
         "offsets.topic.num.partitions": 50,
         "share.coordinator.state.topic.num.partitions": 50,
         "socket.request.max.bytes": 104_857_600,

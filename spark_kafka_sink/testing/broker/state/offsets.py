@@ -1,15 +1,18 @@
 """Committed offsets of consumer groups, and those that wait for their transaction (Kafka: ``OffsetMetadataManager``).
 
 Emulated: each commit is a record of ``__consumer_offsets``, which is created when a group is first asked for; the
-leader of a group's partition is its coordinator; the commits of a transaction are transactional records and count when
-it commits.
+leader of a group's partition is its coordinator. A commit counts when the high watermark is behind its record. The
+commits of a transaction are transactional records, and count when the watermark is behind the marker that commits it.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import TRANSACTIONAL
@@ -21,20 +24,36 @@ from spark_kafka_sink.testing.broker.state.offset_records import (
     offset_key,
     offset_value,
 )
-from spark_kafka_sink.testing.broker.state.partition import Partition
+from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Partition
 
 NOTHING_COMMITTED = CommittedOffset(-1)
 
 
-class GroupOffsets:
-    """All groups of the cluster: group id to partition to offset."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Commit:
+    """Offsets of a group in the log of ``partition``; the high watermark must reach ``end_offset``."""
 
-    def __init__(self, cluster: Cluster, value_version: int) -> None:
+    group: str
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    partition: Partition
+    end_offset: int
+
+
+class GroupOffsets:
+    """All groups of the cluster: group id to partition to offset.
+
+    ``acks``: with which a coordinator appends. All before Kafka 4.0; since then 1, after which it waits for the high
+    watermark, so that too few in-sync replicas are found out by a timeout only.
+    """
+
+    def __init__(self, cluster: Cluster, value_version: int, acks: int) -> None:
         self._cluster = cluster
         self._value_version = value_version
-        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._acks = acks
         self._topic_id: uuid.UUID | None = None
-        self._pending: dict[int, list[tuple[str, TopicPartition, CommittedOffset]]] = {}
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._appended: list[Commit] = []
+        self._pending: dict[int, list[Commit]] = {}
 
     def partition(self, group: str) -> Partition:
         """The partition of ``__consumer_offsets`` that holds the group; its leader is the group's coordinator."""
@@ -42,36 +61,73 @@ class GroupOffsets:
         self._forget_with_topic()
         return topic.partitions[coordinator_partition(group, len(topic.partitions))]
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> None:
-        if offsets:
-            self._append(group, offsets, now_ms)
-            self._committed.setdefault(group, {}).update(offsets)
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> Commit:
+        """Append a commit. Raises ``ApiError``."""
+        commit = self._append(group, offsets, now_ms)
+        self._appended.append(commit)
+        return commit
 
     def commit_in_transaction(
         self, producer: tuple[int, int], group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int
-    ) -> None:
-        """``producer``: id and epoch. The offsets count when the transaction commits."""
-        if offsets:
-            self._append(group, offsets, now_ms, TRANSACTIONAL, producer)
-            self._pending.setdefault(producer[0], []).extend((group, *each) for each in offsets.items())
+    ) -> Commit:
+        """Append a commit of a transaction. ``producer``: id and epoch. Raises ``ApiError``."""
+        commit = self._append(group, offsets, now_ms, TRANSACTIONAL, producer)
+        self._pending.setdefault(producer[0], []).append(commit)
+        return commit
+
+    @property
+    def waits_itself(self) -> bool:
+        """Whether the coordinator waits for the high watermark, not the append."""
+        return self._acks != ALL_REPLICAS
+
+    def outcome(self, commit: Commit) -> ErrorCode | None:
+        """What the append came to, as a Produce would say it; None while it waits for the high watermark."""
+        partition = commit.partition
+        if self._cluster.partition(*partition.name) is not partition:
+            return ErrorCode.unknown_topic_or_partition
+        if partition.high_watermark < commit.end_offset:
+            return None
+        if not self.waits_itself and not partition.has_enough_replicas():
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
+
+    def failed(self, commit: Commit) -> None:
+        """The committer was told an error. Before Kafka 4.0 the offsets then never count."""
+        if not self.waits_itself:
+            for commits in (self._appended, *self._pending.values()):
+                commits[:] = [each for each in commits if each is not commit]
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        for group, partition, offset in self._pending.pop(producer_id, []):
+        """The markers of the transaction are in the logs."""
+        for commit in self._pending.pop(producer_id, []):
             if committed:
-                self._committed.setdefault(group, {})[partition] = offset
+                self._appended.append(replace(commit, end_offset=commit.partition.log.end_offset))
 
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that have committed something."""
+        self._count_replicated()
         return tuple(self._committed)
 
     def of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        self._forget_with_topic()
+        """The offsets that count."""
+        self._count_replicated()
         return MappingProxyType(self._committed.get(group, {}))
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
         """Whether an open transaction holds another offset for it."""
-        return any((group, partition) == pending[:2] for held in self._pending.values() for pending in held)
+        every = (commit for commits in self._pending.values() for commit in commits)
+        return any(commit.group == group and partition in commit.offsets for commit in every)
+
+    def _count_replicated(self) -> None:
+        self._forget_with_topic()
+        waiting: list[Commit] = []
+        for commit in self._appended:
+            if commit.partition.high_watermark < commit.end_offset:
+                waiting.append(commit)
+            else:
+                self._committed.setdefault(commit.group, {}).update(commit.offsets)
+        self._appended = waiting
 
     def _forget_with_topic(self) -> None:
         """Offsets are gone when their topic is deleted."""
@@ -80,6 +136,7 @@ class GroupOffsets:
         if topic_id != self._topic_id:
             self._topic_id = topic_id
             self._committed.clear()
+            self._appended.clear()
             self._pending.clear()
 
     def _append(
@@ -89,8 +146,10 @@ class GroupOffsets:
         now_ms: int,
         attributes: int = 0,
         producer: tuple[int, int] = (-1, -1),
-    ) -> None:
+    ) -> Commit:
         records = [
             (offset_key(group, name), offset_value(self._value_version, each, now_ms)) for name, each in offsets.items()
         ]
-        self.partition(group).append_internal(offset_batch(records, now_ms, attributes, producer))
+        partition = self.partition(group)
+        appended = partition.append_internal(offset_batch(records, now_ms, attributes, producer), self._acks)
+        return Commit(group, offsets, partition, appended.end_offset)

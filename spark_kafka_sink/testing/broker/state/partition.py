@@ -122,12 +122,7 @@ class Partition:
 
         A remembered duplicate gets its first offset again. Raises ``ApiError``.
         """
-        if acks == ALL_REPLICAS and not self.has_enough_replicas():
-            raise ApiError(
-                ErrorCode.not_enough_replicas,
-                f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{self._settings.number('min.insync.replicas')} for partition {self.name}",
-            )
+        self._check_isr(acks)
         append_time = now_ms if self._settings["message.timestamp.type"] == "LogAppendTime" else None
         compacted = "compact" in str(self._settings["cleanup.policy"])
         max_bytes = self._settings.number("max.message.bytes")
@@ -153,16 +148,30 @@ class Partition:
         self.advance_high_watermark()
         return Appended(base, self.log.end_offset, append_time)
 
-    def append_internal(self, data: bytes) -> None:
-        """A batch of the broker's own, which needs no checks."""
+    def append_internal(self, data: bytes, acks: int) -> Appended:
+        """Append a coordinator's batch. Raises ``ApiError`` for what the partition is in, not for the batch."""
+        if self.storage_failed:
+            raise ApiError(ErrorCode.kafka_storage_error)
+        self._check_isr(acks)
         (header,) = batch_headers(data)
-        self.log.append(data, header, self.leader_epoch)
+        max_bytes = self._settings.number("max.message.bytes")
+        data, header = recompressed(data, header, str(self._settings["compression.type"]), max_bytes)
+        base = self.log.append(data, header, self.leader_epoch)
         self.advance_high_watermark()
+        return Appended(base, self.log.end_offset)
 
     def append_marker(self, marker: Marker, now_ms: int) -> None:
         self.producers.marked(marker.producer_id, marker.epoch)
         self.log.append_marker(marker, self.leader_epoch, now_ms)
         self.advance_high_watermark()
+
+    def _check_isr(self, acks: int) -> None:
+        if acks == ALL_REPLICAS and not self.has_enough_replicas():
+            raise ApiError(
+                ErrorCode.not_enough_replicas,
+                f"The size of the current ISR {sorted(self.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self._settings.number('min.insync.replicas')} for partition {self.name}",
+            )
 
     def is_writing(self, identity: tuple[int, int]) -> bool:
         """Whether this producer id and epoch have a transaction open here."""

@@ -1,0 +1,119 @@
+"""A commit waits for the replicas of ``__consumer_offsets``; tests/contract has the same with a real Kafka 4.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from tests.contract.plain_client import PlainClient
+
+OFFSETS = "__consumer_offsets"
+ONE_PARTITION = {"offsets.topic.num.partitions": 1, "offsets.commit.timeout.ms": 20}
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(params=["4.1", "3.9"])
+def broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
+    with TestBroker(nodes=2, like=request.param, config=ONE_PARTITION) as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+def tell_commit(client: PlainClient, offset: int = 7) -> None:
+    partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"name": "t", "partitions": [{**partition, "committed_offset": offset}]}]
+    client.tell("OffsetCommit", 7, group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+
+
+def hear_commit(client: PlainClient) -> str:
+    return str(client.hear("OffsetCommit", 7).topics[0].partitions[0].error_code.name)
+
+
+def commit(client: PlainClient, offset: int = 7) -> str:
+    tell_commit(client, offset)
+    return hear_commit(client)
+
+
+def counts(broker: TestBroker) -> int | None:
+    return broker.committed("g").get(("t", 0))
+
+
+def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker: TestBroker, client: PlainClient) -> None:
+    """Before Kafka 4.0 the coordinator forgets it, and committers get the error of the append."""
+    assert commit(client, 1) == "none"
+    broker.hold_followers(OFFSETS, 0)
+    is_old = broker._release.commit_acks == -1
+
+    assert commit(client) == ("request_timed_out" if is_old else "coordinator_not_available")
+    assert counts(broker) == 1
+    broker.release_followers(OFFSETS, 0)
+    assert counts(broker) == (1 if is_old else 7)
+
+
+def test_with_too_few_replicas_in_sync_it_is_refused(broker: TestBroker, client: PlainClient) -> None:
+    assert commit(client, 1) == "none"
+    broker.set_topic_configs(OFFSETS, {"min.insync.replicas": 2})
+    broker.set_isr(OFFSETS, 0, [1])
+    appended = len(broker.topic(OFFSETS).batches(0))
+
+    assert commit(client) == "coordinator_not_available"
+    assert counts(broker) == 1
+    broker.set_isr(OFFSETS, 0, [1, 2])
+    is_old = broker._release.commit_acks == -1
+    assert (counts(broker), len(broker.topic(OFFSETS).batches(0)) - appended) == ((1, 0) if is_old else (7, 1))
+
+
+def test_it_waits_for_its_replicas() -> None:
+    with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
+        broker.create_topic("t")
+        with PlainClient(broker.bootstrap_servers) as client:
+            commit(client, 1)
+            broker.hold_followers(OFFSETS, 0)
+            tell_commit(client)
+            broker.requests.wait_for("OffsetCommit", 2)
+            assert counts(broker) == 1
+            broker.release_followers(OFFSETS, 0)
+            assert hear_commit(client) == "none"
+        assert counts(broker) == 7
+
+
+def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
+    with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
+        broker.create_topic("t")
+        with PlainClient(broker.bootstrap_servers) as client:
+            commit(client, 1)
+            broker.hold_followers(OFFSETS, 0)
+            tell_commit(client)
+            broker.requests.wait_for("OffsetCommit", 2)
+            broker.move_leader(OFFSETS, 0, to=2)
+            assert hear_commit(client) == "not_coordinator"
+
+
+def test_a_disk_that_fails_has_no_coordinator(broker: TestBroker, client: PlainClient) -> None:
+    assert commit(client, 1) == "none"
+    broker.fail_storage(OFFSETS, 0)
+    assert commit(client) == "not_coordinator"
+    broker.fail_storage(OFFSETS, 0, failed=False)
+    assert (counts(broker), commit(client)) == (1, "none")
+
+
+def test_offsets_of_a_transaction_count_when_replicas_have_its_marker(broker: TestBroker) -> None:
+    with PlainClient(broker.bootstrap_servers) as client:
+        assert commit(client, 1) == "none"
+        node = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
+    with PlainClient(broker.bootstrap_servers.split(",")[node - 1]) as client:
+        identity = client.init_producer_id("tx")
+        claim = {"transactional_id": "tx", "producer_id": identity[0], "producer_epoch": identity[1]}
+        client.ask("AddOffsetsToTxn", 3, group_id="g", **claim)
+        with PlainClient(broker.bootstrap_servers) as leader:
+            partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+            topics = [{"name": "t", "partitions": [{**partition, "committed_offset": 7}]}]
+            answer = leader.ask("TxnOffsetCommit", 3, group_id="g", generation_id=-1, topics=topics, **claim)
+            assert answer.topics[0].partitions[0].error_code.name == "none"
+        broker.hold_followers(OFFSETS, 0)
+        assert client.ask("EndTxn", 3, committed=True, **claim).error_code.name == "none"
+    assert counts(broker) == 1
+    broker.release_followers(OFFSETS, 0)
+    assert counts(broker) == 7
