@@ -7,7 +7,7 @@ of them in sync are COORDINATOR_NOT_AVAILABLE at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +18,6 @@ from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_top
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
-from spark_kafka_sink.testing.broker.state.offsets import Commit
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
@@ -49,16 +48,19 @@ def handle(call: Call) -> Response:
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((name, error))
-    return committed(call, rows, accepted, call.state.offsets.commit)
+    return committed(call, rows, accepted)
 
 
 def committed(
     call: Call,
     rows: Sequence[Row],
     accepted: Mapping[TopicPartition, CommittedOffset],
-    append: Callable[[str, Mapping[TopicPartition, CommittedOffset], int], Commit],
+    producer: tuple[int, int] | None = None,
 ) -> Response:
-    """Append the accepted offsets; the response to OffsetCommit and TxnOffsetCommit, when replicas have them."""
+    """Append the accepted offsets; the response to OffsetCommit and TxnOffsetCommit, when replicas have them.
+
+    ``producer``: id and epoch of TxnOffsetCommit's.
+    """
     offsets = call.state.offsets
 
     def response(appended: ErrorCode) -> Fields:
@@ -71,7 +73,7 @@ def committed(
     if not accepted:
         return response(ErrorCode.none)
     try:
-        commit = append(call.body.group_id, accepted, call.now_ms)
+        commit = offsets.commit(call.body.group_id, accepted, call.now_ms, producer)
     except ApiError as refused:
         return response(refused.error)
 

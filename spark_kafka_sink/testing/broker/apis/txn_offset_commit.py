@@ -6,7 +6,6 @@ generation of the group from version 3 on (KIP-447); the offsets are transaction
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -35,8 +34,7 @@ def handle(call: Call) -> Response:
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((name, error))
-    producer = (body.producer_id, body.producer_epoch)
-    return committed(call, rows, accepted, partial(call.state.offsets.commit_in_transaction, producer))
+    return committed(call, rows, accepted, (body.producer_id, body.producer_epoch))
 
 
 def _error(call: Call) -> ErrorCode:

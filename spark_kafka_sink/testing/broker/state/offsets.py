@@ -61,18 +61,27 @@ class GroupOffsets:
         self._forget_with_topic()
         return topic.partitions[coordinator_partition(group, len(topic.partitions))]
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> Commit:
-        """Append a commit. Raises ``ApiError``."""
-        commit = self._append(group, offsets, now_ms)
-        self._appended.append(commit)
-        return commit
-
-    def commit_in_transaction(
-        self, producer: tuple[int, int], group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
     ) -> Commit:
-        """Append a commit of a transaction. ``producer``: id and epoch. Raises ``ApiError``."""
-        commit = self._append(group, offsets, now_ms, TRANSACTIONAL, producer)
-        self._pending.setdefault(producer[0], []).append(commit)
+        """Append a commit. Raises ``ApiError``.
+
+        ``producer``: id and epoch of a transactional producer; the offsets count when its transaction commits.
+        """
+        records = [
+            (offset_key(group, name), offset_value(self._value_version, each, now_ms)) for name, each in offsets.items()
+        ]
+        if producer is None:
+            batch = offset_batch(records, now_ms)
+        else:
+            batch = offset_batch(records, now_ms, TRANSACTIONAL, producer)
+        partition = self.partition(group)
+        commit = Commit(group, offsets, partition, partition.append_internal(batch, self._acks).end_offset)
+        (self._appended if producer is None else self._pending.setdefault(producer[0], [])).append(commit)
         return commit
 
     @property
@@ -138,18 +147,3 @@ class GroupOffsets:
             self._committed.clear()
             self._appended.clear()
             self._pending.clear()
-
-    def _append(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        now_ms: int,
-        attributes: int = 0,
-        producer: tuple[int, int] = (-1, -1),
-    ) -> Commit:
-        records = [
-            (offset_key(group, name), offset_value(self._value_version, each, now_ms)) for name, each in offsets.items()
-        ]
-        partition = self.partition(group)
-        appended = partition.append_internal(offset_batch(records, now_ms, attributes, producer), self._acks)
-        return Commit(group, offsets, partition, appended.end_offset)
