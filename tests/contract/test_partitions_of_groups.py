@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
-from spark_kafka_sink.testing.broker.state.offset_records import offsets_partition
+from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from tests.contract.group_scenarios import OFFSETS, PlainMember
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import new_topic
@@ -28,10 +28,12 @@ def used_partitions(bootstrap_servers: str) -> set[int]:
 
 
 def test_test_broker_puts_them_there(kafka_test_broker: TestBroker) -> None:
-    assert used_partitions(kafka_test_broker.bootstrap_servers) == {offsets_partition(each, COUNT) for each in GROUPS}
+    assert used_partitions(kafka_test_broker.bootstrap_servers) == {
+        coordinator_partition(each, COUNT) for each in GROUPS
+    }
 
 
 @pytest.mark.jvm
 def test_kafka_puts_them_there() -> None:
     with LocalKafka(properties={"offsets.topic.num.partitions": str(COUNT)}) as kafka:
-        assert used_partitions(kafka.bootstrap_servers) == {offsets_partition(each, COUNT) for each in GROUPS}
+        assert used_partitions(kafka.bootstrap_servers) == {coordinator_partition(each, COUNT) for each in GROUPS}

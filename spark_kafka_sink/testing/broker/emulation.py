@@ -168,8 +168,9 @@ PARTS: Final = (
     (
         "replication",
         "Followers have no logs of their own, so a new leader has every record. A node that is killed leaves the "
-        "in-sync replicas at once, and rejoins them when it starts; one that is paused or held stays until `set_isr` "
-        "removes it (no `replica.lag.time.max.ms`). Missing: controllers, reassignment, racks.",
+        "in-sync replicas at once, and rejoins them when it starts. A held follower stays in sync until `set_isr` "
+        "removes it (no `replica.lag.time.max.ms`); a paused node still gets every record. Missing: controllers, "
+        "reassignment, racks.",
     ),
     ("logs", "Missing: segments, retention, compaction, tiered storage."),
     (
@@ -178,8 +179,9 @@ PARTS: Final = (
     ),
     (
         "transactions",
-        "Missing: records of `__transaction_state`, expiry (`transactional.id.expiration.ms`), the milliseconds in "
-        "which a real coordinator responds CONCURRENT_TRANSACTIONS while it writes markers (`hold_markers`).",
+        "Missing: records of `__transaction_state` (its replicas do not count), expiry "
+        "(`transactional.id.expiration.ms`), the milliseconds in which a real coordinator responds "
+        "CONCURRENT_TRANSACTIONS while it writes markers (`hold_markers`).",
     ),
     (
         "consumer groups",

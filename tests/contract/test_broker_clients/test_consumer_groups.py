@@ -14,7 +14,8 @@ from kafka import KafkaConsumer
 
 from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.offset_records import offset_key, offsets_partition
+from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
+from spark_kafka_sink.testing.broker.state.offset_records import offset_key
 from tests.contract.plain_client import PlainClient
 from tests.contract.test_broker_clients.test_confluent_kafka import done, producer, write
 from tests.waiting import DEADLINE_S, eventually
@@ -184,7 +185,7 @@ def test_a_consumer_reads_the_commits_of_a_group(broker: TestBroker) -> None:
     values = fill(broker)
     with member(broker) as reader:
         eventually(lambda: len(reader.values) >= len(values))
-    partition = offsets_partition("g", 50)
+    partition = coordinator_partition("g", 50)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "other"})
     consumer.assign([ConfluentPartition("__consumer_offsets", partition, 0)])
     committed: dict[bytes, int] = {}
