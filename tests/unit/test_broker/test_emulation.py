@@ -24,7 +24,7 @@ def names(entries: Iterable[Entry], *statuses: Status) -> list[str]:
 
 def test_the_page_is_fresh() -> None:
     text = PAGE.read_text()
-    assert filled(text) == text, f"run: python -m spark_kafka_sink.testing.broker.emulation {PAGE.name} in docs/"
+    assert filled(text) == text, f"run: python -m spark_kafka_sink.testing.broker.emulation docs/{PAGE.name}"
 
 
 def test_nothing_is_listed_twice() -> None:
