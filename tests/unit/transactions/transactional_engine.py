@@ -55,7 +55,7 @@ class TransactionalEngine(Engine):
         self.delayed: list[SentRequest] = []
         super().__init__(partitions, nodes, **{"transactional.id": TRANSACTIONAL_ID, **config})
         self.cluster._next_producer_id = 999
-        self.group_offsets = GroupOffsets(self.cluster, value_version=4)
+        self.group_offsets = GroupOffsets(self.cluster, value_version=4, acks=1)
         self.coordinator = TransactionCoordinator(self.cluster, self.group_offsets)
         assert self.parts.transaction_manager is not None
         self.manager = self.parts.transaction_manager
@@ -284,7 +284,7 @@ class TransactionalEngine(Engine):
             for p in t.partitions
         }
         if code is ErrorCode.none:
-            self.group_offsets.commit_in_transaction(identity, asked.group_id, offsets, self.clock.epoch_ms())
+            self.group_offsets.commit(asked.group_id, offsets, self.clock.epoch_ms(), identity)
         topics = tuple(
             response.TxnOffsetCommitResponseTopic(
                 name=name,
