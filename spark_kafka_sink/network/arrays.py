@@ -1,98 +1,140 @@
-"""What must be done to a response's bytes for kio to read it: a check of array lengths, and a change of error codes.
+"""A walk over a response's bytes before kio reads them, because of what kio does with a peer's nonsense.
 
-kio allocates as many elements as an array announces; without that much memory the process dies, with no exception to
-catch. So a walk over the bytes comes first: the frame must hold the least bytes that the announced elements take. The
-walk also rejects null for an array that is not nullable. It builds nothing and leaves all other faults to kio.
+- kio allocates as many elements as an array announces; without that much memory the process dies, with no exception to
+  catch. The walk rejects an array whose elements do not fit into the frame, and null for one that must not be null.
+- kio cannot read an error code that it does not know, nor anything around it. The walk finds such codes, so that each
+  can be replaced by UNKNOWN_SERVER_ERROR and concerns only the one topic, partition or group that has it.
+- CPU is spent per element, not per byte, and a hostile peer sends the smallest elements that can be encoded. So it
+  counts each element and each tagged field with the least size that it has in an honest response, in which names are
+  not empty. The sum must not exceed the size of the frame, so that a MiB has hardly more elements than an honest one.
 
-kio cannot read an error code that it does not know, nor anything around it. A second walk, only where kio failed,
-replaces such a code by UNKNOWN_SERVER_ERROR, so that it concerns the one topic, partition or group that has it.
+The walk builds nothing and leaves all other faults to kio.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import groupby
 from types import UnionType
-from typing import Any, TypeAlias, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
-from kio.schema.errors import ErrorCode
-
-from spark_kafka_sink.network.error_table import error_code
+from spark_kafka_sink.network.error_table import KNOWN_CODES, MAX_WARNINGS, error_code
 
 Data: TypeAlias = bytes | bytearray | memoryview
-Step: TypeAlias = Callable[[Data, int], int]
-"""Offset of a field → offset of the next. Raises ``IndexError`` when the data ends first."""
 
 _FIXED_SIZES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
     "timedelta_i32": 4, "int64": 8, "uint64": 8, "float64": 8, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16,
 }  # fmt: skip
-_UNKNOWN = ErrorCode.unknown_server_error.to_bytes(_FIXED_SIZES["error_code"], "big", signed=True)
+_CODE_BYTES = _FIXED_SIZES["error_code"]
+_KNOWN = frozenset(code & 0xFFFF for code in KNOWN_CODES)
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
 _LONGEST_VARINT_SHIFT = 28
 _NULL = -1
 
+_NAME_BYTES = 4
+"""Counted for a string that must not be null. Many names differ from each other, so they cannot all be shorter."""
+_NUMBERS_BYTES = 2
+"""Counted for an array of numbers: a partition without replicas has a list of those that are offline, and so on."""
+_TAGGED_FIELD_BYTES = 8
+_SLACK_BYTES = 16 * 1024
+"""Elements of a small response may be smaller."""
+MAX_TAGGED_FIELDS = 16
+"""Of one entity. Kafka's have at most four; the others are for fields of later brokers."""
 
-def check_arrays(data: Data, offset: int, entity_type: type) -> int | None:
-    """The offset after the entity at ``offset``, None when ``data`` is no such entity.
 
-    Raises ``ValueError`` for an array that does not fit or must not be null.
+class Checked(NamedTuple):
+    """``end``: the offset after the entity, None when the data is no such entity; kio will not read it then.
+
+    ``unknown_codes``: the offsets of error codes that this client does not know.
     """
+
+    end: int | None
+    unknown_codes: Sequence[int]
+
+
+class _Walk:
+    """The state of one walk. ``left``: bytes that further elements may be counted with."""
+
+    __slots__ = ("left", "unknown_codes")
+
+    def __init__(self, size: int) -> None:
+        self.left = size + _SLACK_BYTES
+        self.unknown_codes: list[int] = []
+
+
+Step: TypeAlias = Callable[[Data, int, _Walk], int]
+"""Offset of a field → offset of the next; ``IndexError``, or an offset beyond the end, when the data ends first."""
+
+
+class _Part(NamedTuple):
+    """A field or an entity. ``step`` is None for an error code or another field of a fixed size.
+
+    ``least``: its smallest size in bytes. ``counted``: the size that an element is counted with for it.
+    """
+
+    step: Step | None
+    least: int
+    counted: int
+    is_code: bool = False
+
+
+def check_response(data: Data, offset: int, entity_type: type) -> Checked:
+    """Walks over the entity at ``offset``.
+
+    Raises ``ValueError`` for an array that does not fit or must not be null, and for more elements or tagged fields
+    than an honest response has.
+    """
+    walk = _Walk(len(data))
+    step = _entity(entity_type).step
+    assert step is not None
     try:
-        return _entity(entity_type, False)[0](data, offset)
+        end = step(data, offset, walk)
     except IndexError:
-        return None
+        return Checked(None, ())
+    return Checked(end if end <= len(data) else None, walk.unknown_codes)
 
 
-def with_known_codes(data: Data, offset: int, entity_type: type) -> bytes | None:
-    """A copy of ``data`` whose entity at ``offset`` has only known error codes.
-
-    None if it has no other anyway, or when ``data`` is no such entity.
-    """
+def with_known_codes(data: Data, unknown_codes: Sequence[int]) -> bytes:
+    """A copy of ``data`` with UNKNOWN_SERVER_ERROR, which is -1, at these offsets."""
     changed = bytearray(data)
-    try:
-        _entity(entity_type, True)[0](changed, offset)
-    except (IndexError, ValueError):
-        return None
-    return None if changed == data else bytes(changed)
+    for at in unknown_codes[:MAX_WARNINGS]:
+        error_code(int.from_bytes(data[at : at + _CODE_BYTES], "big", signed=True))  # warns
+    for at in unknown_codes:
+        changed[at] = changed[at + 1] = 0xFF
+    return bytes(changed)
 
 
 @cache
-def _entity(entity_type: Any, changes_codes: bool) -> tuple[Step, int]:
-    """The step over an entity, and its least size in bytes."""
+def _entity(entity_type: Any) -> _Part:
     flexible: bool = entity_type.__flexible__
-    steps: list[Step] = []
+    parts: list[_Part] = []
     tagged: dict[int, Step] = {}
-    least = fixed = 0
     for field in dataclasses.fields(entity_type):
-        step, size, is_fixed = _field(field, flexible, changes_codes)
+        part = _field(field, flexible)
         if "tag" in field.metadata:
-            tagged[field.metadata["tag"]] = step
-            continue
-        least += size
-        if is_fixed:
-            fixed += size
-            continue
-        if fixed:
-            steps.append(_skip(fixed))
-            fixed = 0
-        steps.append(step)
-    if fixed:
-        steps.append(_skip(fixed))
+            tagged[field.metadata["tag"]] = part.step or _fixed_fields([part])
+        else:
+            parts.append(part)
     if flexible:
-        steps.append(_tagged_fields(tagged))
+        parts.append(_Part(_tagged_fields(tagged), 1, 1))
+    steps = [
+        step
+        for is_fixed, run in groupby(parts, lambda part: part.step is None)
+        for step in ([_fixed_fields([*run])] if is_fixed else [part.step for part in run if part.step is not None])
+    ]
 
-    def walk(data: Data, at: int) -> int:
+    def walk_entity(data: Data, at: int, walk: _Walk) -> int:
         for step in steps:
-            at = step(data, at)
+            at = step(data, at, walk)
         return at
 
-    return walk, least + flexible
+    return _Part(walk_entity, sum(part.least for part in parts), sum(part.counted for part in parts))
 
 
-def _field(field: dataclasses.Field[Any], flexible: bool, changes_codes: bool) -> tuple[Step, int, bool]:
-    """The step over a field, its least size in bytes, and whether that size is fixed."""
+def _field(field: dataclasses.Field[Any], flexible: bool) -> _Part:
     kind: Any = field.type
     nullable = False
     if get_origin(kind) in (UnionType, Union):
@@ -101,91 +143,122 @@ def _field(field: dataclasses.Field[Any], flexible: bool, changes_codes: bool) -
     if get_origin(kind) is tuple:
         element: Any = get_args(kind)[0]
         of_entities = dataclasses.is_dataclass(element)
-        step, least = _entity(element, changes_codes) if of_entities else _primitive(field, flexible, changes_codes)[:2]
-        return _array(step, least, flexible, nullable), 1 if flexible else 4, False
+        part = _entity(element) if of_entities else _primitive(field, flexible, False)
+        size = 1 if flexible else 4
+        counted = size if part.step or nullable else size + _NUMBERS_BYTES
+        return _Part(_array(part, flexible, nullable), size, counted)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        step, least = _entity(kind, changes_codes)
-        return (_nullable(step), 1, False) if nullable else (step, least, False)
-    return _primitive(field, flexible, changes_codes)
+        part = _entity(kind)
+        return _Part(_nullable(part), 1, 1) if nullable else part
+    return _primitive(field, flexible, nullable)
 
 
-def _primitive(field: dataclasses.Field[Any], flexible: bool, changes_codes: bool) -> tuple[Step, int, bool]:
+def _primitive(field: dataclasses.Field[Any], flexible: bool, nullable: bool) -> _Part:
     kind = field.metadata["kafka_type"]
-    if kind == "error_code" and changes_codes:
-        return _change_code, _FIXED_SIZES[kind], False
     if kind in _FIXED_SIZES:
-        return _skip(_FIXED_SIZES[kind]), _FIXED_SIZES[kind], True
-    length_size = _LENGTH_SIZES[kind]
-    return (_compact_bytes, 1, False) if flexible else (_sized_bytes(length_size), length_size, False)
+        return _Part(None, _FIXED_SIZES[kind], _FIXED_SIZES[kind], kind == "error_code")
+    size = 1 if flexible else _LENGTH_SIZES[kind]
+    counted = size + _NAME_BYTES if kind == "string" and not nullable else size
+    if not flexible:
+        return _Part(_string if kind == "string" else _sized_bytes, size, counted)
+    return _Part(_compact_bytes, size, counted)
 
 
-def _change_code(data: Data, at: int) -> int:
-    end = _within(data, at + _FIXED_SIZES["error_code"])
-    if error_code(int.from_bytes(data[at:end], "big", signed=True)) is ErrorCode.unknown_server_error:
-        assert isinstance(data, bytearray)
-        data[at:end] = _UNKNOWN
-    return end
+def _fixed_fields(parts: Sequence[_Part]) -> Step:
+    size = sum(part.least for part in parts)
+    codes = [sum(part.least for part in parts[:place]) for place, part in enumerate(parts) if part.is_code]
+
+    def skip(data: Data, at: int, walk: _Walk) -> int:
+        return at + size
+
+    def look_at_codes(data: Data, at: int, walk: _Walk) -> int:
+        for code in codes:
+            start = at + code
+            if (data[start] << 8 | data[start + 1]) not in _KNOWN:
+                walk.unknown_codes.append(start)
+        return at + size
+
+    return look_at_codes if codes else skip
 
 
-def _skip(size: int) -> Step:
-    def skip(data: Data, at: int) -> int:
-        return _within(data, at + size)
-
-    return skip
+def _string(data: Data, at: int, walk: _Walk) -> int:
+    length = data[at] << 8 | data[at + 1]
+    return at + 2 + (length if length < 0x8000 else 0)
 
 
-def _sized_bytes(length_size: int) -> Step:
-    def skip(data: Data, at: int) -> int:
-        start = _within(data, at + length_size)
-        return _within(data, start + max(int.from_bytes(data[at:start], "big", signed=True), 0))
-
-    return skip
+def _sized_bytes(data: Data, at: int, walk: _Walk) -> int:
+    return at + 4 + max(int.from_bytes(data[at : at + 4], "big", signed=True), 0)
 
 
-def _compact_bytes(data: Data, at: int) -> int:
-    length, at = _varint(data, at)
-    return _within(data, at + max(length - 1, 0))
+def _compact_bytes(data: Data, at: int, walk: _Walk) -> int:
+    length = data[at]
+    if length > 0x7F:
+        length, at = _varint(data, at)
+        return at + length - 1
+    return at + (length or 1)
 
 
-def _array(element: Step, least: int, flexible: bool, nullable: bool) -> Step:
-    def walk(data: Data, at: int) -> int:
+def _array(element: _Part, flexible: bool, nullable: bool) -> Step:
+    step, least, counted, _ = element
+
+    def walk_array(data: Data, at: int, walk: _Walk) -> int:
         if flexible:
-            announced, at = _varint(data, at)
-            count = announced - 1
+            count = data[at] - 1
+            at += 1
+            if count >= 0x7F:
+                announced, at = _varint(data, at - 1)
+                count = announced - 1
         else:
-            at = _within(data, at + 4)
-            count = int.from_bytes(data[at - 4 : at], "big", signed=True)
-        if count == _NULL and not nullable:
-            raise ValueError("an array is null that must not be")
+            count = int.from_bytes(data[at : at + 4], "big", signed=True)
+            at += 4
+        if count <= 0:
+            if count == _NULL and not nullable:
+                raise ValueError("an array is null that must not be")
+            return at
         if count * least > len(data) - at:
             raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
+        if step is None:
+            return at + count * least
+        walk.left -= count * counted
+        if walk.left < 0:
+            raise ValueError(f"an array of {count} elements is more than a response of {len(data)} bytes should have")
         for _ in range(count):
-            at = element(data, at)
+            at = step(data, at, walk)
         return at
 
-    return walk
+    return walk_array
 
 
-def _nullable(step: Step) -> Step:
-    def walk(data: Data, at: int) -> int:
-        return at + 1 if data[at] > 0x7F else step(data, at + 1)
+def _nullable(entity: _Part) -> Step:
+    step = entity.step
+    assert step is not None
 
-    return walk
+    def walk_nullable(data: Data, at: int, walk: _Walk) -> int:
+        return at + 1 if data[at] > 0x7F else step(data, at + 1, walk)
+
+    return walk_nullable
 
 
 def _tagged_fields(steps: dict[int, Step]) -> Step:
-    def walk(data: Data, at: int) -> int:
+    def walk_tagged_fields(data: Data, at: int, walk: _Walk) -> int:
+        if not data[at]:
+            return at + 1
         count, at = _varint(data, at)
+        if count > MAX_TAGGED_FIELDS:
+            raise ValueError(f"an entity has {count} tagged fields")
+        walk.left -= count * _TAGGED_FIELD_BYTES
+        if walk.left < 0:
+            raise ValueError(f"it has more tagged fields than a response of {len(data)} bytes should have")
         for _ in range(count):
             tag, at = _varint(data, at)
             size, at = _varint(data, at)
-            end = _within(data, at + size)
+            end = at + size
             if tag in steps:
-                end = steps[tag](data, at)
+                end = steps[tag](data, at, walk)
             at = end
         return at
 
-    return walk
+    return walk_tagged_fields
 
 
 def _varint(data: Data, at: int) -> tuple[int, int]:
@@ -197,9 +270,3 @@ def _varint(data: Data, at: int) -> tuple[int, int]:
         if shift > _LONGEST_VARINT_SHIFT:
             raise IndexError
     return value | byte << shift, at + 1
-
-
-def _within(data: Data, end: int) -> int:
-    if end > len(data):
-        raise IndexError
-    return end

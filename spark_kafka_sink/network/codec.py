@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
-from spark_kafka_sink.network.arrays import check_arrays, with_known_codes
+from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS, check_response, with_known_codes
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
@@ -172,27 +172,20 @@ def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
     """
     try:
         offset = _after_tagged_fields(data) if entity_type.__header_schema__.__flexible__ else 0
-        check_arrays(data, offset, entity_type)
-        return _read(data, offset, entity_type)
+        unknown_codes = check_response(data, offset, entity_type).unknown_codes
+        if unknown_codes:
+            data = with_known_codes(data, unknown_codes)
+        return entity_reader(entity_type)(data, offset)[0]
     except Exception as error:  # kio raises SerialError, ValueError, KeyError and more, by the field that is broken
         raise NetworkError(
             f"a {entity_type.__name__} v{entity_type.__version__} of {len(data)} bytes cannot be read: {error}"
         ) from error.with_traceback(None)
 
 
-def _read(data: bytes | memoryview, offset: int, entity_type: type[R]) -> R:
-    read = entity_reader(entity_type)
-    try:
-        return read(data, offset)[0]
-    except Exception:
-        known = with_known_codes(data, offset, entity_type)
-        if known is None:
-            raise
-        return read(known, offset)[0]
-
-
 def _after_tagged_fields(data: bytes | memoryview) -> int:
     count, offset = read_unsigned_varint(data, 0)
+    if count > MAX_TAGGED_FIELDS:
+        raise ValueError(f"the header has {count} tagged fields")
     for _ in range(count):
         offset += read_unsigned_varint(data, offset)[1]
         size, read = read_unsigned_varint(data, offset)

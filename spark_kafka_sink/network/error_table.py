@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import cache
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -24,6 +23,11 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.foreign_text import shown
 
 _log = logging.getLogger("spark_kafka_sink.network")
+
+
+KNOWN_CODES: Final[Mapping[int, ErrorCode]] = {int(code): code for code in ErrorCode}
+MAX_WARNINGS: Final = 10
+_unknown_codes: set[int] = set()
 
 
 class Action(IntEnum):
@@ -179,17 +183,17 @@ def action(api: str, code: int) -> Action:
     return _TABLE.get(code, _OTHER_CODES)[_COLUMNS.get(api, _OTHER_APIS)] if exception is None else exception
 
 
-@cache
 def error_code(number: int) -> ErrorCode:
     """The code, or UNKNOWN_SERVER_ERROR for a number that this client does not know (Java: ``Errors.forCode``).
 
-    The cache also keeps the warning to one per number.
+    Warns once per number, and of the first numbers only: a response may have 65,000.
     """
-    try:
-        return ErrorCode(number)
-    except ValueError:
+    if number in KNOWN_CODES:
+        return KNOWN_CODES[number]
+    if number not in _unknown_codes and len(_unknown_codes) < MAX_WARNINGS:
+        _unknown_codes.add(number)
         _log.warning("A broker sent error code %d, which this client does not know", number)
-        return ErrorCode.unknown_server_error
+    return ErrorCode.unknown_server_error
 
 
 def known_codes() -> list[ErrorCode]:

@@ -21,6 +21,7 @@ from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, Buffer, Pr
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS
 from spark_kafka_sink.network.codec import (
     PRODUCE_VERSIONS,
     CompletionHandler,
@@ -46,6 +47,11 @@ _CURRENT_LEADER = _NODES = 0
 """Tags, of a partition and of the response (KIP-951)."""
 _NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 _NO_THROTTLE = timedelta(0)
+_NO_LIMIT = 2**31
+_RECORD_ERROR_BYTES = 32
+_FEW_RECORD_ERRORS = 1000
+"""An error of a record has a message, but for those of other brokers than Apache Kafka's."""
+_NODE_BYTES = 16
 
 
 class PartitionResponse(NamedTuple):
@@ -87,7 +93,7 @@ class ProduceRequest(Request):
         return _frame(self._batches, self._first_fields, version, correlation_id, client_id)
 
     def parse(self, version: int, data: memoryview) -> ProduceResponse:
-        return read_response(version, data)
+        return read_response(version, data, len(self._batches))
 
 
 @lru_cache(4096)
@@ -138,26 +144,27 @@ def _frame(
     return [head, *body]
 
 
-def read_response(version: int, data: memoryview) -> ProduceResponse:
+def read_response(version: int, data: memoryview, requested: int = _NO_LIMIT) -> ProduceResponse:
     """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are no response.
 
+    ``requested``: partitions of the request; a response has no more, so its CPU is bounded by that of the request.
     An error code that this client does not know is UNKNOWN_SERVER_ERROR of its partition.
     """
     try:
-        return _read_response(version, data)
+        return _read_response(version, data, requested)
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
         raise NetworkError(text) from error.with_traceback(None)
 
 
-def _read_response(version: int, data: memoryview) -> ProduceResponse:
+def _read_response(version: int, data: memoryview, requested: int) -> ProduceResponse:
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     leaders: dict[tuple[str, int], int] = {}
     responses = 0
-    topics, at = _read_array(data, _read_tags(data, 0)[1] if data[0] else 1)
+    topics, at = _read_array(data, _read_tags(data, 0)[1] if data[0] else 1, requested)
     for _ in range(topics):
         topic, at = _read_string(data, at)
-        count, at = _read_array(data, at)
+        count, at = _read_array(data, at, requested - responses)
         responses += count
         for _ in range(count):
             index, code, offset, appended, _, errors, message, tags = _PARTITION.unpack_from(data, at)
@@ -183,10 +190,7 @@ def _read_response(version: int, data: memoryview) -> ProduceResponse:
 def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionResponse, int | None, int]:
     """A partition that has more than an offset, the node id of its new leader, and where it ends."""
     _, code, offset, appended, _ = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
-    errors, at = _read_array(data, at + _PARTITION_BEFORE_ERRORS.size)
-    for _ in range(errors):  # of single records; the partition's own says enough
-        _, at = _read_nullable_string(data, at + _INT32.size)
-        at = _read_tags(data, at)[1]
+    at = _skip_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
     message, at = _read_nullable_string(data, at)
     tagged, at = _read_tags(data, at)
     leader, epoch = None, -1
@@ -198,9 +202,19 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
     return PartitionResponse(offset, appended, known, message, leader_epoch=epoch), leader, at
 
 
+def _skip_record_errors(data: memoryview, at: int) -> int:
+    """Errors of single records; the partition's own says enough."""
+    count, at = _read_array(data, at, len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS)
+    for _ in range(count):
+        length, size = read_unsigned_varint(data, at + _INT32.size)
+        at += _INT32.size + size + max(length - 1, 0)
+        at = _read_tags(data, at)[1] if data[at] else at + 1
+    return at
+
+
 def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
     nodes = {}
-    count, at = _read_array(data, at)
+    count, at = _read_array(data, at, len(data) // _NODE_BYTES + 1)
     for _ in range(count):
         (node_id,) = _INT32.unpack_from(data, at)
         host, at = _read_string(data, at + _INT32.size)
@@ -211,14 +225,16 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
     return nodes
 
 
-def _read_array(data: memoryview, at: int) -> tuple[int, int]:
-    """The number of elements, and where the first one is. Every element has at least one byte."""
+def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
+    """The number of elements, at most ``limit``, and where the first one is. Every element has at least one byte."""
     count, size = read_unsigned_varint(data, at)
     if not count:
         raise ValueError("an array is null that must not be")
     at += size
     if count - 1 > len(data) - at:
         raise ValueError(f"an array of {count - 1} elements is announced, and {len(data) - at} bytes follow")
+    if count - 1 > limit:
+        raise ValueError(f"an array of {count - 1} elements is announced, and at most {limit} are possible")
     return count - 1, at
 
 
@@ -246,6 +262,8 @@ def _read_tags(data: memoryview, at: int) -> tuple[Mapping[int, int], int]:
     at += size
     if not count:
         return _NO_FIELDS, at
+    if count > MAX_TAGGED_FIELDS:
+        raise ValueError(f"an entity has {count} tagged fields")
     fields: dict[int, int] = {}
     for _ in range(count):
         tag, size = read_unsigned_varint(data, at)

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.arrays import check_arrays
+from spark_kafka_sink.network.arrays import check_response
 from spark_kafka_sink.network.codec import decode_response, response_type
 
 ANSWERS = [
@@ -77,7 +77,7 @@ def test_the_walk_through_an_intact_answer_ends_where_the_answer_does(api, versi
         written = io.BytesIO(b"??")
         written.seek(2)
         entity_writer(kind)(written, any_entity(kind, Random(seed)))
-        assert check_arrays(written.getvalue(), 2, kind) == written.tell()
+        assert check_response(written.getvalue(), 2, kind).end == written.tell()
 
 
 def compact(number: int) -> bytes:

@@ -14,9 +14,11 @@ from kio.serial import entity_writer
 
 from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
-from spark_kafka_sink.network.arrays import with_known_codes
+from spark_kafka_sink.network import error_table
+from spark_kafka_sink.network.arrays import check_response
 from spark_kafka_sink.network.codec import decode_response, response_type
 from spark_kafka_sink.transactions.states import Step
+from tests.unit.network.response_bytes import Shape
 from tests.unit.network.test_hostile_answers import any_entity
 from tests.unit.scripted_engine import Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine
@@ -40,6 +42,7 @@ RESPONSES = {
     "create_topics": range(5, 8),
     "list_transactions": range(2),
     "describe_transactions": range(1),
+    "describe_cluster": range(2),
     "list_offsets": range(4, 9),
     "fetch": range(4, 13),
 }
@@ -86,8 +89,16 @@ def test_a_response_of_any_api_is_read_with_unknown_codes_in_it(api, version):
 def test_known_codes_are_left_as_they_are():
     kind = response_type("metadata", 12)
     data = written(any_entity(kind, Random(1)))
-    assert with_known_codes(data, 1, kind) is None
-    assert with_known_codes(data[:-3], 1, kind) is None
+    assert check_response(data, 1, kind) == (len(data), [])
+    assert check_response(data[:-3], 1, kind).end is None
+
+
+def test_a_response_full_of_unknown_codes_is_ten_warnings_at_most(caplog, monkeypatch):
+    monkeypatch.setattr(error_table, "_unknown_codes", set())
+    kind = response_type("add_partitions_to_txn", 3)
+    decode_response(Shape(text=b"t", elements=30, code=2000, codes=30).response(kind), kind)
+    assert len(caplog.messages) == error_table.MAX_WARNINGS
+    assert caplog.messages[0] == "A broker sent error code 2000, which this client does not know"
 
 
 def test_incident_one_topic_with_an_unknown_code_made_all_metadata_unreadable(monkeypatch, caplog):
