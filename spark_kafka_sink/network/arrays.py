@@ -38,6 +38,8 @@ _NAME_BYTES = 4
 """Counted for a string that must not be null. Many names differ from each other, so they cannot all be shorter."""
 _NUMBERS_BYTES = 2
 """Counted for an array of numbers: a partition without replicas has a list of those that are offline, and so on."""
+_NEVER_EMPTY = frozenset({"partitions", "results_by_partition", "partition_responses"})
+"""A topic without an error code of its own has a partition, which is counted with the topic."""
 _TAGGED_FIELD_BYTES = 8
 _SLACK_BYTES = 16 * 1024
 """Elements of a small response may be smaller."""
@@ -112,8 +114,10 @@ def _entity(entity_type: Any) -> _Part:
     flexible: bool = entity_type.__flexible__
     parts: list[_Part] = []
     tagged: dict[int, Step] = {}
-    for field in dataclasses.fields(entity_type):
-        part = _field(field, flexible)
+    fields = dataclasses.fields(entity_type)
+    has_code = any(field.name == "error_code" for field in fields)
+    for field in fields:
+        part = _field(field, flexible, has_code)
         if "tag" in field.metadata:
             tagged[field.metadata["tag"]] = part.step or _fixed_fields([part])
         else:
@@ -134,7 +138,8 @@ def _entity(entity_type: Any) -> _Part:
     return _Part(walk_entity, sum(part.least for part in parts), sum(part.counted for part in parts))
 
 
-def _field(field: dataclasses.Field[Any], flexible: bool) -> _Part:
+def _field(field: dataclasses.Field[Any], flexible: bool, has_code: bool) -> _Part:
+    """``has_code``: the field's entity has an error code of its own."""
     kind: Any = field.type
     nullable = False
     if get_origin(kind) in (UnionType, Union):
@@ -145,6 +150,8 @@ def _field(field: dataclasses.Field[Any], flexible: bool) -> _Part:
         of_entities = dataclasses.is_dataclass(element)
         part = _entity(element) if of_entities else _primitive(field, flexible, False)
         size = 1 if flexible else 4
+        if field.name in _NEVER_EMPTY and not has_code:
+            return _Part(_array(part, flexible, nullable, prepaid=1), size, size + part.counted)
         counted = size if part.step or nullable else size + _NUMBERS_BYTES
         return _Part(_array(part, flexible, nullable), size, counted)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -198,7 +205,8 @@ def _compact_bytes(data: Data, at: int, walk: _Walk) -> int:
     return at + (length or 1)
 
 
-def _array(element: _Part, flexible: bool, nullable: bool) -> Step:
+def _array(element: _Part, flexible: bool, nullable: bool, prepaid: int = 0) -> Step:
+    """``prepaid``: so many elements are counted with the entity that the array is in."""
     step, least, counted, _ = element
 
     def walk_array(data: Data, at: int, walk: _Walk) -> int:
@@ -219,7 +227,7 @@ def _array(element: _Part, flexible: bool, nullable: bool) -> Step:
             raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
         if step is None:
             return at + count * least
-        walk.left -= count * counted
+        walk.left -= (count - prepaid) * counted
         if walk.left < 0:
             raise ValueError(f"an array of {count} elements is more than a response of {len(data)} bytes should have")
         for _ in range(count):
