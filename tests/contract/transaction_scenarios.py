@@ -111,6 +111,7 @@ def aborted_records_in_fetch(client: PlainClient) -> Steps:
     begun = writer.add(), writer.write(0), writer.abort()
     eventually(lambda: _fetched(client, topic, 1)["last_stable"] == 2)
     plain = client.produce(topic, batch([b"y"])).base_offset
+    eventually(lambda: writer.add() == "none")  # not before the coordinator knows that the abort is complete
     opened = writer.add(), writer.write(1)
     first, after = _fetched(client, topic, 0), _fetched(client, topic, 2)
     return [

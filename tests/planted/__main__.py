@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
                 shutil.copy(ROOT / name, copy / name)
         for fault in track(chosen, "Planting", console=console):
             found_by = _found_by(copy, fault)
-            console.print(f"{fault.name}: {', '.join(found_by) or '[red]NOT FOUND'}")
+            console.print(f"{fault.name}: {', '.join(found_by) or 'NOT FOUND'}", markup=False)
             if not found_by:
                 missed.append(fault)
     return 1 if missed else 0

@@ -122,7 +122,10 @@ class TlsStream(PlainStream):
         await super().close()
 
     async def _receive(self) -> None:
-        data = await self._reader.read(_READ_SIZE)
+        try:
+            data = await self._reader.read(_READ_SIZE)
+        except ConnectionError:  # it had not read all that was written to it
+            data = b""
         if not data:
             raise ConnectionResetError("the client hung up")
         self._incoming.write(data)
