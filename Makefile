@@ -61,7 +61,7 @@ test-shipping: $(READY) ## the package on a standalone cluster by --py-files, ar
 
 test-lowest: .cache/lowest/.ready ## the tests without a JVM, but that of speed, with the lowest versions of the dependencies
 	@.cache/lowest/bin/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" \
-		--ignore tests/house/test_speed_guard.py $(ARGS)
+		--ignore tests/repository/test_speed_guard.py $(ARGS)
 
 .cache/lowest/.ready: requirements/lowest.txt pyproject.toml
 	@.ci/setup $(@D) $<

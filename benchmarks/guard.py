@@ -2,7 +2,7 @@
 
 Machines differ, and so does one machine from minute to minute; a ratio of two things that are measured in turn, each by
 the quickest of its repeats, hardly does. ``guard.json`` has the ratios this commit stands for, and
-``tests/house/test_speed_guard.py`` fails when one has become 1.3 times as large.
+``tests/repository/test_speed_guard.py`` fails when one has become 1.3 times as large.
 
     python -m benchmarks.guard            shows them
     python -m benchmarks.guard --update   writes them: after a change that makes something faster, or is worth its price

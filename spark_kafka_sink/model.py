@@ -1,4 +1,4 @@
-"""Immutable values that all rooms share."""
+"""Immutable values that all packages share."""
 
 from __future__ import annotations
 

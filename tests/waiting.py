@@ -1,6 +1,6 @@
 """Waits of tests: they end as soon as what they wait for is there, and only a defect lets them reach their deadline.
 
-Tests read the clock here only (``tests/house/test_clocks.py``): a figure in seconds says how busy the machine is.
+Tests read the clock here only (``tests/repository/test_clocks.py``): a figure in seconds says how busy the machine is.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The sink as Spark sees it: the only room that knows pyspark."""
+"""The sink as Spark sees it: the only package that knows pyspark."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from tests.house.repository import ROOT
 from tests.planted.faults import FAULTS, Fault
+from tests.repository.files import ROOT
 
 _COPIED = ("spark_kafka_sink", "pyspark_pykafka", "tests", "jobs", "conf", "docs", "benchmarks", "pyproject.toml")
 _TIMEOUT_S = 900

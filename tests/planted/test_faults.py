@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.house.repository import PACKAGE, ROOT
 from tests.planted.__main__ import planted
 from tests.planted.faults import FAULTS
+from tests.repository.files import PACKAGE, ROOT
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

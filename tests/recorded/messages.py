@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.house.repository import PACKAGE
+from tests.repository.files import PACKAGE
 
 _LEAST_WORDS = 3
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import spark_kafka_sink
 import spark_kafka_sink.testing
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 _SHOWN = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 

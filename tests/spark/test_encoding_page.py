@@ -12,8 +12,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from tests.house.python_blocks import python_blocks
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
+from tests.repository.python_blocks import python_blocks
 from tests.schema_registry_server import SchemaRegistryServer
 from tests.unit.encoding.protos import upb
 from tests.waiting import DEADLINE_S

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.house.python_blocks import PythonBlock, python_blocks
+from tests.repository.python_blocks import PythonBlock, python_blocks
 from tests.spark.topics import Topic
 
 # test_readme.py has README's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tests.house.repository import PACKAGE, ROOT
+from tests.repository.files import PACKAGE, ROOT
 
 # Circles that are still there. Only ever gets shorter.
 ALLOWED: tuple[frozenset[str], ...] = ()

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 RELATIVE = re.compile(r"\]\((?!https?:|#)")
 

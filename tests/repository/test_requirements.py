@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 LOCKED = sorted((ROOT / "requirements").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

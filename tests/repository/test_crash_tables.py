@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house.repository import ROOT
 from tests.model.bounds import LARGE, SMALL
+from tests.repository.files import ROOT
 
 HEADING = "## What was tested, crash by crash"
 # The tests that are there for crashes alone: a new one belongs into the tables.

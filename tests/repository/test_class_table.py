@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from tests.house.architecture import quoted, table
-from tests.house.repository import PACKAGE
+from tests.repository.architecture import quoted, table
+from tests.repository.files import PACKAGE
 
 TABLE = table("## Kafka's classes here")
 # What a reader who knows Kafka's producers looks for.

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from tests.house.repository import PACKAGE, ROOT
+from tests.repository.files import PACKAGE, ROOT
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.repository import PACKAGE, ROOT
+from tests.repository.files import PACKAGE, ROOT
 
 FILE_LINES = 700
 FUNCTION_LINES = 60

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.house.repository import ROOT, source_files
+from tests.repository.files import ROOT, source_files
 
 FORBIDDEN = {
     "a path of somebody's machine": r"/(?:work|tmp|home|Users)/\w",
@@ -21,7 +21,7 @@ PRONOUNS = (
 )
 
 # This file has to name what it looks for; Kafka's licence and locked requirements are not our words.
-NOT_OUR_WORDS = {"LICENSE", "tests/house/test_texts.py"}
+NOT_OUR_WORDS = {"LICENSE", "tests/repository/test_texts.py"}
 
 
 @pytest.mark.parametrize(("what", "pattern"), FORBIDDEN.items())

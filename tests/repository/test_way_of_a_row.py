@@ -19,8 +19,8 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.testing import TestBroker
-from tests.house.architecture import quoted, table
-from tests.house.repository import PACKAGE
+from tests.repository.architecture import quoted, table
+from tests.repository.files import PACKAGE
 
 MOST_FILES = 30
 # A metadata update or a busy machine may fall into one row; it falls into none of so many.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.house.repository import PACKAGE
+from tests.repository.files import PACKAGE
 
 _RUNS = {"eval", "exec", "compile", "__import__"}
 _MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 PAGE = (ROOT / "docs/versions.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 from tests.waiting import DEADLINE_S
 
 FILES = {

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_kafka_sink import KafkaProducer
-from tests.house.python_blocks import PythonBlock, python_blocks
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
+from tests.repository.python_blocks import PythonBlock, python_blocks
 
 BLOCKS = list(python_blocks())
 

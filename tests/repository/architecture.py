@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 

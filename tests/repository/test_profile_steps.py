@@ -4,7 +4,7 @@ import re
 
 from benchmarks.measures import MEASURES
 from benchmarks.profile_part import STEPS, steps
-from tests.house.repository import PACKAGE
+from tests.repository.files import PACKAGE
 
 CALLER = "thread (0x1): MainThread;main (pyspark/worker.py:1)"
 SENDER = "thread (0x2): kafka-producer-network-thread | producer-1;Thread.run (threading.py:982)"
@@ -29,8 +29,8 @@ def test_every_step_has_a_column():
     assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()
 
 
-def test_every_room_of_the_engine_has_a_step():
+def test_every_package_of_the_engine_has_a_step():
     once = {"cli", "demo", "testing", "config", "connection_check", "monitoring", "schema_registry"}
     elsewhere = once | {"encoding", "formats"}  # the profiled rows are raw
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - elsewhere
-    assert {room for room in rooms if not any(re.search(each, f"/{room}/a.py") for each, _ in STEPS)} == set()
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - elsewhere
+    assert {room for room in packages if not any(re.search(each, f"/{room}/a.py") for each, _ in STEPS)} == set()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 _BLOCK = re.compile(r"(?:<!-- run: (?P<how>[^\n]*) -->\n)?^```python\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 CLOCKS = frozenset(
     f"{name}{unit}"

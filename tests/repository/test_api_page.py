@@ -3,7 +3,7 @@
 import re
 
 import spark_kafka_sink
-from tests.house.repository import ROOT
+from tests.repository.files import ROOT
 
 PAGE = (ROOT / "docs/api.md").read_text()
 SHOWN = re.findall(r"^::: ([\w.]+)$", PAGE, re.MULTILINE)
