@@ -43,7 +43,7 @@ FAULTS = (
           "isinstance(error, KeyboardInterrupt) and self._inherited is None", "False",
           "tests/unit/producer"),
     Fault("an unknown error code is an exception", "network/error_table.py",
-          "    return ErrorCode.unknown_server_error\n\n\ndef known_codes", "    raise ValueError(number)\n\n\ndef known_codes",
+          "    return ErrorCode.unknown_server_error\n\n\ndef known", "    raise ValueError(number)\n\n\ndef known",
           "tests/unit/network"),
     Fault("all records of a buffer have the time of its first", "append/pending.py",
           "        if self._epoch_s() >= pending.next_ms_at:\n", "        if not index:\n",
