@@ -6,7 +6,7 @@ _LONGEST = 2000
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
-    """At most ``longest`` characters of ``text``, on one line.
+    """The text for people: at most ``longest`` characters, on one line.
 
     What ``str.isprintable`` refuses is written as an escape, such as line ends, which could forge lines of a log, ESC,
     which commands a terminal, and marks that turn the direction of writing.

@@ -350,7 +350,7 @@ class ProducerMetrics:
         counters.request_records += records
 
     def request_ended(self, node_id: int) -> None:
-        """With or without a response."""
+        """A request has ended, with or without a response."""
         self._node(node_id).ended += 1
 
     def response_received(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
@@ -379,7 +379,7 @@ class ProducerMetrics:
     # Any thread
 
     def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """As ``totals``; the longest latency starts anew. Nothing may be in flight."""
+        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
         self.longest_latency_ms = 0.0
         return self.totals(without)
 

@@ -79,7 +79,7 @@ def text(value: str) -> str:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no time")
+        raise ValueError(f"{value} is not a time")
     return value
 
 

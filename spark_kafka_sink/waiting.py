@@ -65,7 +65,7 @@ class Waiters:
         return sleeper
 
     def sleep(self, sleeper: Sleeper, ms: float) -> None:
-        """Without the lock, until ``notify_all``, for at most ``ms``. The caller checks its condition again."""
+        """Sleep without the lock until ``notify_all``, at most ``ms``. The caller then checks its condition again."""
         try:
             sleeper.wait(ms)
         finally:

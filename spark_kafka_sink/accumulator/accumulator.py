@@ -344,7 +344,7 @@ class RecordAccumulator:
             return frozenset(batch.partition.topic for batch in self._incomplete)
 
     def backlog(self) -> Backlog | None:
-        """None if no batch waits. Costs time by the batch."""
+        """What waits for an acknowledgement; None if no batch does. O(batches)."""
         with self._lock:
             waiting = [batch for batch in self._incomplete if not batch.claimed and batch not in self._lingering]
         if not waiting:

@@ -180,7 +180,7 @@ class Claim:
                     batch.seal(0, batch.buffers, sum(map(len, batch.buffers)))
 
     def remove_rows(self) -> None:
-        """Under the accumulator's lock. No effect before ``add_rows``, and when done twice."""
+        """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
         if not self._rows_added:
             return
         for batch, _, _, buffers, record_ranges, own_bytes in self.before:

@@ -185,7 +185,7 @@ class ProduceRequestResult:
         return self._ranges[position]
 
     def _take_watchers(self, done: CompletedRange) -> list[Call]:
-        """In the order of the records."""
+        """Take the watchers of the records in ``done``, in the order of the records."""
         rows = range(done.start, done.end)
         if self._order is not None:
             rows = self._order[done.start : done.end].tolist()

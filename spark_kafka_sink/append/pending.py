@@ -235,7 +235,10 @@ class TopicPendingRecords:
             return index < pending.rows
 
     def batch_rooms(self) -> BatchRooms:
-        """For a partitioner that is asked again. Read anew from the accumulator once all earlier records are in it."""
+        """Room in the open batches, for a partitioner that is asked again.
+
+        Read from the accumulator once all earlier records are in it.
+        """
         with self._lock:
             begun = self._open is CLOSED or self._open is not self._batch_rooms_of
             if self._batch_rooms is None or (begun and not self._closed and self._appending is None):

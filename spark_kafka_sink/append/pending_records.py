@@ -154,7 +154,7 @@ class PendingRecords:
             fields.pop(rows, None)
 
     def close(self) -> None:
-        """Only the records so far count."""
+        """Accept no further record: only those so far count."""
         self.closed = True
         self.rows = len(self.values)
 

@@ -101,7 +101,7 @@ def _check_whole(name: str, value: object, what: str, most: int) -> None:
 
 
 def checked_headers(headers: Headers) -> Headers:
-    """A copy. Raises ``InvalidRecordError`` for a header that is no pair of a str and bytes or None."""
+    """A copy. Raises ``InvalidRecordError`` for a header that is not a pair of a str and bytes or None."""
     checked = []
     for header in headers:
         if len(header) != 2:
@@ -140,7 +140,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 @lru_cache(256)
 def _encoded_key(key: str) -> bytes:
-    """With its length. A program has few keys and uses them again and again."""
+    """A header's key behind its length. Cached, because a program uses a few keys again and again."""
     if not isinstance(key, str):
         raise TypeError(key)
     encoded = key.encode()

@@ -24,7 +24,7 @@ class RefusedRecord(NamedTuple):
 class RefusalReceipt(SendReceipt):
     """Counts a record that a broker refuses alone (MESSAGE_TOO_LARGE) as complete, and keeps it until it is taken.
 
-    Kept records are not in ``buffer.memory`` any more. A caller that takes them after each append holds at most what
+    Kept records no longer count in ``buffer.memory``. A caller that takes them after each append holds at most what
     ``buffer.memory`` and this append had.
     """
 
@@ -33,7 +33,7 @@ class RefusalReceipt(SendReceipt):
         self._refused: deque[RefusedRecord] = deque()
 
     def take_refused(self) -> RefusedRecord | None:
-        """The first one that is left; one thread may call it. After ``wait`` there comes none any more."""
+        """The first one that is left; one thread may call it. Empty for good after ``wait``."""
         return self._refused.popleft() if self._refused else None
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:

@@ -183,7 +183,7 @@ class RowTimes:
         return RowTimes(self.values[rows], self.earliest, self.latest, self.delta_bytes)
 
     def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
-        """For a claim; these times, ``runs`` and ``cumulative`` are in one order."""
+        """The sizes that a claim needs; these times, ``runs`` and ``cumulative`` are in one order."""
         return RowSizes(
             runs=runs,
             cumulative=cumulative,

@@ -71,7 +71,7 @@ def above_zero(text: str) -> float:
 
 
 def number_or_nan(text: str) -> float:
-    """NaN if ``text`` is no number."""
+    """NaN if ``text`` is not a number."""
     try:
         return float(text)
     except ValueError:

@@ -44,7 +44,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _is_flag(word: str) -> bool:
-    """As argparse sees it: words with blanks, and negative numbers, are values."""
+    """Whether argparse takes the word for an option; words with blanks and negative numbers are values."""
     return len(word) > 1 and word[0] == "-" and " " not in word and not _NEGATIVE_NUMBER.match(word)
 
 

@@ -36,7 +36,7 @@ class LineReader:
 
     @classmethod
     def parse(cls, topic: str, properties: Iterable[tuple[str, str]]) -> LineReader:
-        """From properties such as ``parse.key=true``. Raises ``ConfigError`` with all faults."""
+        """A reader with properties such as ``parse.key=true``. Raises ``ConfigError`` with all faults."""
         names = {field.name.replace("_", "."): field for field in fields(cls) if field.name != "topic"}
         values: dict[str, bool | bytes] = {}
         faults = []

@@ -25,7 +25,7 @@ class Chart(NamedTuple):
 
 
 def span_count() -> int:
-    """As many columns as the terminal is wide enough for."""
+    """The number of columns that the terminal is wide enough for."""
     width = shutil.get_terminal_size().columns
     return next((spans for spans in _SPANS if spans + _BESIDE_SPANS <= width), _SPANS[-1])
 

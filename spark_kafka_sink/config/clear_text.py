@@ -1,4 +1,4 @@
-"""Warnings where a secret would cross the network without TLS. Loopback addresses are no network."""
+"""Warnings where a secret would cross the network without TLS. Loopback addresses do not count as a network."""
 
 from __future__ import annotations
 

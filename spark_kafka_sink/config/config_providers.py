@@ -266,7 +266,7 @@ def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProv
 
 
 def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...]:
-    """As in Java they must be absolute; they need not exist on the driver."""
+    """The paths of ``allowed.paths``. As in Java they must be absolute; they need not exist on the driver."""
     paths = tuple(path.strip() for path in value.split(",")) if value else ()
     for path in paths:
         if not os.path.isabs(path):

@@ -138,7 +138,7 @@ class _Tokens:
             self._at += 1
 
     def _number(self, first: str) -> Token:
-        """A number is no text; a ``-`` without a digit after it is a token of its own."""
+        """A number is not a word; a ``-`` without a digit after it is a token of its own."""
         self._at += 1
         if first == "-" and not (self._peek() == "." or _is_digit(self._peek())):
             return Token(Kind.OTHER)

@@ -123,7 +123,7 @@ def interceptors(draft: Draft) -> None:
 
 
 def idempotence(draft: Draft) -> None:
-    """As Java's ``postProcessAndValidateIdempotenceConfigs``; warns where Java logs."""
+    """Which settings idempotence needs (Java: ``postProcessAndValidateIdempotenceConfigs``); warns where Java logs."""
     values = draft.values
     values["acks"] = -1 if values["acks"] == "all" else int(values["acks"])
     if not values["enable.idempotence"]:
@@ -158,7 +158,7 @@ def texts(draft: Draft) -> None:
 
 
 def transactions(draft: Draft) -> None:
-    """As Java: a transactional producer is idempotent, and its id is not empty."""
+    """A transactional producer must be idempotent, and its id must not be empty, as in Java."""
     values, name = draft.values, "transactional.id"
     if values[name] is None:
         return
@@ -169,7 +169,9 @@ def transactions(draft: Draft) -> None:
 
 
 def delivery_timeout(draft: Draft) -> None:
-    """At least linger.ms + request.timeout.ms; a default is raised to it (Java: ``configureDeliveryTimeout``)."""
+    """It must be at least linger.ms + request.timeout.ms; the default is raised to that (Java:
+    ``configureDeliveryTimeout``).
+    """
     values, name = draft.values, "delivery.timeout.ms"
     least = min(values["linger.ms"] + values["request.timeout.ms"], _LARGEST_INT)
     if values[name] >= least:

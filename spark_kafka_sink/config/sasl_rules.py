@@ -48,7 +48,7 @@ _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 
 def sasl(draft: Draft) -> None:
-    """With SASL_PLAINTEXT or SASL_SSL: a known mechanism, in any case, and credentials for it."""
+    """SASL_PLAINTEXT and SASL_SSL need a known mechanism, in upper or lower case, and credentials for it."""
     protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
     if mechanism.upper() in _MODULES_OF_MECHANISMS:
         draft.values["sasl.mechanism"] = mechanism = mechanism.upper()

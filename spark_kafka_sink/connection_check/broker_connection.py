@@ -136,7 +136,7 @@ class BrokerConnection:
         return lookup.addresses
 
     def _connect(self, addresses: list[str]) -> str:
-        """To the first address that accepts; the others' reasons follow it."""
+        """Connect to the first address that accepts. The text names it, then why the others did not."""
         reasons: list[str] = []
         for address in addresses:
             reason = self._try_address(address)
@@ -275,7 +275,7 @@ def _no_completion(_response: Response) -> None:
 
 
 def _address_text(address: Address) -> str:
-    """With the zone of a link-local IPv6 address."""
+    """The address as text; a link-local IPv6 address has its zone."""
     host, _port, *rest = address[1]
     zone = rest[1] if len(rest) > 1 else 0
     return f"{host}%{zone}" if zone and "%" not in host else str(host)

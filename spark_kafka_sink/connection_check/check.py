@@ -119,7 +119,7 @@ class _Check:
         return working
 
     def _others(self, nodes: Sequence[Node], channels: ChannelBuilder) -> Iterator[Finding]:
-        """The brokers that are no bootstrap servers."""
+        """The brokers that are not bootstrap servers."""
         connection = yield from self._establish(nodes, channels)
         if connection is not None:
             connection.close()

@@ -33,10 +33,10 @@ class Difference:
 
 
 def differences(here: Sequence[Finding], there: Sequence[Finding]) -> tuple[Difference, ...]:
-    """In the order of the worker's findings. ``here``: the driver's.
+    """How the worker's findings differ from the driver's, ``here``, in the order of the worker's.
 
-    A step that one of them did not reach, as an earlier one failed, is no difference; nor are times, the order of
-    addresses, and how a step failed that failed on both.
+    A step that one of them did not reach, because an earlier one failed, is not a difference; nor are times, the order
+    of addresses, and how a step failed that failed on both.
     """
     ours, theirs = _by_key(here), _by_key(there)
     found = [

@@ -46,7 +46,7 @@ class Planner:
         self._promotes = promotes
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
-        """For a field whose values may be null in Arrow."""
+        """The kernel of a field whose values may be null in Arrow."""
         kind = plain_kind(kind)
         if schema.type == "union":
             return self._union(schema, kind, path)
@@ -55,7 +55,7 @@ class Planner:
         return Required(path, str(schema), self._value(schema, kind, path))
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
-        """For a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
+        """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
         value = self._value(schema, plain_kind(kind), "")
         if isinstance(value, Bytes | Decimal):
             value = replace(value, has_length=False)
@@ -90,7 +90,7 @@ class Planner:
         return None
 
     def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
-        """For values that are not null."""
+        """The kernel of values that are not null."""
         kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
         if kernel is None:
             hint = ""
@@ -129,7 +129,7 @@ class Planner:
         return RecordFields(tuple(kernels))
 
     def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
-        """For a field without a column."""
+        """The kernel of a field without a column."""
         if field.default is not NO_DEFAULT:
             try:
                 return Constant(default_bytes(field.schema, field.default))
@@ -232,7 +232,7 @@ def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bo
 def _scaled(
     path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
 ) -> Integer:
-    """From one unit of time to another."""
+    """The kernel that converts one unit of time to another."""
     have, want = PER_SECOND[unit], PER_SECOND[wanted]
     return Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
 

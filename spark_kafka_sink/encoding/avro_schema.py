@@ -144,7 +144,7 @@ class AvroSchema:
         return int(self.attributes["size"])
 
     def __str__(self) -> str:
-        """As messages name it."""
+        """The schema's name in messages."""
         if self.type == "union":
             return f"[{', '.join(map(str, self.branches))}]"
         if self.type in ("array", "map"):

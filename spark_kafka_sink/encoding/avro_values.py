@@ -74,7 +74,7 @@ class Real:
         if pt.is_integer(array.type):
             numbers = integers(array)
             values = numbers.astype(kind)
-            beyond = values >= 2.0**63  # what the largest numbers are rounded to is no int64
+            beyond = values >= 2.0**63  # the largest numbers are rounded to one beyond int64
             bad = beyond | (np.where(beyond, 0, values).astype(np.int64) != numbers)
             if bad.any():
                 schema = "float" if self.bits == 32 else "double"

@@ -20,7 +20,7 @@ Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Without the layouts that only save memory, dictionaries and run ends, and of extension types the storage."""
+    """The array without layouts that only save memory (dictionaries, run ends); the storage of extension types."""
     while True:
         if pt.is_dictionary(array.type):
             array = _without_views(array).dictionary_decode()
@@ -157,7 +157,7 @@ def integers(array: pa.Array) -> Int64Array:
 
 
 def floats(array: pa.Array) -> npt.NDArray[np.generic]:
-    """In their own width; in a null slot any number."""
+    """Floats in their own width; a null slot has any number."""
     return _numbers(array, np.dtype(f"f{array.type.bit_width // 8}"))
 
 

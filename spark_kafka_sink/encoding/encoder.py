@@ -53,4 +53,4 @@ class SchemaMismatchError(InvalidRecordError):
 
 
 class InvalidSchemaError(SchemaMismatchError):
-    """A text that is no schema. The sentence has the text, shortened."""
+    """A text that is not a schema. The message has the text, shortened."""

@@ -249,7 +249,7 @@ def _narrows(path: str, kind: pa.DataType, proto_type: str) -> _DoesNotFitError:
 
 
 def _type(field: FieldDescriptor) -> str:
-    """As it is written in a .proto file."""
+    """The field's type as a .proto file has it."""
     if field.enum_type is not None:
         return f"enum {field.enum_type.full_name}"
     return str(field.message_type.full_name) if field.message_type is not None else _TYPE_NAMES[field.type]
@@ -283,7 +283,7 @@ def _is_required(field: FieldDescriptor) -> bool:
 
 
 def _is_packed(field: FieldDescriptor) -> bool:
-    """As the library writes an element: protobuf 5 tells it in no other way."""
+    """Whether the field is packed. The library writes an element to find out, because protobuf 5 has no other way."""
     if _TYPE_NAMES[field.type] in ("string", "bytes", "message"):
         return False
     message = import_module("google.protobuf.message_factory").GetMessageClass(field.containing_type)()

@@ -34,7 +34,7 @@ _SHOWN = 100
 
 
 class _WordPiece(NamedTuple):
-    """As ``RowWriter.words`` takes them."""
+    """What ``RowWriter.words`` takes."""
 
     words: Words | int
     bits: Words | int
@@ -112,7 +112,7 @@ class RowWriter:
         self._pieces.append(_ColumnPiece(array, _slots(1, self.rows), missing))
 
     def append(self, other: RowWriter) -> None:
-        """The fields of another writer of as many rows, which is not used any more."""
+        """The fields of another writer of as many rows, which must not be used afterwards."""
         other._end_words()
         for piece in other._pieces:
             if isinstance(piece, _WordPiece):

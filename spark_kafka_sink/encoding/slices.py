@@ -128,7 +128,7 @@ def _largest(values: pa.Array) -> int:
 
 
 def _view_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
-    """In a null slot any number."""
+    """The lengths of views; a null slot has any number."""
     if not len(array):
         return np.zeros(0, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]

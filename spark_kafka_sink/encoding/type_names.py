@@ -30,7 +30,7 @@ _SPARK_NAMES = {
 
 
 def type_name(kind: pa.DataType) -> str:
-    """As ``array<bigint>``; an Arrow type that Spark lacks as Arrow writes it."""
+    """A type's name in Spark, such as ``array<bigint>``; a type that Spark lacks has Arrow's name."""
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return type_name(kind.value_type)
     if pt.is_struct(kind):

@@ -46,7 +46,7 @@ class Cluster(Rpc):
         return info
 
     def topics(self, names: Iterable[str], deadline: float) -> dict[str, TopicInfo | None]:
-        """By one request; None for a topic that does not exist. Leaves out topics with another error."""
+        """The topics by one request; None for one that does not exist. Leaves out topics with another error."""
         topics = parse_metadata(topic_metadata(self, [*names], deadline)).topics
         return {
             name: info if info.error == ErrorCode.none.value else None

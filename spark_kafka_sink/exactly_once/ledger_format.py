@@ -245,7 +245,7 @@ def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
 
 
 def shown_id(topic_id: UUID) -> str:
-    """As Kafka's tools show a topic's id (Java: ``Uuid.toString``)."""
+    """A topic's id as Kafka's tools show it (Java: ``Uuid.toString``)."""
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 

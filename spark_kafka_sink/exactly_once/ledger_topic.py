@@ -50,7 +50,7 @@ _warned: set[str] = set()
 
 
 def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPartitions:
-    """With too few partitions the markers are in the entries' partition."""
+    """Where a name's entries and markers are; in one partition if the topic has too few."""
     partition = zlib.crc32(name.encode()) % PARTITIONS
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 

@@ -63,7 +63,7 @@ class PartitionLog:
         return int(self._call("list_offsets", (5, 7), make, deadline).offset)
 
     def fetch(self, offset: int, deadline: float, *, read_committed: bool = False) -> Fetched | None:
-        """Without waiting for new records. None: offset out of range.
+        """Read from ``offset`` without waiting for new records. None: the offset is out of range.
 
         ``read_committed``: up to the last stable offset, without control batches and those of aborted transactions.
         """

@@ -108,7 +108,7 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
 
 
 def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
-    """By the broker that listed them; those whose coordinator has moved meanwhile by their present one."""
+    """Descriptions by the broker that listed the transactions, or by their coordinator if that has moved meanwhile."""
     described = list(_descriptions(cluster, node, ids, deadline))
     for index, each in enumerate(described):
         if each.error_code not in (ErrorCode.none, ErrorCode.transactional_id_not_found):
@@ -125,7 +125,7 @@ def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> 
 
 
 def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> Sequence[Any]:
-    """By a coordinator, which is asked until it responds without a passing error; or by a node, errors included."""
+    """Descriptions by a coordinator, which is asked until no error is passing, or by a node, with its errors."""
     accepted = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 
     def make(module: ModuleType, version: int) -> Any:

@@ -66,8 +66,9 @@ def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
 
 
 class TaskTransaction:
-    """In a ``with`` block: ``append`` rows, then ``prepare``. One thread. A task without rows begins no transaction; if
-    it is not the first attempt, it ends the earlier one's.
+    """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread.
+
+    A task without rows begins no transaction; if it is not the first attempt, it ends the earlier one's.
 
     A block that raises aborts the transaction, under transactions v2. Under v1 the next InitProducerId of the id aborts
     it: an EndTxn of this task would not bump the epoch, so that its late rows would join the successor's transaction,

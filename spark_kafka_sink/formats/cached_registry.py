@@ -69,7 +69,7 @@ class CachedRegistry:
         return self._imports[schema]
 
     def has_guids(self) -> bool:
-        """Only that it has is kept: else planning fails."""
+        """Whether the registry has GUIDs. Only a yes is cached, because planning fails otherwise."""
         key = [*self._key, _GUIDS]
         if not self._files.names(key):
             if not self._registry.has_guids():

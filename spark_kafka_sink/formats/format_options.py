@@ -71,7 +71,7 @@ class ColumnFormat:
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """At least one of the two is encoded. ``registry`` None: bare Avro or Protobuf."""
+    """The formats of key and value, at least one of which is encoded. ``registry`` None: bare Avro or Protobuf."""
 
     key: ColumnFormat
     value: ColumnFormat

@@ -27,7 +27,7 @@ class SchemaUse(NamedTuple):
     registered: RegisteredSchema | None = None
 
     def without_text(self) -> SchemaUse:
-        """For tasks, which need subject and id only."""
+        """The same without the schema's text, for tasks, which need subject and id only."""
         registered = self.registered
         if registered is None:
             return self

@@ -73,7 +73,7 @@ def _marked(text: str) -> str:
 
 
 def _with_map_entries(descriptor_set: bytes) -> bytes:
-    """With the option ``map_entry`` of each message that has the mark."""
+    """The descriptor set in which each message that has the mark gets the option ``map_entry``."""
     if _MARK.encode() not in descriptor_set:
         return descriptor_set
     files = library().FileDescriptorSet.FromString(descriptor_set)

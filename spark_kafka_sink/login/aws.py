@@ -49,7 +49,7 @@ class AwsTokens:
         return presigned(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
-        """With their end in ms since 1970, infinite if botocore does not say."""
+        """Credentials and when they end (epoch ms), infinite if botocore does not say."""
         options = jaas_options(self._config)
         session = botocore.session.Session(profile=options.get("awsProfileName"))
         found = session.get_credentials()
@@ -75,7 +75,7 @@ class AwsTokens:
 
 
 def region_of(config: ProducerConfig) -> str:
-    """From the first broker with a name of AWS, else ``AWS_REGION``. Raises ``LoginError``."""
+    """The region in the first broker's name that is one of AWS, else ``AWS_REGION``. Raises ``LoginError``."""
     for host, _ in config.bootstrap_servers:
         if (match := _REGION.search(host.lower())) is not None:
             return match[1]

@@ -179,7 +179,7 @@ class GssContext:
 
 
 def _new_cache() -> str:
-    """In memory; libkrb5 keeps what a cache had (2 KiB) until the process ends."""
+    """The name of a new cache in memory; libkrb5 keeps what a cache had (2 KiB) until the process ends."""
     return f"MEMORY:spark-kafka-sink-{next(_numbers)}"
 
 

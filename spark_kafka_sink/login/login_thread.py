@@ -20,7 +20,7 @@ class Login(Protocol):
     def run_once(self, now: float) -> float:
         """Does what is due at ``now``, and returns when to call again at the latest (both monotonic ms).
 
-        It may block, but not without end. Ends the ``LoginStep`` of who waits, with an error too: it raises none.
+        Must return in bounded time. Completes the waiter's ``LoginStep``, also on failure, and never raises.
         """
 
 

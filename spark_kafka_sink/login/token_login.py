@@ -54,7 +54,7 @@ class CredentialSource(Protocol[T_co]):
     what: str
 
     def fetch(self) -> T_co:
-        """Called on the login's thread; may block, but not without end. Reads its credentials now, not earlier.
+        """Called on the login's thread; must return in bounded time. Reads its credentials at each call.
 
         Raises ``LoginError`` with a text that names the option to look at; ``RetriableLoginError`` to be called again.
         """
@@ -139,7 +139,7 @@ class TokenLogin(Generic[T]):
         return step
 
     def close(self) -> None:
-        """No token is fetched any more."""
+        """No further token is fetched."""
         self._thread.close()
 
     def run_once(self, now: float) -> float:

@@ -26,7 +26,7 @@ _LIST_AT_LEAST_EVERY_MS: Final = 60_000.0
 
 @dataclass(slots=True)
 class Foreign:
-    """Records or lines that are no receipts: how many, and what is wrong with the first."""
+    """How many records or lines are not receipts, and what is wrong with the first."""
 
     count: int = 0
     first: str = ""

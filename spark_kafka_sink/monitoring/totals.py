@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """As Prometheus shows it."""
+        """The metric's name in Prometheus."""
         return PREFIX + self.name + ("_total" if self.is_counter else "")
 
 

@@ -50,7 +50,9 @@ _FOREIGN_PROTOCOLS = (
 
 
 class ConnectionState(Enum):
-    """Only moves forward, but for READY and REAUTHENTICATING; a connection ends by being dropped."""
+    """The states of a connection, in their order; only REAUTHENTICATING goes back, to READY. A connection ends by being
+    dropped.
+    """
 
     CONNECTING = "connecting"
     TLS_HANDSHAKE = "in the TLS handshake"
@@ -287,7 +289,7 @@ class Connection:
     def receive(self, data: bytes, now: float) -> Iterator[tuple[InFlight, memoryview]]:
         """The requests that ``data`` completes, each with the bytes after its correlation id.
 
-        Raises ``KafkaError`` for bytes that are no response to the next request in flight, and for a refused TLS
+        Raises ``KafkaError`` for bytes that are not a response to the next request in flight, and for a refused TLS
         handshake, after it has yielded the responses before them.
         """
         self.last_active = now

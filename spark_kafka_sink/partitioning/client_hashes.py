@@ -72,7 +72,7 @@ class Crc32(ByteHash):
 
 @cache
 def _crc_byte_table() -> UInt32Array:
-    """By the register's low byte: the register after that byte has been shifted out."""
+    """The register's low byte → the register after that byte has been shifted out."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & np.uint32(1), table >> np.uint32(1) ^ _CRC_POLYNOMIAL, table >> np.uint32(1))
@@ -81,7 +81,7 @@ def _crc_byte_table() -> UInt32Array:
 
 @cache
 def _crc_word_tables() -> tuple[UInt32Array, UInt32Array]:
-    """By the register's low and high 16 bits: the register after a whole word has been shifted out."""
+    """The register's low and its high 16 bits → the register after a whole word has been shifted out."""
     one = _crc_byte_table()
     two = _crc_shifted(one)
     three = _crc_shifted(two)

@@ -42,7 +42,7 @@ class ProducerComponents:
 
 
 class InheritedParts:
-    """In place of the parts of a producer that a forked child inherited."""
+    """Stands for the parts of a producer that a forked child inherited."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise inherited_error()

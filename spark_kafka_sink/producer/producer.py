@@ -264,7 +264,7 @@ class KafkaProducer(TransactionalProducer):
         return self._parts.accumulator.metrics.open_metrics(self.config.client_id, self._parts.clock.now())
 
     def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """As ``totals``; the longest latency starts anew. Nothing may be in flight."""
+        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
         return self._parts.accumulator.metrics.begin_totals(without)
 
     def totals(self, without: Collection[str] = ()) -> ProducerTotals:
@@ -391,7 +391,7 @@ class KafkaProducer(TransactionalProducer):
     def _records_lost(self, error: BaseException) -> None:
         """A transaction must not be committed without these records.
 
-        What is no valid record was never part of it: the caller may go on, as in Java, where only an ``ApiException``
+        An invalid record was never part of it: the caller may go on, as in Java, where only an ``ApiException``
         fails the transaction. A record that is too large has such an exception.
         """
         refused = isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)

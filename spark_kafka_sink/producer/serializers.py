@@ -78,7 +78,10 @@ class RecordSerializers:
         value: AnySerializer | None,
         default: AnySerializer | None = None,
     ) -> RecordSerializers:
-        """As given, else instances of the classes that ``config`` names, else ``default``. Raises ``ConfigError``."""
+        """The given serializers, else instances of the classes that ``config`` names, else ``default``.
+
+        Raises ``ConfigError``.
+        """
         if key is None:
             key = _instance("key.serializer", config.key_serializer, default)
         if value is None:

@@ -53,7 +53,7 @@ class TaskMeter:
         self._wait_ms += self._clock.now() - began
 
     def paused(self, ms: float) -> None:
-        """Within ``appending``: so long the task kept to its rate."""
+        """Time slept for the rate limit within ``appending``; not counted as work."""
         self._append_ms -= ms
 
     @property

@@ -85,7 +85,7 @@ class TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
 
     def naming(self, rows: npt.NDArray[np.bool_]) -> TopicColumn:
-        """Only with the names of these rows, of which there is one at least. Other rows have any of the names."""
+        """The column with the names of these rows only, of which there must be one. Other rows get any of the names."""
         if self.codes is None:
             return self
         used = np.bincount(self.codes[rows], minlength=len(self.names)) > 0

@@ -85,7 +85,7 @@ def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECO
 
 
 def _decompressed(codec: str, data: bytes | memoryview, bound: int) -> bytes:
-    """At most about ``bound`` bytes; EOFError if the payload ends early."""
+    """The decompressed records, at most about ``bound`` bytes. Raises ``EOFError`` if the payload ends early."""
     match codec:
         case "gzip":
             member = zlib.decompressobj(_GZIP_WBITS)

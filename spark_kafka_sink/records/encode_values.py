@@ -114,7 +114,7 @@ _VALUE_LENGTHS = _ByLength()
 
 @lru_cache(maxsize=64)
 def _heads(timestamp: bytes, offset_size: int) -> _Heads:
-    """For records with this timestamp delta and offset deltas of this many bytes."""
+    """The heads of records with this timestamp delta and offset deltas of this many bytes."""
     return _Heads(len(NO_ATTRIBUTES) + len(timestamp) + offset_size + len(NULL) + len(NO_HEADERS), timestamp)
 
 

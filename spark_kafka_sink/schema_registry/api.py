@@ -62,7 +62,7 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
 
 
 def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
-    """As ``registered_schema``."""
+    """The schema in a response. Raises as ``registered_schema``."""
     if not isinstance(parsed, dict):
         raise UnreadableResponseError("is not a JSON object")
     text = parsed.get("schema")

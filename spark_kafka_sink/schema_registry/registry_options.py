@@ -316,7 +316,7 @@ def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | Non
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is no number
+    except ValueError:  # the port is not a number
         is_whole = False
     if not is_whole:
         mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""

@@ -13,7 +13,7 @@ class Wakeable(Protocol):
     """Something that sleeps: ``Transport``."""
 
     def wakeup(self) -> None:
-        """For any thread."""
+        """Wake the thread that waits. Any thread may call it."""
 
 
 class LoginStep(Generic[T]):

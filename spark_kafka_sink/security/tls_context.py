@@ -100,7 +100,7 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
 
 
 def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
-    """As Java: each certificate of a truststore is an anchor, also one of an intermediate or of the broker itself."""
+    """Trust these certificates. As in Java each is an anchor, also that of an intermediate or of the broker itself."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificates is None:

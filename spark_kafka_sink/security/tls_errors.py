@@ -120,5 +120,5 @@ def _is_alert(reason: str) -> bool:
 
 
 def _words(reason: str) -> str:
-    """Without the version of SSL that introduced an alert, which is not the one in use."""
+    """The reason in words, without the version of SSL that introduced the alert, which is not the one in use."""
     return shown(_INTRODUCED_WITH.sub("", reason)).lower().replace("_", " ")

@@ -90,7 +90,7 @@ class Callbacks:
                 self._threads.discard(thread)
 
     def wait(self, timeout_ms: float) -> bool:
-        """Until the calls added so far have run; False after ``timeout_ms``."""
+        """Wait until the calls added so far have run; False after ``timeout_ms``."""
         if self._ran == self._added:
             return True
         last = self._added

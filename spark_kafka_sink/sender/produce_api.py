@@ -145,7 +145,7 @@ def _frame(
 
 
 def read_response(version: int, data: memoryview, requested: int = _NO_LIMIT) -> ProduceResponse:
-    """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are no response.
+    """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are not a response.
 
     ``requested``: partitions of the request; a response has no more, so its CPU is bounded by that of the request.
     An error code that this client does not know is UNKNOWN_SERVER_ERROR of its partition.

@@ -131,7 +131,7 @@ class _Deriving:
 
 
 def _is_string(kind: DataType) -> bool:
-    """Without a collation or a length."""
+    """Whether it is a string without a collation or a length."""
     return type(kind) is StringType and kind == StringType()
 
 

@@ -53,5 +53,5 @@ def resolved(location: str) -> str:
 
 
 def _normal(path: str) -> str:
-    """Without ``.``, ``..`` and repeated slashes (Hadoop: ``Path.normalizePath``)."""
+    """The path without ``.``, ``..`` and repeated slashes (Hadoop: ``Path.normalizePath``)."""
     return os.path.normpath(re.sub("/+", "/", path)) if path else ""

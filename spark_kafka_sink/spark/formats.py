@@ -62,7 +62,7 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
 
 
 def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> FormatPlan:
-    """For replays of the batches that the ledger's entries name."""
+    """The plan with the schemas that replays of the ledger's batches need."""
     if plan.registry is None:
         return plan
     registry = cached_registry(plan.registry)

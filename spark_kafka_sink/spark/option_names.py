@@ -56,7 +56,7 @@ def refusal(name: str) -> str | None:
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
-    """The fault of a name without ``kafka.`` that is no option of the sink. ``known``: the names to suggest."""
+    """The fault of a name without ``kafka.`` that is not an option of the sink. ``known``: the names to suggest."""
     if name in OPTIONS_BY_NAME:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:

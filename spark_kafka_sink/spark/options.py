@@ -288,7 +288,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
 
 
 def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:
-    """With a transactional.id, so that the producer's rules apply; each task replaces it by its own id."""
+    """The options with a transactional.id, so that the producer's rules apply; each task sets its own id."""
     if exactly_once is None:
         return kafka
     prefix = exactly_once.prefix
@@ -313,7 +313,7 @@ def _derived_name(options: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
-    """By names in lower case."""
+    """The options by their names in lower case."""
     return {key.lower(): value for key, value in options.items()}
 
 

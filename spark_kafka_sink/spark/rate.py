@@ -46,7 +46,7 @@ class Pace:
             start = end
 
     def wait(self) -> float:
-        """Until the next part is due; returns how long it took (ms)."""
+        """Wait until the next part is due; returns how long it took (ms)."""
         began = self._clock.now()
         self._next_at = max(self._next_at, began - CATCH_UP_MS)
         while (left := self._next_at - self._clock.now()) > 0:

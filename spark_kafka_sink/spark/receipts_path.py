@@ -14,7 +14,7 @@ _probed: set[str] = set()
 
 
 def probe_receipts(options: SinkOptions) -> None:
-    """In the process that pickles a writer, once per path. Raises ``ReceiptsPathError``."""
+    """Check that the path can be written, once per path, where a writer is pickled. Raises ``ReceiptsPathError``."""
     path = options.receipts_path
     if path is None or path in _probed:
         return

@@ -25,7 +25,10 @@ _stderr.setFormatter(FORMAT)
 
 
 def log_at(level: str | None) -> None:
-    """In a worker or a process of the driver, before its work. None: the process's own level, by default WARNING."""
+    """Set the level of this package's loggers, in a worker or the driver, before its work.
+
+    None: the process's own level, by default WARNING.
+    """
     logger = logging.getLogger("spark_kafka_sink")
     logger.addHandler(_stderr)  # a second time without effect
     if level is not None:

@@ -24,7 +24,7 @@ _frozen = False  # gc.get_freeze_count() would count all frozen objects, after e
 
 
 def freeze_imports() -> None:
-    """At the end of the worker's first work: garbage collections skip the objects that exist now.
+    """Let garbage collections skip the objects that exist at the end of the worker's first work.
 
     These are still freed by reference count; only cycles among them stay.
     """
@@ -37,7 +37,7 @@ def freeze_imports() -> None:
 
 
 def acknowledge_at_once() -> None:
-    """At the start of a task: no 40 ms wait for its first row.
+    """Avoid a wait of 40 ms for the first row of a task. Called at its start.
 
     The JVM sends a task in several small writes and holds each back until the previous one is acknowledged (Nagle);
     the worker's kernel delays that acknowledgement (RFC 1122, 4.2.3.2). PySpark does not tell which socket is the

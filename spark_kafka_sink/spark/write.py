@@ -255,7 +255,7 @@ class BrokersTopics:
 
 
 def brokers_topics(options: SinkOptions, sink: LetterSink, letters: DeadLetterSink | None) -> BrokersTopics | None:
-    """None where a missing topic is no error: of rows that are not written, or become dead letters."""
+    """None where a missing topic is not an error, because rows are not written or become dead letters."""
     judges = letters is not None and letters.judges_topics
     return BrokersTopics(options, sink) if sink.writes and not judges else None
 
@@ -345,7 +345,7 @@ def task_name() -> TaskName:
 
 
 def _letters_name() -> TaskName:
-    """As ``task_name``; jobs of one application differ by their stages."""
+    """The task's name for dead letters: ``task_name``, but jobs of one application differ by their stages."""
     name, context = task_name(), TaskContext.get()
     if context is None or _query_id():
         return name

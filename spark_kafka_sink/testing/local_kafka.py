@@ -217,7 +217,7 @@ class LocalKafka:
         self.await_in_sync(name)
 
     def delete_topic(self, name: str) -> None:
-        """Returns when no node knows the topic any more."""
+        """Returns when no node knows the topic."""
         blocking_admin.delete_topic(self._any_address(), name)
         self._await(lambda: not any(self._partitions(node, name) for node in self._responding()), f"{name} is deleted")
 

@@ -44,7 +44,7 @@ _KAFKA_3_6: Final = 12
 class EndVerdict(Enum):
     COMMITTED = "committed, now or by an earlier attempt with the same verdict"
     ABORTED = "aborted, now or by an earlier attempt with the same verdict"
-    GONE = "this transaction is not open any more: it was ended before, or its id was initialised again"
+    GONE = "this transaction is no longer open: it was ended before, or its id was initialised again"
     UNDECIDED = "no response until the deadline, or an error: it may be open, and may have been ended by this attempt"
 
 

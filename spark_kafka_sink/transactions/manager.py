@@ -413,7 +413,7 @@ class TransactionManager:
         return self._identity.end_txn_version >= END_TXN_V2
 
     def _choose_protocol(self, node_id: int) -> None:
-        """By the coordinator's ApiVersions; unchanged without a connection to it."""
+        """Choose the transaction protocol by the coordinator's ApiVersions; unchanged without a connection to it."""
         versions = self._client.api_versions(node_id)
         if versions is not None:
             v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2

@@ -118,7 +118,7 @@ def txn_offset_commit(
     group: ConsumerGroupMetadata,
     on_end: CallHandler,
 ) -> Call:
-    """To the group coordinator. Version 5 also adds the offsets to the transaction."""
+    """TxnOffsetCommit, for the group coordinator. Version 5 also adds the offsets to the transaction."""
 
     def make(module: ModuleType, version: int) -> Any:
         return module.TxnOffsetCommitRequest(

@@ -43,7 +43,7 @@ class DeadLetterFile:
             raise self._error(error) from error
 
     def finish(self) -> None:
-        """Without a dead letter, an earlier run's file is removed."""
+        """Give the file its name. Without a dead letter, an earlier run's file is removed."""
         try:
             if self._stream is None:
                 self._open()

@@ -68,5 +68,5 @@ def write_name(query: str, batch: int, topic: str | None = None) -> str:
 
 
 def quoted(name: str) -> str:
-    """As the name of a file."""
+    """The text as the name of a file."""
     return quote(name, safe=" ")

@@ -124,7 +124,7 @@ class DeadLetterSink:
     def rows(
         self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
     ) -> Iterator[TaskRows]:
-        """As ``task_rows``. Rows that are no records are ``LEFT_OUT``; no part has only such rows."""
+        """As ``task_rows``. Rows that cannot be records are ``LEFT_OUT``; no part has only such rows."""
         faults: list[RowFaults] = []
         whole = self._without_null_topics(batch, layout, topic, faults)
         whole = self._without_negative_partitions(whole, layout, faults)
@@ -155,7 +155,7 @@ class DeadLetterSink:
                 yield _without(part, out)
 
     def add(self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, faults: RowFaults) -> None:
-        """Rows of Spark's columns that are no records: all of ``batch``, whatever the rows of ``faults``."""
+        """Rows of Spark's columns that cannot be records: all of ``batch``, whatever the rows of ``faults``."""
         columns = {
             name: batch.column(index) for name in RowLayout.__slots__ if (index := getattr(layout, name)) is not None
         }
@@ -248,7 +248,7 @@ class DeadLetterSink:
 
     @property
     def files(self) -> LetterFiles | None:
-        """For the driver; None without deadLetterPath."""
+        """The task's files, for the driver; None without deadLetterPath."""
         return None if self._file is None else self._files._replace(complete=self.writes)
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ class DeadLetterSink:
             self.write_held()
 
     def _send_held_before_failing(self) -> None:
-        """At least once: the dead letters within the limit, which the error points to. A transaction is aborted."""
+        """At least once, send the dead letters within the limit, which the error points to. Transactions abort."""
         if self._at_least_once and self._held:
             with suppress(KafkaError):  # the task fails already, with another error
                 self.write_held()

@@ -97,7 +97,7 @@ class TopicLimitCache:
 
 
 def _cause(error: int | KafkaError) -> str:
-    """Without the advice on the right to write."""
+    """The error's text without the advice on the right to write."""
     return error.name if isinstance(error, BrokerError) and error.code in FORBIDDEN else str(error)
 
 

@@ -66,7 +66,7 @@ class Acceptor:
         self.cut_connections()
 
     async def closed(self) -> None:
-        """Until nothing runs here any more; after ``close``."""
+        """Waits, after ``close``, until nothing runs here."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_connections(self) -> None:

@@ -82,7 +82,7 @@ class AuthenticationLog(Sequence[Authentication]):
 
 @dataclass(frozen=True, slots=True)
 class AtListener:
-    """Where connections come in, and where their attempts are noted. ``max_reauth_ms``: 0 for sessions without end."""
+    """Where connections come in, and where their attempts are noted. ``max_reauth_ms``: 0 for no limit."""
 
     node: int
     name: str

@@ -19,7 +19,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """The listeners of every node besides the plaintext one, the TLS contexts of some, the log of all logins, and how
-    long a SASL session lasts (0: without end).
+    long a SASL session lasts (0: for ever).
     """
 
     by_name: Mapping[str, Listener]

@@ -29,7 +29,7 @@ _API_VERSIONS_KEY: Final = 18
 
 
 class MalformedRequestError(Exception):
-    """Bytes that are no request of a known API and version. A real broker closes the connection."""
+    """Bytes that are not a request of a known API and version. A real broker closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)

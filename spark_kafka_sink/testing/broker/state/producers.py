@@ -54,7 +54,7 @@ class ProducerStates:
         return next((batch for batch in entry.batches if (batch.first, batch.last) == (first, last)), None)
 
     def check(self, producer_id: int, epoch: int, first: int) -> ErrorCode:
-        """Whether a batch that is no duplicate may be appended."""
+        """Whether a batch that is not a duplicate may be appended."""
         entry = self._entries.get(producer_id)
         if entry is None:
             refused = self._refuses_unknown and first != 0

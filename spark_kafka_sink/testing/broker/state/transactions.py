@@ -36,7 +36,7 @@ class State(Enum):
 
 
 class End(Enum):
-    """What an EndTxn may do when it is no error."""
+    """What an EndTxn does when it is not an error."""
 
     COMPLETE = "write the markers"
     DONE_BEFORE = "respond success, it was done before"
