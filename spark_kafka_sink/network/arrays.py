@@ -4,6 +4,8 @@
   catch. The walk rejects an array whose elements do not fit into the frame, and null for one that must not be null.
 - kio cannot read an error code that it does not know, nor anything around it. The walk finds such codes, so that each
   can be replaced by UNKNOWN_SERVER_ERROR and concerns only the one topic, partition or group that has it.
+- kio cannot read a tagged field that it does not know, although brokers may add some to any version (KIP-482). The walk
+  finds them, so that they can be left out.
 - CPU is spent per element, not per byte, and a hostile peer sends the smallest elements that can be encoded. So it
   counts each element and each tagged field with the least size that it has in an honest response, in which names are
   not empty. The sum must not exceed the size of the frame, so that a MiB has hardly more elements than an honest one.
@@ -47,24 +49,51 @@ MAX_TAGGED_FIELDS = 16
 """Of one entity. Kafka's have at most four; the others are for fields of later brokers."""
 
 
-class Checked(NamedTuple):
-    """``end``: the offset after the entity, None when the data is no such entity; kio will not read it then.
+Cut: TypeAlias = tuple[int, int, int, int]
+"""Tagged fields that this client does not know: the offset of the number of its entity's tagged fields, how many of
+these are cut out, and where they begin and end. Not a class of its own: a response may have a cut per element.
+"""
 
-    ``unknown_codes``: the offsets of error codes that this client does not know.
+
+class Checked(NamedTuple):
+    """``end``: the offset after the entity, None when the data is not such an entity; kio will not read it then.
+
+    ``unknown_codes``: the offsets of error codes that this client does not know. ``cuts``: unknown tagged fields, in
+    their order.
     """
 
     end: int | None
-    unknown_codes: Sequence[int]
+    unknown_codes: Sequence[int] = ()
+    cuts: Sequence[Cut] = ()
+
+    def readable(self, data: Data) -> Data:
+        """``data`` as kio can read it: with UNKNOWN_SERVER_ERROR, which is -1, for unknown codes, and without unknown
+        tagged fields. The data itself if it has neither.
+        """
+        if not (self.unknown_codes or self.cuts):
+            return data
+        changed = bytearray(data)
+        for at in self.unknown_codes[:MAX_WARNINGS]:
+            error_code(int.from_bytes(data[at : at + _CODE_BYTES], "big", signed=True))  # warns
+        for at in self.unknown_codes:
+            changed[at] = changed[at + 1] = 0xFF
+        kept, behind = [], 0
+        for count, fields, start, end in self.cuts:
+            changed[count] -= fields
+            kept.append(slice(behind, start))
+            behind = end
+        return b"".join([*map(changed.__getitem__, kept), changed[behind:]])
 
 
 class _Walk:
     """The state of one walk. ``left``: bytes that further elements may be counted with."""
 
-    __slots__ = ("left", "unknown_codes")
+    __slots__ = ("cuts", "left", "unknown_codes")
 
     def __init__(self, size: int) -> None:
         self.left = size + _SLACK_BYTES
         self.unknown_codes: list[int] = []
+        self.cuts: list[Cut] = []
 
 
 Step: TypeAlias = Callable[[Data, int, _Walk], int]
@@ -95,18 +124,10 @@ def check_response(data: Data, offset: int, entity_type: type) -> Checked:
     try:
         end = step(data, offset, walk)
     except IndexError:
-        return Checked(None, ())
-    return Checked(end if end <= len(data) else None, walk.unknown_codes)
-
-
-def with_known_codes(data: Data, unknown_codes: Sequence[int]) -> bytes:
-    """A copy of ``data`` with UNKNOWN_SERVER_ERROR, which is -1, at these offsets."""
-    changed = bytearray(data)
-    for at in unknown_codes[:MAX_WARNINGS]:
-        error_code(int.from_bytes(data[at : at + _CODE_BYTES], "big", signed=True))  # warns
-    for at in unknown_codes:
-        changed[at] = changed[at + 1] = 0xFF
-    return bytes(changed)
+        return Checked(None)
+    if end > len(data):
+        return Checked(None)
+    return Checked(end, walk.unknown_codes, walk.cuts)
 
 
 @cache
@@ -247,23 +268,44 @@ def _nullable(entity: _Part) -> Step:
     return walk_nullable
 
 
+def _count_tagged_fields(data: Data, at: int, walk: _Walk) -> None:
+    count = data[at]
+    if count > MAX_TAGGED_FIELDS:
+        raise ValueError(f"an entity has more than {MAX_TAGGED_FIELDS} tagged fields")
+    walk.left -= count * _TAGGED_FIELD_BYTES
+    if walk.left < 0:
+        raise ValueError(f"it has more tagged fields than a response of {len(data)} bytes should have")
+
+
 def _tagged_fields(steps: dict[int, Step]) -> Step:
     def walk_tagged_fields(data: Data, at: int, walk: _Walk) -> int:
         if not data[at]:
             return at + 1
-        count, at = _varint(data, at)
-        if count > MAX_TAGGED_FIELDS:
-            raise ValueError(f"an entity has {count} tagged fields")
-        walk.left -= count * _TAGGED_FIELD_BYTES
-        if walk.left < 0:
-            raise ValueError(f"it has more tagged fields than a response of {len(data)} bytes should have")
-        for _ in range(count):
-            tag, at = _varint(data, at)
-            size, at = _varint(data, at)
-            end = at + size
-            if tag in steps:
-                end = steps[tag](data, at, walk)
-            at = end
+        _count_tagged_fields(data, at, walk)
+        count_at, at = at, at + 1
+        cut, fields = at, 0
+        for _ in range(data[count_at]):
+            start = at
+            tag, size, at = data[at], data[at + 1], at + 2
+            if tag > 0x7F or size > 0x7F:
+                tag, at = _varint(data, start)
+                size, at = _varint(data, at)
+            if tag not in steps:
+                at += size
+                fields += 1
+                continue
+            cuts = len(walk.cuts)
+            at = steps[tag](data, at, walk)
+            if len(walk.cuts) > cuts:
+                # A known field with an unknown one in it is left out, too: its size would be wrong, and it is optional.
+                del walk.cuts[cuts:]
+                fields += 1
+                continue
+            if fields:
+                walk.cuts.append((count_at, fields, cut, start))
+            cut, fields = at, 0
+        if fields:
+            walk.cuts.append((count_at, fields, cut, at))
         return at
 
     return walk_tagged_fields

@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
-from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS, check_response, with_known_codes
+from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
@@ -168,14 +168,12 @@ def encode_request(request: RequestPayload, correlation_id: int, client_id: str)
 def decode_response(data: bytes | memoryview, entity_type: type[R]) -> R:
     """The entity in ``data``, the bytes after the correlation id. Raises ``NetworkError`` for any other bytes.
 
-    An error code that this client does not know is UNKNOWN_SERVER_ERROR.
+    An error code that this client does not know is UNKNOWN_SERVER_ERROR; an unknown tagged field is left out.
     """
     try:
         offset = _after_tagged_fields(data) if entity_type.__header_schema__.__flexible__ else 0
-        unknown_codes = check_response(data, offset, entity_type).unknown_codes
-        if unknown_codes:
-            data = with_known_codes(data, unknown_codes)
-        return entity_reader(entity_type)(data, offset)[0]
+        readable = check_response(data, offset, entity_type).readable(data)
+        return entity_reader(entity_type)(readable, offset)[0]
     except Exception as error:  # kio raises SerialError, ValueError, KeyError and more, by the field that is broken
         raise NetworkError(
             f"a {entity_type.__name__} v{entity_type.__version__} of {len(data)} bytes cannot be read: {error}"

@@ -1,4 +1,4 @@
-"""Error codes that this client does not know: each is UNKNOWN_SERVER_ERROR of the one item that has it."""
+"""What this client does not know: an error code is UNKNOWN_SERVER_ERROR of its one item, a tagged field is left out."""
 
 from __future__ import annotations
 
@@ -89,8 +89,34 @@ def test_a_response_of_any_api_is_read_with_unknown_codes_in_it(api, version):
 def test_known_codes_are_left_as_they_are():
     kind = response_type("metadata", 12)
     data = written(any_entity(kind, Random(1)))
-    assert check_response(data, 1, kind) == (len(data), [])
+    assert check_response(data, 1, kind) == (len(data), [], [])
     assert check_response(data[:-3], 1, kind).end is None
+
+
+@pytest.mark.parametrize("api", RESPONSES)
+def test_incident_a_tagged_field_that_a_later_broker_adds_made_its_responses_unreadable(api):
+    """KIP-482: brokers may add tagged fields to any version, and clients pass over those that they do not know."""
+    kinds = [response_type(api, version) for version in RESPONSES[api]]
+    for kind in (kind for kind in kinds if kind.__flexible__):
+        plain, tagged = (Shape(b"name", 2, tags=tags).response(kind) for tags in (0, 2))
+        assert len(tagged) > len(plain)
+        assert decode_response(tagged, kind) == decode_response(plain, kind)
+
+
+def test_a_known_tagged_field_is_read_beside_an_unknown_one():
+    kind = response_type("api_versions", 3)
+    plain = Shape(b"name", 2).response(kind)
+    known = Shape(b"name", 2, counts={("supported_features",): 3}).response(kind)
+    assert known.startswith(plain[:-1] + b"\1")
+    both = plain[:-1] + b"\2" + known[len(plain) :] + bytes([100, 0])
+    assert len(decode_response(both, kind).supported_features) == 3
+    assert decode_response(both, kind) == decode_response(known, kind)
+
+
+def test_a_known_tagged_field_with_an_unknown_one_in_it_is_left_out():
+    kind = response_type("api_versions", 3)
+    response = decode_response(Shape(b"name", 2, counts={("supported_features",): 3}, tags=1).response(kind), kind)
+    assert (len(response.api_keys), response.supported_features) == (2, ())
 
 
 def test_a_response_full_of_unknown_codes_is_ten_warnings_at_most(caplog, monkeypatch):
