@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from spark_kafka_sink.testing.java import java_environment
+from tests.kept_producers import close_kept_producers
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -48,6 +50,12 @@ def java_home(request: pytest.FixtureRequest) -> None:
     """JAVA_HOME for Spark where Java is not on the PATH. Only when some test needs it."""
     if any(item.get_closest_marker("jvm") for item in request.session.items):
         os.environ.update(java_environment())
+
+
+@pytest.fixture(autouse=True)
+def no_kept_producer_outlives_its_test() -> Iterator[None]:
+    yield
+    close_kept_producers()
 
 
 @pytest.fixture(scope="session", autouse=True)

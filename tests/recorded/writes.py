@@ -23,6 +23,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord
+from tests.kept_producers import close_kept_producers
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 
 _MS = 1_700_000_000_000
@@ -117,7 +118,7 @@ def _run(name: str, columns: Mapping[str, pa.Array], given: dict[str, str], *, e
             said = _transaction(broker, columns, options, given) if exactly_once else _producer(columns, options)
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-        write.PRODUCERS.close()
+        close_kept_producers()
         new_process()
         yield _steady(said.replace(broker.bootstrap_servers, "<servers>"))
         yield f"requests: {', '.join(sorted({f'{each.api} {each.version}' for each in broker.requests}))}"
