@@ -37,15 +37,21 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client)."""
+    """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client).
+
+    ``host``: what is not printable is escaped, because it is a peer's text that errors, logs and findings show.
+    """
 
     id: int
     host: str
     port: int
     rack: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host", shown(self.host, _LONGEST_HOST))
+
     def __str__(self) -> str:
-        return f"{shown(self.host, _LONGEST_HOST)}:{self.port} (id: {self.id})"
+        return f"{self.host}:{self.port} (id: {self.id})"
 
 
 class Replicas(NamedTuple):

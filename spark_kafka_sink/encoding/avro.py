@@ -12,7 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from spark_kafka_sink.encoding.avro_kernels import Kernel
-from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError
+from spark_kafka_sink.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.encoding.slices import encode_rows
 from spark_kafka_sink.encoding.type_names import type_name
 from spark_kafka_sink.errors import InvalidRecordError
@@ -35,7 +35,8 @@ class AvroEncoder:
         ``for_registry``: ``bytes`` at the top, also with a logical type, have no length in front, as Confluent's
         serializers write them (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults``: as in ``AvroSchema.parse``.
 
-        Raises ``SchemaMismatchError`` with all that does not fit, ``ImportError`` without fastavro.
+        Raises ``SchemaMismatchError`` with all that does not fit, ``InvalidSchemaError``, and ``ImportError`` without
+        fastavro.
         """
         from spark_kafka_sink.encoding.avro_plan import Planner
         from spark_kafka_sink.encoding.avro_schema import AvroSchema
@@ -43,7 +44,10 @@ class AvroEncoder:
         planner = Planner()
         parsed = AvroSchema.parse(schema, checks_defaults=checks_defaults)
         is_raw = for_registry and parsed.type == "bytes"
-        root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
+        try:
+            root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
+        except RecursionError:
+            raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
         if planner.mismatches:
             raise SchemaMismatchError(planner.mismatches)
         return cls(kind, root)

@@ -146,6 +146,8 @@ def _read(column: ColumnFormat, option: str, path: str) -> bytes:
     if (fault := file_fault(path)) is not None:
         raise FormatError(f"{column.option(option)} {path} {fault}.")
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise FormatError(f"{column.option(option)} {path} is not a regular file.")  # a pipe would block for ever
         return Path(path).read_bytes()
     except OSError as error:
         raise FormatError(

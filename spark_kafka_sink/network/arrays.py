@@ -35,11 +35,10 @@ _KNOWN = frozenset(code & 0xFFFF for code in KNOWN_CODES)
 _LENGTH_SIZES = {"string": 2, "bytes": 4, "records": 4}
 _LONGEST_VARINT_SHIFT = 28
 _NULL = -1
+_ABSENT, _PRESENT = 0xFF, 1
 
 _NAME_BYTES = 4
 """Counted for a string that must not be null. Many names differ from each other, so they cannot all be shorter."""
-_NUMBERS_BYTES = 2
-"""Counted for an array of numbers: a partition without replicas has a list of those that are offline, and so on."""
 _NEVER_EMPTY = frozenset({"partitions", "results_by_partition", "partition_responses"})
 """A topic without an error code of its own has a partition, which is counted with the topic."""
 _TAGGED_FIELD_BYTES = 8
@@ -67,9 +66,14 @@ class Checked(NamedTuple):
     cuts: Sequence[Cut] = ()
 
     def readable(self, data: Data) -> Data:
-        """``data`` as kio can read it: with UNKNOWN_SERVER_ERROR, which is -1, for unknown codes, and without unknown
-        tagged fields. The data itself if it has neither.
+        """``data`` as kio can read it.
+
+        Raises ``ValueError`` if the walk did not reach its end, because kio must not read bytes that were not checked.
+
+        UNKNOWN_SERVER_ERROR, which is -1, stands for unknown codes, and unknown tagged fields are left out.
         """
+        if self.end is None:
+            raise ValueError("it ends early")
         if not (self.unknown_codes or self.cuts):
             return data
         changed = bytearray(data)
@@ -173,8 +177,7 @@ def _field(field: dataclasses.Field[Any], flexible: bool, has_code: bool) -> _Pa
         size = 1 if flexible else 4
         if field.name in _NEVER_EMPTY and not has_code:
             return _Part(_array(part, flexible, nullable, prepaid=1), size, size + part.counted)
-        counted = size if part.step or nullable else size + _NUMBERS_BYTES
-        return _Part(_array(part, flexible, nullable), size, counted)
+        return _Part(_array(part, flexible, nullable), size, size)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         part = _entity(kind)
         return _Part(_nullable(part), 1, 1) if nullable else part
@@ -222,7 +225,7 @@ def _compact_bytes(data: Data, at: int, walk: _Walk) -> int:
     length = data[at]
     if length > 0x7F:
         length, at = _varint(data, at)
-        return at + length - 1
+        return at + max(length - 1, 0)
     return at + (length or 1)
 
 
@@ -263,7 +266,11 @@ def _nullable(entity: _Part) -> Step:
     assert step is not None
 
     def walk_nullable(data: Data, at: int, walk: _Walk) -> int:
-        return at + 1 if data[at] > 0x7F else step(data, at + 1, walk)
+        if data[at] == _ABSENT:
+            return at + 1
+        if data[at] != _PRESENT:
+            raise ValueError(f"{data[at]} says neither that an entity is there nor that it is not")
+        return step(data, at + 1, walk)
 
     return walk_nullable
 

@@ -31,6 +31,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
+from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient, NoNode
@@ -499,7 +500,8 @@ class MetadataUpdater:
         snapshot = parse_metadata(body)
         if not snapshot.nodes:
             raise NetworkError("The broker's metadata names no brokers")
-        _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), ", ".join(snapshot.topics) or "none")
+        topics = shown(", ".join(snapshot.topics)) or "none"
+        _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), topics)
         self._metadata.updated(snapshot, now)
 
 
@@ -539,7 +541,7 @@ def parse_metadata(response: Any) -> ClusterSnapshot:
     return ClusterSnapshot(
         nodes=MappingProxyType(nodes),
         topics=MappingProxyType(topics),
-        cluster_id=response.cluster_id,
+        cluster_id=None if response.cluster_id is None else shown(response.cluster_id),
         controller_id=int(response.controller_id),
     )
 

@@ -11,6 +11,7 @@ from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, Sc
 
 _LARGEST_ID: Final = 2**31 - 1
 _LONGEST_NAME: Final = 100
+_GATEWAY: Final = "GATEWAY"
 _WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
 
@@ -68,7 +69,7 @@ def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
     text = parsed.get("schema")
     if text is None and asked is not None:
         return asked
-    if not isinstance(text, str):
+    if not _is_text(text):
         raise UnreadableResponseError("has no schema")
     default = SchemaType.AVRO if asked is None else asked.type
     try:
@@ -84,9 +85,20 @@ def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
 def _reference(parsed: object) -> SchemaReference:
     if isinstance(parsed, dict):
         name, subject, version = parsed.get("name"), parsed.get("subject"), parsed.get("version")
-        if isinstance(name, str) and isinstance(subject, str) and _is_integer(version):
+        if _is_text(name) and _is_text(subject) and _is_integer(version):
             return SchemaReference(name, subject, version)
     raise UnreadableResponseError("has a reference without name, subject and version")
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """A str without lone surrogates, which JSON can have and no request can carry."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _rules(rule_set: object) -> tuple[str, ...]:
@@ -98,7 +110,7 @@ def _rules(rule_set: object) -> tuple[str, ...]:
         return ()
     if not isinstance(rule_set, dict):
         raise UnreadableResponseError("has no valid ruleSet")
-    if rule_set.get("enableAt") not in (None, "ALL", "CLIENT"):  # a gateway's
+    if rule_set.get("enableAt") == _GATEWAY:
         return ()
     found: list[object] = []
     for phase in _WRITERS_RULES:

@@ -164,13 +164,15 @@ class SchemaRegistry:
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
 
-        Asked once: a reference names a version, which never changes.
+        Asked once: a reference names a version, which never changes. All of them together have the time of one request.
         """
         kept = self._imports.get((schema, serialized))
         if kept is not None:
             return kept
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
+        limit_ms = self._options.connect_timeout_ms + self._options.read_timeout_ms
+        end = self._clock.now() + limit_ms
 
         def visit(references: tuple[SchemaReference, ...]) -> None:
             for reference in references:
@@ -179,6 +181,11 @@ class SchemaRegistry:
                 seen.add(reference)
                 if len(seen) > _MOST_IMPORTS:
                     raise RegistryError(f"{URL}: a schema imports more than {_MOST_IMPORTS} others.")
+                if self._clock.now() > end:
+                    raise RegistryError(
+                        f"{URL}: the imports of a schema were not read within {limit_ms:.0f} ms ({CONNECT_TIMEOUT}, "
+                        f"{READ_TIMEOUT})."
+                    )
                 imported = self.version(reference, serialized=serialized).schema
                 visit(imported.references)
                 found[reference.name] = imported

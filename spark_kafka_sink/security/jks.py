@@ -51,7 +51,8 @@ def key_and_chain(
     try:
         return load_der_private_key(_decrypted(key or b"", (key_password or password).value), None), chain
     except Exception:  # of asn1crypto, of cryptography; their texts may quote the key
-        raise ConfigError([f"{name}: ssl.key.password is wrong, or the private key is damaged."]) from None
+        fault = "is wrong" if key_password is not None else "is not given, and the key has another one than the file"
+        raise ConfigError([f"{name}: ssl.key.password {fault}, or the private key is damaged."]) from None
 
 
 def _decrypted(key: bytes, password: str) -> bytes:

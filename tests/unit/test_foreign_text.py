@@ -1,6 +1,7 @@
 """Text of brokers, registries, identity providers and certificates: limited and escaped in what people read."""
 
 import ssl
+from datetime import timedelta
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -10,7 +11,9 @@ from spark_kafka_sink.connection_check.certificate import certificate_text
 from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.login.token_endpoint import _error_of
 from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.error_table import broker_error
+from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.schema_registry.api import problem
 from spark_kafka_sink.security.tls_errors import handshake_error
 from tests.unit.security.certificates import NOW, Entity
@@ -39,6 +42,20 @@ def test_incident_a_brokers_message_of_megabytes_with_line_ends_was_an_error_as_
     assert str(broker_error(ErrorCode.policy_violation, "t-0", "zu groß")) == "t-0: POLICY_VIOLATION; zu groß"
     assert str(Node(1, "b\x1b[2J" + "x" * 1000, 9092)).startswith(r"b\x1b[2Jxxx")
     assert str(Node(1, "bröker", 9092)) == "bröker:9092 (id: 1)"
+
+
+def test_incident_a_brokers_host_name_forged_lines_of_the_log_and_of_findings():
+    """Only ``str(node)`` escaped it; errors, logs and ``check`` show the host itself."""
+    node = Node(1, HOSTILE + "x" * 1_000, 9092)
+    assert node.host == ESCAPED + "x" * (255 - len(HOSTILE)) + "…"
+    assert Node(1, "bröker", 9092).host == "bröker"
+
+
+def test_incident_a_cluster_id_reached_the_terminal_as_it_came():
+    module = schema("metadata", 12).response
+    none: dict[str, object] = {"throttle_time": timedelta(0), "brokers": (), "topics": ()}
+    response = module.MetadataResponse(**none, cluster_id=HOSTILE, controller_id=-1)
+    assert parse_metadata(response).cluster_id == ESCAPED
 
 
 def test_incident_errors_of_registries_and_identity_providers_reached_the_terminal_as_they_came():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -237,6 +238,18 @@ def test_a_default_that_has_no_bytes_is_a_mismatch(schema, default):
 def test_a_schema_nested_too_deep_is_a_mismatch():
     with pytest.raises(SchemaMismatchError, match="^the Avro schema is not JSON"):
         AvroEncoder.plan("[" * 50_000 + "]" * 50_000, ONE.type)
+
+
+@pytest.mark.parametrize("depth", [100, 300, 400, 500, 700])
+def test_incident_a_schema_nested_400_deep_was_a_recursion_error(depth):
+    schema = '{"type":"array","items":' * depth + '"long"' + "}" * depth
+    with pytest.raises(SchemaMismatchError):
+        AvroEncoder.plan(schema, pa.int64())
+    nested: pa.DataType = pa.int64()
+    for _ in range(depth):
+        nested = pa.list_(nested)
+    with suppress(SchemaMismatchError):
+        AvroEncoder.plan(schema, nested)
 
 
 def test_a_fault_of_the_row_itself_is_told_without_a_path():

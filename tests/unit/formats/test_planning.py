@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import pickle
 
 import pyarrow as pa
@@ -248,6 +249,14 @@ def test_a_schema_file_with_other_content_is_named_with_its_path(registry, tmp_p
     path.write_bytes(content)
     with pytest.raises(FormatError, match=f"^valueSchemaFile {path} {said}"):
         plan(registry, valueSchemaFile=str(path))
+
+
+def test_incident_a_schema_file_that_is_a_pipe_or_a_device_held_the_driver(registry, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, "/dev/zero"):
+        with pytest.raises(FormatError, match=f"^valueSchemaFile {path} is not a regular file"):
+            plan(registry, valueSchemaFile=str(path))
 
 
 def test_a_schema_file_may_begin_with_a_byte_order_mark(registry, tmp_path):

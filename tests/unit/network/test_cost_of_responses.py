@@ -153,6 +153,19 @@ def test_metadata_of_200_000_partitions_is_accepted():
     assert len(decode_response(data, kind).topics[0].partitions) == 200_000
 
 
+@pytest.mark.parametrize(("topics", "partitions"), [(200, 100), (2_000, 10), (20_000, 1)])
+def test_incident_metadata_without_replicas_was_refused(topics, partitions):
+    """Makers of other brokers, and proxies, may name the leaders only."""
+    partition = struct.pack(">hiii", 0, 7, 1, 5) + b"\1\1\1\0"
+    each = b"".join(
+        b"\0\0" + b"\7%06d" % number + bytes(17) + compact(partitions + 1) + partition * partitions + bytes(4) + b"\0"
+        for number in range(topics)
+    )
+    broker = bytes(4) + b"\2h" + bytes(4) + b"\0\0"
+    data = b"\0" + bytes(4) + b"\2" + broker + b"\0" + bytes(4) + compact(topics + 1) + each + b"\0"
+    assert len(decode_response(data, response_type("metadata", 12)).topics) == topics
+
+
 @pytest.mark.parametrize("state", [b"Empty", b"Ongoing", b"CompleteCommit"])
 def test_a_list_of_1_4_million_transactional_ids_is_accepted(state):
     kind = response_type("list_transactions", 0)

@@ -13,11 +13,12 @@ from contextlib import suppress
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schema_registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
+from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.schema_registry_server import Fault, SchemaRegistryServer
 from tests.waiting import DEADLINE_S, eventually, lasts
 
@@ -32,11 +33,11 @@ def server() -> Iterator[SchemaRegistryServer]:
         yield running
 
 
-def registry(url: str, **options: str) -> SchemaRegistry:
+def registry(url: str, clock: Clock | None = None, **options: str) -> SchemaRegistry:
     faults: list[str] = []
     parsed = RegistryOptions.parse({"schema.registry.url": url, **QUICK, **options}, faults)
     assert parsed is not None, faults
-    return SchemaRegistry(parsed, SystemClock())
+    return SchemaRegistry(parsed, clock or SystemClock())
 
 
 def error_of(call, *args) -> RegistryError:
@@ -100,6 +101,33 @@ def test_imports_of_imports_come_before_those_that_import_them(server):
     schema = Schema(SchemaType.PROTOBUF, "C", (b, SchemaReference("a.proto", "a", 1)))
     assert list(registry(server.url).imports(schema)) == ["a.proto", "b.proto"]
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("field", ["name", "subject", "schema"])
+def test_incident_a_lone_surrogate_in_a_response_was_a_unicode_error(server, field):
+    reference = {"name": "a", "subject": "a", "version": 1}
+    content = {"id": 1, "version": 1, "schema": INT.text, "references": [reference]}
+    (content if field == "schema" else reference)[field] = "\ud800"
+    server.faults.append(Fault(200, content))
+    assert "its response has" in str(error_of(registry(server.url).latest, "t-value"))
+
+
+def test_incident_imports_that_came_slowly_had_a_time_limit_each(server, monkeypatch):
+    """500 imports could hold the caller for 500 times the timeouts."""
+    clock = ManualClock()
+    client = registry(server.url, clock, **{READ_TIMEOUT: "200", CONNECT_TIMEOUT: "200"})
+
+    def slowly(reference, *, serialized):
+        clock.advance(30)
+        return RegisteredSchema(reference.subject, 1, 1, Schema(SchemaType.PROTOBUF, "A"))
+
+    monkeypatch.setattr(client, "version", slowly)
+    schemas = [
+        Schema(SchemaType.PROTOBUF, "C", tuple(SchemaReference(f"{n}.proto", f"s{n}", 1) for n in range(count)))
+        for count in (10, 20)
+    ]
+    assert len(client.imports(schemas[0])) == 10
+    assert "the imports of a schema were not read within 400 ms" in str(error_of(client.imports, schemas[1]))
 
 
 @pytest.mark.parametrize(("text", "file"), [("CgdhLnByb3Rv", b"\n\x07a.proto"), ('syntax = "proto3";', None)])
@@ -414,6 +442,12 @@ def test_each_response_tells_the_rules_that_writers_must_carry_out(server, ask):
 def test_rules_that_are_none_of_a_writer_are_left_out(server, rule_set):
     server.faults.append(with_rules(rule_set))
     assert registry(server.url).latest("t-value").rules == ()
+
+
+@pytest.mark.parametrize("value", ["all", "gateway", "", 5, ["GATEWAY"]])
+def test_incident_rules_were_ignored_where_the_registry_said_something_else_about_the_place(server, value):
+    server.faults.append(with_rules({"domainRules": [rule("pii")], "enableAt": value}))
+    assert registry(server.url).latest("t-value").rules == ("pii (ENCRYPT)",)
 
 
 @pytest.mark.parametrize("rule_set", [3, [], {"domainRules": 3}, {"encodingRules": {"name": "pii"}}])

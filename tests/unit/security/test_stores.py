@@ -287,6 +287,9 @@ class TestKeytool:
         assert "give its password as ssl.keystore.password" in fault(pair, path, content)
         wrong = {"ssl_keystore_password": self.password, "ssl_key_password": "wrong"}
         assert "ssl.key.password is wrong" in fault(pair, path, content, **wrong)
+        if key_password:
+            said = fault(pair, path, content, ssl_keystore_password=self.password)
+            assert "ssl.key.password is not given, and the key has another one than the file" in said
 
     @pytest.mark.parametrize("kind", ["JCEKS"])
     def test_a_keystore_of_java_is_converted_by_the_command_that_the_error_names(self, kind, tmp_path):
