@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -25,7 +26,7 @@ def with_imports(text: str, imports: Mapping[str, str]) -> str:
     definitions = _Definitions()
     for name, each in imports.items():
         try:
-            definitions.add(json.loads(each), "")
+            definitions.schema(json.loads(each), "")
         except _MALFORMED as error:
             raise _faulty(name, error) from error
     try:
@@ -55,71 +56,70 @@ def _faulty(name: str, error: Exception) -> InvalidSchemaError:
     return InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"])
 
 
-class _Definitions:
-    """``types``: full name → the definition, in which other named types are only named."""
+class _Walk(ABC):
+    """Rebuilds a schema. A subclass says what stands for the use and for the definition of a named type."""
+
+    def schema(self, node: Json, namespace: str) -> Json:
+        """The schema rebuilt. ``namespace``: the one of the names in ``node``."""
+        if isinstance(node, list):
+            return [self.schema(each, namespace) for each in node]
+        if isinstance(node, str):
+            return self._used(node, namespace)
+        kind = node["type"]
+        if isinstance(kind, str) and kind in NAMED:
+            return self._defined(name_of(node, namespace), node)
+        parts = [part for part in ("type", "items", "values") if part in node]
+        return {**node, **{part: self.schema(node[part], namespace) for part in parts}}
+
+    def _fields(self, name: str, node: Mapping[str, Json]) -> dict[str, Json]:
+        """The rebuilt fields in the definition of ``name``, if it has some."""
+        if "fields" not in node:
+            return {}
+        inner = name.rpartition(".")[0]
+        return {"fields": [{**field, "type": self.schema(field["type"], inner)} for field in node["fields"]]}
+
+    @abstractmethod
+    def _used(self, name: str, namespace: str) -> Json: ...
+
+    @abstractmethod
+    def _defined(self, name: str, node: Mapping[str, Json]) -> Json: ...
+
+
+class _Definitions(_Walk):
+    """Replaces named types by their names. ``types``: full name → the definition, in which others are only named."""
 
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
 
-    def add(self, node: Json, namespace: str) -> Json:
-        """``node`` with its named types replaced by their names."""
-        if isinstance(node, list):
-            return [self.add(each, namespace) for each in node]
-        if isinstance(node, str):
-            return self._resolved(node, namespace)
-        if not _is_named(node):
-            return {**node, **{part: self.add(node[part], namespace) for part in _parts(node)}}
-        name = name_of(node, namespace)
+    def _used(self, name: str, namespace: str) -> str:
+        full = full_name(name, namespace)
+        return name if name in BUILT_IN or (full not in self.types and name in self.types) else full
+
+    def _defined(self, name: str, node: Mapping[str, Json]) -> str:
         if name in self.types:
             raise ValueError(f"it defines {name} again")
         definition = {key: value for key, value in node.items() if key != "namespace"} | {"name": name}
         if "." not in name:
             definition["namespace"] = ""  # where it is put, it would get the one around it
         self.types[name] = definition
-        if "fields" in node:
-            inner = name.rpartition(".")[0]
-            definition["fields"] = [{**field, "type": self.add(field["type"], inner)} for field in node["fields"]]
+        definition.update(self._fields(name, node))
         return name
 
-    def _resolved(self, name: str, namespace: str) -> str:
-        full = full_name(name, namespace)
-        return name if name in BUILT_IN or (full not in self.types and name in self.types) else full
 
-
-class _Inlining:
-    """Each definition is put in once; later uses name it."""
+class _Inlining(_Walk):
+    """Puts each definition in once; later uses name it."""
 
     def __init__(self, definitions: dict[str, Json]) -> None:
         self._definitions = definitions
         self._own: set[str] = set()
 
-    def schema(self, node: Json, namespace: str) -> Json:
-        """``namespace``: of the names in ``node``."""
-        if isinstance(node, list):
-            return [self.schema(each, namespace) for each in node]
-        if isinstance(node, str):
-            return self._named(node, namespace)
-        if not _is_named(node):
-            return {**node, **{part: self.schema(node[part], namespace) for part in _parts(node)}}
-        name = name_of(node, namespace)
-        self._own.add(name)
-        inner = name.rpartition(".")[0]
-        if "fields" not in node:
-            return node
-        return {**node, "fields": [{**field, "type": self.schema(field["type"], inner)} for field in node["fields"]]}
-
-    def _named(self, name: str, namespace: str) -> Json:
+    def _used(self, name: str, namespace: str) -> Json:
         full = full_name(name, namespace)
         if name in BUILT_IN or full in self._own:
             return name
         definition = self._definitions.pop(full, None) or self._definitions.pop(name, None)
         return name if definition is None else self.schema(definition, "")
 
-
-def _is_named(node: Mapping[str, Json]) -> bool:
-    kind = node["type"]
-    return isinstance(kind, str) and kind in NAMED
-
-
-def _parts(node: Mapping[str, Json]) -> list[str]:
-    return [part for part in ("type", "items", "values") if part in node]
+    def _defined(self, name: str, node: Mapping[str, Json]) -> Json:
+        self._own.add(name)
+        return {**node, **self._fields(name, node)}

@@ -19,6 +19,7 @@ from kio.serial import entity_writer
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.arrays import check_response
 from spark_kafka_sink.network.codec import decode_response, response_type
+from tests.unit.network.response_bytes import compact
 
 ANSWERS = [
     (api, version)
@@ -78,14 +79,6 @@ def test_the_walk_through_an_intact_answer_ends_where_the_answer_does(api, versi
         written.seek(2)
         entity_writer(kind)(written, any_entity(kind, Random(seed)))
         assert check_response(written.getvalue(), 2, kind).end == written.tell()
-
-
-def compact(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
 
 
 @pytest.mark.parametrize("length", [1000, 2**28, 2**32, 2**35 - 1])
