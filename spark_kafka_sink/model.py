@@ -39,7 +39,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 class Node:
     """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client).
 
-    ``host``: what is not printable is escaped, because it is a peer's text that errors, logs and findings show.
+    Characters of ``host`` that are not printable are escaped, because peers choose it and errors and logs show it.
     """
 
     id: int

@@ -125,7 +125,7 @@ class AvroSchema:
 
     @property
     def null_branch(self) -> int | None:
-        """The index of null among the branches of a union; None if there is no such branch."""
+        """The index of the branch null of a union; None if the union does not have that branch."""
         return next((index for index, branch in enumerate(self.branches) if branch.type == "null"), None)
 
     @property

@@ -50,7 +50,7 @@ _warned: set[str] = set()
 
 
 def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIONS) -> LedgerPartitions:
-    """Where a name's entries and markers are; in one partition if the topic has too few."""
+    """The partitions of a name's entries and markers. If the topic has too few, both are in one partition."""
     partition = zlib.crc32(name.encode()) % PARTITIONS
     return LedgerPartitions(topic, partition, partition + (PARTITIONS if partition_count >= 2 * PARTITIONS else 0))
 

@@ -45,7 +45,7 @@ _TAGGED_FIELD_BYTES = 8
 _SLACK_BYTES = 16 * 1024
 """Elements of a small response may be smaller."""
 MAX_TAGGED_FIELDS = 16
-"""Of one entity. Kafka's have at most four; the others are for fields of later brokers."""
+"""The most tagged fields of one entity. Kafka defines at most four; later brokers may add others."""
 
 
 Cut: TypeAlias = tuple[int, int, int, int]

@@ -124,7 +124,10 @@ class DeadLetterSink:
     def rows(
         self, batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
     ) -> Iterator[TaskRows]:
-        """As ``task_rows``. Rows that cannot be records are ``LEFT_OUT``; no part has only such rows."""
+        """The parts that ``task_rows`` gives, in which rows that cannot be records are ``LEFT_OUT``.
+
+        A part with only such rows is dropped.
+        """
         faults: list[RowFaults] = []
         whole = self._without_null_topics(batch, layout, topic, faults)
         whole = self._without_negative_partitions(whole, layout, faults)

@@ -82,7 +82,7 @@ class AuthenticationLog(Sequence[Authentication]):
 
 @dataclass(frozen=True, slots=True)
 class AtListener:
-    """Where connections come in, and where their attempts are noted. ``max_reauth_ms``: 0 for no limit."""
+    """The listener of a connection and the log of its logins. ``max_reauth_ms``: 0 if sessions do not end."""
 
     node: int
     name: str

@@ -224,7 +224,7 @@ class TestBroker:
         self._call(lambda server: _partition(server, topic, partition).set_isr(isr))
 
     def hold_followers(self, topic: str, partition: int, nodes: Sequence[int] | None = None) -> None:
-        """From now on followers get no records: acks=all waits, consumers see nothing new.
+        """Stop replication to followers, so that acks=all waits and consumers see no new records.
 
         ``nodes``: these followers only; default all. A held follower counts until ``set_isr`` takes it out of the
         in-sync replicas. ``ValueError`` for a partition without such a follower: it needs ``replication=2``.
