@@ -12,8 +12,8 @@ import pyarrow as pa
 from benchmarks.model import Part, Run, Side
 from benchmarks.rounds import rounds_of
 from benchmarks.topics import check_rows, new_topics
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions

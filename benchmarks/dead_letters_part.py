@@ -83,10 +83,10 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     """Writes a task's rows; returns the CPU seconds."""
     import pyarrow as pa
 
-    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.common.clock import SystemClock
     from spark_kafka_sink.exactly_once.receipts import TaskName
-    from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-    from spark_kafka_sink.schema_registry.subjects import Side
+    from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+    from spark_kafka_sink.schemas.registry.subjects import Side
     from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import RowLayout
@@ -135,7 +135,7 @@ class _Sink:
 
     def __init__(self) -> None:
         from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
-        from spark_kafka_sink.clock import SystemClock
+        from spark_kafka_sink.common.clock import SystemClock
         from spark_kafka_sink.producer.task_meter import TaskMeter
 
         self.cluster = ScriptedCluster({}, (_TOPIC, _LETTERS))

@@ -186,7 +186,7 @@ def _fastavro(shape: str) -> Encode:
 def _upb(shape: str) -> Encode:
     from google.protobuf.message_factory import GetMessageClass
 
-    from spark_kafka_sink.encoding.descriptors import message_descriptor
+    from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
 
     message = GetMessageClass(message_descriptor(_descriptor_set(shape), "M"))
 

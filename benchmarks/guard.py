@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import encode_records
 

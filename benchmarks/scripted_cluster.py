@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.testing.manual_clock import ManualClock

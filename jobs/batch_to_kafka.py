@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from spark_kafka_sink.cli import job
+from spark_kafka_sink.tools.cli import job
 
 DESCRIPTION = """\
 Writes the rows of a Spark source to Kafka once, with format("pykafka"), and exits when every row is

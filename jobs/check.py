@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.tools.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["check", "--from-workers", *sys.argv[1:]]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from spark_kafka_sink.cli import job
+from spark_kafka_sink.tools.cli import job
 
 DESCRIPTION = """\
 Writes the rows of a Spark streaming source to Kafka with format("pykafka"), in micro-batches, until it

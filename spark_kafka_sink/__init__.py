@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-    from spark_kafka_sink.encoding.avro import encode_avro
-    from spark_kafka_sink.encoding.protobuf import encode_protobuf
+    from spark_kafka_sink.common.model import PartitionInfo
     from spark_kafka_sink.errors import (
         AuthenticationError,
         ConfigError,
@@ -19,17 +17,19 @@ if TYPE_CHECKING:
         KafkaTimeoutError,
         ProducerFencedError,
     )
-    from spark_kafka_sink.model import PartitionInfo
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
+    from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.producer_type import open_producer
     from spark_kafka_sink.producer.sync_producer import SyncProducer
-    from spark_kafka_sink.spark.receipts_listener import ReceiptsListener, WrittenBatch
-    from spark_kafka_sink.transactions.committer import resume
-    from spark_kafka_sink.transactions.values import (
+    from spark_kafka_sink.producer.transactions.committer import resume
+    from spark_kafka_sink.producer.transactions.values import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         PreparedTransaction,
     )
+    from spark_kafka_sink.schemas.encoding.avro import encode_avro
+    from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
+    from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
 
 __version__ = "0.1.0"
 
@@ -63,22 +63,22 @@ _HOMES = {
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
     "ProducerFencedError": "errors",
-    "ConsumerGroupMetadata": "transactions.values",
-    "Delivery": "append.receipt",
+    "ConsumerGroupMetadata": "producer.transactions.values",
+    "Delivery": "producer.append.receipt",
     "KafkaProducer": "producer.producer",
-    "OffsetAndMetadata": "transactions.values",
-    "PartitionInfo": "model",
-    "PreparedTransaction": "transactions.values",
-    "ProducerRecord": "append.record",
-    "ReceiptsListener": "spark.receipts_listener",
-    "RecordMetadata": "append.record",
-    "SendReceipt": "append.receipt",
+    "OffsetAndMetadata": "producer.transactions.values",
+    "PartitionInfo": "common.model",
+    "PreparedTransaction": "producer.transactions.values",
+    "ProducerRecord": "producer.append.record",
+    "ReceiptsListener": "spark.receipts.receipts_listener",
+    "RecordMetadata": "producer.append.record",
+    "SendReceipt": "producer.append.receipt",
     "SyncProducer": "producer.sync_producer",
-    "WrittenBatch": "spark.receipts_listener",
-    "encode_avro": "encoding.avro",
-    "encode_protobuf": "encoding.protobuf",
+    "WrittenBatch": "spark.receipts.receipts_listener",
+    "encode_avro": "schemas.encoding.avro",
+    "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.producer_type",
-    "resume": "transactions.committer",
+    "resume": "producer.transactions.committer",
 }
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.tools.cli.main import main
 
 sys.exit(main())

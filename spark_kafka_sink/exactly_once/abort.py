@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
-from spark_kafka_sink.model import ProducerIdentity
-from spark_kafka_sink.transactions.values import END_TXN_V2
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 
 @dataclass(frozen=True, slots=True)

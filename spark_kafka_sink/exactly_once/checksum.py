@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
-from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array, slot_lengths
 
 UInt64Array = npt.NDArray[np.uint64]

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicInfo
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
-from spark_kafka_sink.model import TopicInfo
 from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.topics import topic_metadata
-from spark_kafka_sink.transactions.committer import CONNECTIONS
+from spark_kafka_sink.producer.transactions.committer import CONNECTIONS
 
 
 class Cluster(Rpc):

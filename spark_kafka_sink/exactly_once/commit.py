@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.clock import NEVER
+from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.advice import Progress

@@ -14,8 +14,8 @@ from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
-from spark_kafka_sink.transactions.committer import EndTxnOutcome, EndVerdict
-from spark_kafka_sink.transactions.values import PreparedTransaction
+from spark_kafka_sink.producer.transactions.committer import EndTxnOutcome, EndVerdict
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite, barrier_record, encode_batch
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.values import DriverIdentity, LedgerPartitions
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -21,7 +22,6 @@ from spark_kafka_sink.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 

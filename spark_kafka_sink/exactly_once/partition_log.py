@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.codec import MakeEntity, camel_case
-from spark_kafka_sink.transactions.values import END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST, _LATEST = -2, -1
 _FETCH_BYTES: Final = 8 << 20

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.task_figures import TaskFigures, int64, text
 
 _FIELDS: Final[Mapping[str, type]] = {
     "query": str,

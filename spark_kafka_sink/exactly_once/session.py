@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Final
 
-from spark_kafka_sink.clock import NEVER, Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
@@ -25,9 +26,8 @@ from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
-from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
-from spark_kafka_sink.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
-from spark_kafka_sink.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
 """Per process. The streams of one application are a few; each batch job has a name of its own."""

@@ -21,9 +21,9 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target
-from spark_kafka_sink.transactions.committer import EndVerdict
-from spark_kafka_sink.transactions.messages import transaction_key
-from spark_kafka_sink.transactions.values import PreparedTransaction
+from spark_kafka_sink.producer.transactions.committer import EndVerdict
+from spark_kafka_sink.producer.transactions.messages import transaction_key
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 
 _OPEN: Final = "Ongoing"
 

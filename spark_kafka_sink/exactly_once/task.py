@@ -12,9 +12,10 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.append.refused_records import is_refusal
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.task_figures import NO_FIGURES
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
 from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
@@ -35,12 +36,11 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
     task_id,
 )
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink.producer.append.refused_records import is_refusal
 from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
-from spark_kafka_sink.task_figures import NO_FIGURES
-from spark_kafka_sink.transactions.values import END_TXN_V2
 
 _TRANSACTIONAL: Final = "exactly-once"
 """transactional.id of a kept producer, and in its generated client id; each task initialises its own."""

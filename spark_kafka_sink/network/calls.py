@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import (
     KafkaError,
     NetworkError,
@@ -25,7 +26,6 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import KioRequest, MakeEntity, Response, camel_case

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
 from spark_kafka_sink.network.handshake import authenticate, authenticate_again, negotiate_api_versions
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.sasl import SaslMechanism
-    from spark_kafka_sink.security.tls import TlsLayer
-    from spark_kafka_sink.security.tls_context import TlsContexts
+    from spark_kafka_sink.network.security.sasl import SaslMechanism
+    from spark_kafka_sink.network.security.tls import TlsLayer
+    from spark_kafka_sink.network.security.tls_context import TlsContexts
 
 
 _WITH_TLS = ("SSL", "SASL_SSL")
@@ -33,7 +33,7 @@ class ChannelBuilder:
         """SNI and the certificate check use the name by which the node is known: in bootstrap.servers or Metadata."""
         if self._contexts is None:
             return None
-        from spark_kafka_sink.security.tls import TlsLayer
+        from spark_kafka_sink.network.security.tls import TlsLayer
 
         return TlsLayer(self._contexts.context(), node.host, node.port)
 
@@ -56,12 +56,12 @@ class ChannelBuilder:
 
 
 def _tls_contexts(config: ProducerConfig) -> TlsContexts:
-    from spark_kafka_sink.security.tls_context import TlsContexts
+    from spark_kafka_sink.network.security.tls_context import TlsContexts
 
     return TlsContexts(config)
 
 
 def _mechanism(config: ProducerConfig) -> SaslMechanism:
-    from spark_kafka_sink.login.mechanisms import sasl_mechanism
+    from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
 
     return sasl_mechanism(config)

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.metrics import AuthenticationCounters
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
     IllegalStateError,
@@ -25,8 +27,6 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.metrics import AuthenticationCounters
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms

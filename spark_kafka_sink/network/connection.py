@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConnectionStep,
@@ -22,15 +23,14 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import API_KEYS, Request, api_name, build_error, encode_request
+from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
-from spark_kafka_sink.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
-    from spark_kafka_sink.security.tls import TlsLayer
+    from spark_kafka_sink.network.security.tls import TlsLayer
 
 SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConnectionStep, FailedStep, KafkaError
 
 

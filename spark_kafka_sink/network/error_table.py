@@ -12,6 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -20,7 +21,6 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.foreign_text import shown
 
 _log = logging.getLogger("spark_kafka_sink.network")
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     KafkaError,
@@ -24,15 +25,14 @@ from spark_kafka_sink.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.foreign_text import shown
 from spark_kafka_sink.network.codec import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
-from spark_kafka_sink.security.login_step import LoginStep
+from spark_kafka_sink.network.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
-    from spark_kafka_sink.security.sasl import Exchange, SaslMechanism
+    from spark_kafka_sink.network.security.sasl import Exchange, SaslMechanism
 
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"

@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
+from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -31,15 +35,11 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.foreign_text import shown
-from spark_kafka_sink.model import NO_LEADER, ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
-from spark_kafka_sink.protocol_values import text_fault
-from spark_kafka_sink.waiting import Waiters
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Protocol
 
-from spark_kafka_sink.clock import NEVER, Clock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, Node
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
-from spark_kafka_sink.model import ClusterSnapshot, Node
 from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, camel_case

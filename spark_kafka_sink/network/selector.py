@@ -16,8 +16,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.metrics import NetworkCounters
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.metrics import NetworkCounters
 from spark_kafka_sink.network.name_lookup import AddressList, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Event, Received, Written
 

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import NoReturn
 
-from spark_kafka_sink.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.append.append import Appender
-from spark_kafka_sink.append.pending import PendingTopics
-from spark_kafka_sink.append.record_partitioning import RecordPartitioning
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.forks import inherited_error
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.forks import inherited_error
 from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import SOON_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
-from spark_kafka_sink.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.sender.context import SenderContext
-from spark_kafka_sink.sender.sender import Sender
-from spark_kafka_sink.sender.sender_thread import SenderThread
-from spark_kafka_sink.sender.topic_config_lookup import TopicConfigLookup
-from spark_kafka_sink.transactions.manager import TransactionManager
-from spark_kafka_sink.transactions.sequences import Sequences
+from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.append.append import Appender
+from spark_kafka_sink.producer.append.pending import PendingTopics
+from spark_kafka_sink.producer.append.record_partitioning import RecordPartitioning
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
+from spark_kafka_sink.producer.partitioning.loading import load_partitioner
+from spark_kafka_sink.producer.sender.context import SenderContext
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.sender.topic_config_lookup import TopicConfigLookup
+from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.python_class import instance
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.python_class import instance
+from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

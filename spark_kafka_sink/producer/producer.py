@@ -12,15 +12,11 @@ from types import TracebackType
 from typing import NamedTuple, cast
 from uuid import UUID
 
-from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append.append import as_exception
-from spark_kafka_sink.append.future_record_metadata import Callback, FutureRecordMetadata
-from spark_kafka_sink.append.pending import TopicPendingRecords
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.append.rows import Column, record_columns
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.forks import on_fork
+from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.errors import (
     IllegalStateError,
     InvalidRecordError,
@@ -28,15 +24,19 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     RecordTooLargeError,
 )
-from spark_kafka_sink.forks import on_fork
-from spark_kafka_sink.metrics import ProducerTotals
-from spark_kafka_sink.model import ClusterSnapshot, PartitionInfo
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.accumulator.accumulator import Flush
+from spark_kafka_sink.producer.append.append import as_exception
+from spark_kafka_sink.producer.append.future_record_metadata import Callback, FutureRecordMetadata
+from spark_kafka_sink.producer.append.pending import TopicPendingRecords
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.append.rows import Column, record_columns
 from spark_kafka_sink.producer.assembly import InheritedParts, ProducerComponents, assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
-from spark_kafka_sink.producer.transactions import TransactionalProducer
+from spark_kafka_sink.producer.transactional_calls import TransactionalProducer
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
 NO_DEADLINE = float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict, Unpack, overload
 
-from spark_kafka_sink.config.old_names import PRODUCER_TYPE
+from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.serializers import AnySerializer

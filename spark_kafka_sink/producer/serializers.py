@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
-from spark_kafka_sink.append.record import Headers, ProducerRecord, checked_headers
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.python_class import instance
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.python_class import instance
 from spark_kafka_sink.errors import InvalidRecordError, SerializationError
+from spark_kafka_sink.producer.append.record import Headers, ProducerRecord, checked_headers
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

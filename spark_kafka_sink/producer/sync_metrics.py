@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC
+from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC
 
 
 class Count(Enum):

@@ -18,20 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.append.pending import not_bytes
-from spark_kafka_sink.append.record import (
-    ProducerRecord,
-    RecordMetadata,
-    check_partition_and_timestamp,
-    encode_headers,
-)
-from spark_kafka_sink.append.rows import check_sizes
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.old_names import PRODUCER_TYPE
-from spark_kafka_sink.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
-from spark_kafka_sink.config.producer_config import refuse_other_than_mapping
+from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
+from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
+from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
+from spark_kafka_sink.common.forks import inherited_error, on_fork
+from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -41,19 +34,26 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
 )
-from spark_kafka_sink.forks import inherited_error, on_fork
-from spark_kafka_sink.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.network.codec import Response
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
-from spark_kafka_sink.partitioning.loading import load_partitioner
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.append.pending import not_bytes
+from spark_kafka_sink.producer.append.record import (
+    ProducerRecord,
+    RecordMetadata,
+    check_partition_and_timestamp,
+    encode_headers,
+)
+from spark_kafka_sink.producer.append.rows import check_sizes
+from spark_kafka_sink.producer.partitioning.loading import load_partitioner
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, ProduceResponse
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.sizes import one_java_size_estimate
-from spark_kafka_sink.sender.produce_api import ProduceRequest, ProduceResponse
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.metrics import ProducerTotals
-from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 
 
 class Totals(Protocol):

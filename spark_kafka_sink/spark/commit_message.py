@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures
 from spark_kafka_sink.spark.worker_log import FORMAT
-from spark_kafka_sink.task_figures import NO_FIGURES, TaskFigures
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.formats.cached_registry import TaskLookup
+    from spark_kafka_sink.schemas.formats.cached_registry import TaskLookup
     from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 
 _LOGGER = logging.getLogger("spark_kafka_sink")

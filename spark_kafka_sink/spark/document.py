@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink import markdown
-from spark_kafka_sink.config.old_names import OLD_NAMES
-from spark_kafka_sink.config.option import Kind, Option, Status
-from spark_kafka_sink.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common import markdown
+from spark_kafka_sink.common.config.old_names import OLD_NAMES
+from spark_kafka_sink.common.config.option import Kind, Option, Status
+from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.markdown import table
+from spark_kafka_sink.common.metrics import metric_rows
 from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import Repeat
-from spark_kafka_sink.markdown import table
-from spark_kafka_sink.metrics import metric_rows
-from spark_kafka_sink.monitoring.totals import EXPORTER_METRICS, METRICS
-from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.error_page import broker_code_rows, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
+from spark_kafka_sink.spark.receipts.totals import EXPORTER_METRICS, METRICS
 
 _COMMON: Final = (
     "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
@@ -35,10 +35,10 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
+from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
-from spark_kafka_sink.spark.receipts_path import keep_receipts
+from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import (
     BATCH_ID,

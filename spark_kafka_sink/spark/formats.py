@@ -1,6 +1,6 @@
 """Planning of formats in Spark's driver: what only Spark knows, the types of columns.
 
-``spark_kafka_sink.formats`` has the formats.
+``spark_kafka_sink.schemas.formats`` has the formats.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
 from spark_kafka_sink.exactly_once.values import Entry
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.format_options import ColumnFormat, FormatOptions
-from spark_kafka_sink.formats.later_planning import earlier_schemas, with_asked
-from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.formats.planning import FrameColumn, derives, plan_formats
-from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatOptions
+from spark_kafka_sink.schemas.formats.later_planning import earlier_schemas, with_asked
+from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, derives, plan_formats
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark.avro_schema import derived_schema
 from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions

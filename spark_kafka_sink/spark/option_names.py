@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spark_kafka_sink.config.old_names import OLD_NAMES
-from spark_kafka_sink.config.option import did_you_mean
-from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME
+from spark_kafka_sink.common.config.old_names import OLD_NAMES
+from spark_kafka_sink.common.config.option import did_you_mean
+from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME
 from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES
 
 KAFKA_PREFIX: Final = "kafka."

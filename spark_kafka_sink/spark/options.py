@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value
-from spark_kafka_sink.config.producer_config import unknown_option
-from spark_kafka_sink.config.python_class import PYTHON_CLASS, imported
-from spark_kafka_sink.config.table import OPTIONS_BY_NAME, OWN_NAMES
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value
+from spark_kafka_sink.common.config.producer_config import unknown_option
+from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
+from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.formats.format_options import FORMAT_OPTIONS, FormatOptions
-from spark_kafka_sink.schema_registry.registry_options import (
+from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
+from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
     is_registry_option,
     unknown_registry_option,

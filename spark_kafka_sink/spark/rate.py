@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from spark_kafka_sink.clock import NEVER, Clock
+from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.records.columns import Int64Array
 from spark_kafka_sink.records.sizes import cumulated
 

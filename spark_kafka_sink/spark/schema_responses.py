@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pyspark import SparkFiles
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.formats.cached_registry import CachedRegistry
-from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.responses import ResponseFiles
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.schemas.formats.cached_registry import CachedRegistry
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.responses import ResponseFiles
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 
 

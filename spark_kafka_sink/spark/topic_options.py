@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_kafka_sink.config.option import Kind, OneOf, Option, Range
+from spark_kafka_sink.common.config.option import Kind, OneOf, Option, Range
 
 _PREFIX: Final = "topic.creation."
 _DEFAULT: Final = "topic.creation.default."

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
-from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.producer import KafkaProducer, SendReceipt
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.records.sizes import FieldLengths, record_size_bounds
@@ -27,12 +29,10 @@ from spark_kafka_sink.spark.rate import Pace
 from spark_kafka_sink.spark.rows import in_task, task_rows
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_topics
-from spark_kafka_sink.task_figures import TaskFigures
-from spark_kafka_sink.waiting import sleep
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.append.refused_records import RefusalReceipt, RefusedRecord
-    from spark_kafka_sink.formats.plan import EarlierSchemas, FormatPlan
+    from spark_kafka_sink.producer.append.refused_records import RefusalReceipt, RefusedRecord
+    from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
     from spark_kafka_sink.spark.dead_letters.names import LetterRun
     from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink, LetterSink
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
@@ -130,7 +130,7 @@ class _LeasedProducer:
 
     def keep_refused(self) -> None:
         """Records that only a broker finds too large do not fail the task. Call it before the first row."""
-        from spark_kafka_sink.append.refused_records import RefusalReceipt
+        from spark_kafka_sink.producer.append.refused_records import RefusalReceipt
 
         self.receipt = self._refused_rows = RefusalReceipt()
         self._own = self._refused_own = RefusalReceipt()
@@ -269,7 +269,7 @@ def encoded_rows(
     topics: BrokersTopics | None = None,
 ) -> EncodedRows:
     """Imports what tasks with raw keys and values do not need."""
-    from spark_kafka_sink.formats.task_formats import TaskFormats
+    from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
     from spark_kafka_sink.spark.encoded_rows import EncodedRows
 
     return EncodedRows(layout, options.topic, TaskFormats(formats, earlier, topics), letters)

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import DeadLetterLimitError
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, announce, committed
 from spark_kafka_sink.spark.connection_note import connection_explained
 from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.receipts_path import keep_receipts, probe_receipts
+from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 from spark_kafka_sink.spark.worker_log import log_at
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_kafka_sink.exactly_once.values import WritePlan
-    from spark_kafka_sink.formats.plan import FormatPlan
+    from spark_kafka_sink.schemas.formats.plan import FormatPlan
 
 
 class _Writer:

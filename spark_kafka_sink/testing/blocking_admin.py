@@ -12,8 +12,8 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.connection_check.rights import Operation
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.network.rights import Operation
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v12.response import MetadataResponse

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.model import NO_IDENTITY, ProducerIdentity
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.transactions.committer import CONNECTIONS, Committer, InitProducerIdOutcome
-from spark_kafka_sink.transactions.values import TransactionalIdentity
+from spark_kafka_sink.producer.transactions.committer import CONNECTIONS, Committer, InitProducerIdOutcome
+from spark_kafka_sink.producer.transactions.values import TransactionalIdentity
 
 
 def fence(

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from tests.unit.config.test_config_providers import SERVERS, providers
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.exactly_once.values import WriteKind
+from spark_kafka_sink.tools.cli.main import main
 from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.kafka_versions import on_kafka

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from spark_kafka_sink.config.option import Kind
-from spark_kafka_sink.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, SECURITY_OPTIONS
+from spark_kafka_sink.common.config.option import Kind
+from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, SECURITY_OPTIONS
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars

@@ -33,7 +33,7 @@ def read(address: str, topic: str, count: int) -> list[confluent_kafka.Message]:
 def test_the_console_of_kafka_0_8_writes_each_line_in_order(local_kafka):
     topic = f"test-topic-{uuid4().hex[:8]}"
     local_kafka.create_topic(topic, partitions=1)  # for a topic that brokers create first, the log has a warning
-    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", topic, "--sync"]
+    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "console-producer", "--topic", topic, "--sync"]
     command += ["--broker-list", local_kafka.bootstrap_servers]
     done = subprocess.run(command, input=b"one\ntwo\nthree\n", capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

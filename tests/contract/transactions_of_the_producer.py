@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.exactly_once.values import TaskAction
-from spark_kafka_sink.transactions.committer import EndVerdict, end_transactions, resume
-from spark_kafka_sink.transactions.values import OffsetAndMetadata, PreparedTransaction
+from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions, resume
+from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence, fence_all
 from tests.unit.exactly_once.runs import Query, new_process
 from tests.waiting import DEADLINE_S, eventually

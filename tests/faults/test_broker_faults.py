@@ -22,7 +22,7 @@ ROWS = [
 FLUSH_MS = 1_000 * DEADLINE_S
 
 
-@pytest.mark.filterwarnings("ignore::spark_kafka_sink.config.producer_config.ConfigWarning")
+@pytest.mark.filterwarnings("ignore::spark_kafka_sink.common.config.producer_config.ConfigWarning")
 @pytest.mark.parametrize(("fault", "setting", "promise"), ROWS)
 def test_what_is_in_the_log(fault: BrokerFault, setting: Setting, promise: Promise) -> None:
     with nothing_leaks():

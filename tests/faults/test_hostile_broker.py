@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.faults.leaks import nothing_leaks
 from tests.waiting import DEADLINE_S, eventually

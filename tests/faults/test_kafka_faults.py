@@ -20,7 +20,7 @@ from tests.spark.topics import Topic
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.filterwarnings("ignore::spark_kafka_sink.config.producer_config.ConfigWarning"),
+    pytest.mark.filterwarnings("ignore::spark_kafka_sink.common.config.producer_config.ConfigWarning"),
 ]
 
 # Each fault meets one setting in every run: the first two, which are what most producers are set to, in turn.

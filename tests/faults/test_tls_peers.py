@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import trustme
 
-from spark_kafka_sink.append.record import ProducerRecord
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
 from tests.waiting import DEADLINE_S

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink import encode_avro
-from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import read, written
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

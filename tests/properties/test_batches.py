@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.jaas import JaasError, parse_jaas
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, KafkaError, SaslAuthenticationError
-from spark_kafka_sink.login.mechanisms import sasl_mechanism
 from spark_kafka_sink.network.codec import API_KEYS, schema
 from spark_kafka_sink.network.handshake import authenticate
-from spark_kafka_sink.security.credentials import Credentials
-from spark_kafka_sink.security.scram import scram_exchange
-from spark_kafka_sink.security.tls_context import TlsContexts
+from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.security.credentials import Credentials
+from spark_kafka_sink.network.security.scram import scram_exchange
+from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
 from tests.properties.bends import BENDS, Bend, bent, each_cut_and_flip
 from tests.unit.network.test_sasl_handshake import RANGES, authenticated, shaken

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
 from tests.unit.encoding.protos import upb
 
 PROTO = descriptor_pb2.FieldDescriptorProto

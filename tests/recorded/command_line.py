@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from spark_kafka_sink.cli.main import parser
+from spark_kafka_sink.tools.cli.main import parser
 
 
 def command_line() -> list[str]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark import write
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout

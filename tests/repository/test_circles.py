@@ -92,5 +92,5 @@ def test_a_circle_is_found_also_around_a_third_file():
 
 
 def test_a_name_of_a_package_is_that_of_the_module_which_has_it():
-    assert home("spark_kafka_sink.config", "ProducerConfig") == "spark_kafka_sink.config.producer_config"
-    assert home("spark_kafka_sink", "SendReceipt") == "spark_kafka_sink.append.receipt"
+    assert home("spark_kafka_sink.common.config", "ProducerConfig") == "spark_kafka_sink.common.config.producer_config"
+    assert home("spark_kafka_sink", "SendReceipt") == "spark_kafka_sink.producer.append.receipt"

@@ -9,25 +9,26 @@ import pytest
 from tests.repository.architecture import PAGE, quoted, table
 from tests.repository.files import PACKAGE
 
-LOWEST_LAYER = "the lowest layer"
+THE_PACKAGE = "the package itself"
 # A file per command: the map does not name each.
-ALIKE = "cli/"
-
-# TestBroker's packages are described in its own docstrings.
-PACKAGES = {
-    f"{init.parent.relative_to(PACKAGE)}/": init.parent
-    for init in sorted(PACKAGE.rglob("*/__init__.py"))
-    if "broker" not in init.parent.relative_to(PACKAGE).parts
-}
-MAP = {row[0].strip("`"): row for row in table("## File map")}
+ALIKE = "tools/cli/"
 
 
 def modules(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.py")} - {"__init__.py"}
 
 
+# TestBroker's packages are described in its own docstrings.
+PACKAGES = {
+    f"{init.parent.relative_to(PACKAGE)}/": init.parent
+    for init in sorted(PACKAGE.rglob("*/__init__.py"))
+    if "broker" not in init.parent.relative_to(PACKAGE).parts and modules(init.parent)
+}
+MAP = {row[0].strip("`"): row for row in table("## File map")}
+
+
 def test_every_package_has_a_row():
-    assert {*PACKAGES, LOWEST_LAYER} == set(MAP)
+    assert {*PACKAGES, THE_PACKAGE} == set(MAP)
 
 
 @pytest.mark.parametrize("package", MAP)
@@ -45,4 +46,4 @@ def test_every_module_is_in_the_row_of_its_package(package):
 
 
 def test_the_page_is_read_in_one_go():
-    assert len(PAGE.read_text().splitlines()) <= 320
+    assert len(PAGE.read_text().splitlines()) <= 330

@@ -32,7 +32,7 @@ def test_the_wheel_has_nothing_else(wheel):
 def test_the_wheel_brings_the_command_and_the_pytest_plugin(wheel):
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     entry_points = wheel.read(name).decode()
-    assert "spark-kafka-sink = spark_kafka_sink.cli.main:main" in entry_points
+    assert "spark-kafka-sink = spark_kafka_sink.tools.cli.main:main" in entry_points
     assert "spark_kafka_sink = spark_kafka_sink.testing.pytest_plugin" in entry_points
 
 
@@ -42,7 +42,7 @@ def test_the_wheel_brings_the_command_and_the_pytest_plugin(wheel):
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.producer", {"pyspark", "rich", "confluent_kafka"}),
         ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
-        ("spark_kafka_sink.cli.main", {"pyspark", "rich", "confluent_kafka"}),
+        ("spark_kafka_sink.tools.cli.main", {"pyspark", "rich", "confluent_kafka"}),
     ],
 )
 def test_importing_does_not_drag_in(module, unwanted):

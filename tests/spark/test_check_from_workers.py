@@ -26,7 +26,7 @@ if "WITHOUT_THE_PACKAGE" in os.environ:
     sys.modules["spark_kafka_sink"] = None
 """
 
-COMMAND = (sys.executable, "-m", "spark_kafka_sink.cli.main", "check", "--from-workers")
+COMMAND = (sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "check", "--from-workers")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_kafka_sink.demo.check import CheckError, Topics
+from spark_kafka_sink.tools.demo.check import CheckError, Topics
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def demo(tmp_path, *arguments):
     mark = uuid.uuid4().hex
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MARK": mark, "TMPDIR": str(tmp_path), "COLUMNS": "100"}
     done = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.cli.main", "demo", *arguments],
+        [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "demo", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

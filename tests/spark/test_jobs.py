@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_kafka_sink.cli import job
+from spark_kafka_sink.tools.cli import job
 
 pytestmark = pytest.mark.jvm
 

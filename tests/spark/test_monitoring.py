@@ -40,7 +40,7 @@ def exporter(options):
         source = ["--path", options["receiptsPath"]]
     else:
         source = ["--topic", options["receiptsTopic"], "--bootstrap-server", options["kafka.bootstrap.servers"]]
-    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "exporter", *source, "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "exporter", *source, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield re.search(r"http://\S+", process.stdout.readline())[0]

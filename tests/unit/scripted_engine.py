@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import batch_headers, decode_batches

@@ -7,15 +7,15 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.connection_check.certificate import certificate_text
-from spark_kafka_sink.foreign_text import shown
-from spark_kafka_sink.login.token_endpoint import _error_of
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.error_table import broker_error
+from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.metadata import parse_metadata
-from spark_kafka_sink.schema_registry.api import problem
-from spark_kafka_sink.security.tls_errors import handshake_error
+from spark_kafka_sink.network.security.tls_errors import handshake_error
+from spark_kafka_sink.schemas.registry.api import problem
+from spark_kafka_sink.tools.connection_check.certificate import certificate_text
 from tests.unit.security.certificates import NOW, Entity
 
 HOSTILE = "no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"

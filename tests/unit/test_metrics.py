@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.metrics import (
+from spark_kafka_sink.common.metrics import (
     METRICS,
     AuthenticationCounters,
     BufferCounters,
@@ -13,7 +13,7 @@ from spark_kafka_sink.metrics import (
     ProducerMetrics,
     TopicCounters,
 )
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 
 PRODUCER = "producer-metrics"
 

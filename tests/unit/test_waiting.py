@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink import waiting
-from spark_kafka_sink.accumulator import accumulator
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.accumulator.claim import Claim
-from spark_kafka_sink.append import future_record_metadata, pending, receipt
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common import waiting
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network import metadata
-from spark_kafka_sink.sender import callbacks
-from spark_kafka_sink.waiting import Waiters
+from spark_kafka_sink.producer.accumulator import accumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.append import future_record_metadata, pending, receipt
+from spark_kafka_sink.producer.sender import callbacks
 from tests.unit.interrupts import Interrupter
 from tests.waiting import DEADLINE_S
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from spark_kafka_sink.config.option import Kind, Matching, OneOf, Option, did_you_mean
+from spark_kafka_sink.common.config.option import Kind, Matching, OneOf, Option, did_you_mean
 
 
 class Reason(Enum):

@@ -39,8 +39,8 @@ SERIALIZATION: Final = "org.apache.kafka.common.errors.SerializationException"
 
 KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
 _CLASSES: Final = {
-    "KEY_CONVERTER": "spark_kafka_sink.formats.task_formats.TaskFormats",
-    "VALUE_CONVERTER": "spark_kafka_sink.formats.task_formats.TaskFormats",
+    "KEY_CONVERTER": "spark_kafka_sink.schemas.formats.task_formats.TaskFormats",
+    "VALUE_CONVERTER": "spark_kafka_sink.schemas.formats.task_formats.TaskFormats",
     "HEADER_CONVERTER": "spark_kafka_sink.records.encode.header_column",
     KAFKA_PRODUCE: "spark_kafka_sink.producer.producer.KafkaProducer",
 }

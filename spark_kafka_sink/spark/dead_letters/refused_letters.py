@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.append.refused_records import RefusedRecord
+from spark_kafka_sink.producer.append.refused_records import RefusedRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section

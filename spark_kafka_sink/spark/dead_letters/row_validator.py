@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate

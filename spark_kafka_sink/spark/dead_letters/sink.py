@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.append.refused_records import RefusedRecord
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import DeadLetterLimitError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.refused_records import RefusedRecord
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import (
     Int32Array,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.rpc import Rpc

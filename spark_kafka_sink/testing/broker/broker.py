@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar
 
+from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.model import NO_LEADER
 from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread

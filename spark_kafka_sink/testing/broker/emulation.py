@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink import markdown
+from spark_kafka_sink.common import markdown
 
 
 class Status(Enum):

@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.properties import parse_properties
-from spark_kafka_sink.connection_check.check import CheckRequest, check
-from spark_kafka_sink.connection_check.finding import Outcome
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import with_prefix
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.finding import Outcome
 from tests.contract.gssapi.kerberos import (
     KRB5,
     REALM,

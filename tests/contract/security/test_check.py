@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.connection_check.check import CheckRequest, check
-from spark_kafka_sink.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
 from tests.waiting import DEADLINE_S

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority

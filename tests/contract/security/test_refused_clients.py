@@ -6,9 +6,8 @@ import time
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import FailedToSendError, KafkaError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
@@ -16,6 +15,7 @@ from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
+from spark_kafka_sink.tools.cli import main
 from tests.waiting import DEADLINE_S
 
 # A call that made a second attempt at a broker would not end before the test does.

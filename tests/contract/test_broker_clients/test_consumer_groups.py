@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import offset_key

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from spark_kafka_sink.demo.report import repeated
 from spark_kafka_sink.testing.java import java_environment
+from spark_kafka_sink.tools.demo.report import repeated
 from tests.faults.chaos.plan import Round, one_of_each, random_round
 from tests.faults.chaos.run import Chaos
 

@@ -6,7 +6,7 @@ import os
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.plan import plan_write

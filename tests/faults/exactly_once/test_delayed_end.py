@@ -10,17 +10,17 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
 from spark_kafka_sink.producer import KafkaProducer, producer
+from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.transactions.committer import EndVerdict
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy, redirected
-from spark_kafka_sink.transactions.committer import EndVerdict
-from spark_kafka_sink.transactions.values import PreparedTransaction
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.unit.exactly_once.runs import Query, new_process
 

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode

@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
@@ -15,7 +16,6 @@ from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, WriteId, WriteKind

@@ -16,8 +16,8 @@ from random import Random
 import pyarrow as pa
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.append.future_record_metadata import FutureRecordMetadata
-from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 
 TOPIC = "interrupted"
 CALLS = 40

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.accumulator.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
-from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.testing.manual_clock import ManualClock
 

@@ -1,5 +1,5 @@
-from spark_kafka_sink.accumulator.accumulator import NodeAvailability
-from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.common.model import NO_LEADER
+from spark_kafka_sink.producer.accumulator.accumulator import NodeAvailability
 
 
 def test_a_node_is_unavailable_once_it_has_kept_data_waiting_for_longer_than_the_timeout():

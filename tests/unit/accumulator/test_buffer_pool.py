@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from spark_kafka_sink.accumulator.buffer_pool import BufferPool, Reservation, SharedBuffer
-from spark_kafka_sink.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from tests.waiting import DEADLINE_S, eventually
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append import rows as append_rows
-from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.accumulator.accumulator import Flush
+from spark_kafka_sink.producer.append import rows as append_rows
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.waiting import Waiters
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 from tests.waiting import DEADLINE_S
 
@@ -194,7 +194,7 @@ def test_a_batch_that_cannot_be_compressed_still_has_the_rows_of_earlier_appends
     def fail(*_args):
         raise MemoryError("no room to compress")
 
-    monkeypatch.setattr("spark_kafka_sink.accumulator.accumulator.compress", fail)
+    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.accumulator.compress", fail)
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
     monkeypatch.undo()
@@ -236,7 +236,11 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 
 
 @pytest.mark.parametrize(
-    "fails", ["spark_kafka_sink.append.rows.encode_records", "spark_kafka_sink.accumulator.accumulator.compress"]
+    "fails",
+    [
+        "spark_kafka_sink.producer.append.rows.encode_records",
+        "spark_kafka_sink.producer.accumulator.accumulator.compress",
+    ],
 )
 def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):
     """For a batch that was given back for ever; after a retract it slept on for a minute."""
@@ -256,7 +260,7 @@ def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_be
     engine = Engine(linger_ms=1000)
     engine.connect()
     before = append(engine, RecordColumns(value=column(b"before")))
-    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.append.rows.encode_records")
+    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.producer.append.rows.encode_records")
     with pytest.raises(MemoryError):
         append(engine, RecordColumns(value=column(b"after")))
     thread.join(0.1)
@@ -381,7 +385,7 @@ def test_incident_a_call_failed_when_the_sender_had_room_for_the_batch_that_it_w
     engine = Engine(partitions=1, linger_ms=5, compression_type=codec)
     engine.connect()
     receipts = [append(engine, RecordColumns(value=column(b"0")))]
-    target = f"spark_kafka_sink.append.{step}"
+    target = f"spark_kafka_sink.producer.append.{step}"
     call = pkgutil.resolve_name(target)
 
     def passed_by(*arguments):

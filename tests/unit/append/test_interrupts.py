@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_kafka_sink import waiting
-from spark_kafka_sink.accumulator import accumulator, buffer_pool, claim, producer_batch
-from spark_kafka_sink.append import append, future_record_metadata, pending, pending_records, receipt, rows
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.common import waiting
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from spark_kafka_sink.network import metadata
-from spark_kafka_sink.producer import producer, transactions
+from spark_kafka_sink.producer import producer, transactional_calls
+from spark_kafka_sink.producer.accumulator import accumulator, buffer_pool, claim, producer_batch
+from spark_kafka_sink.producer.append import append, future_record_metadata, pending, pending_records, receipt, rows
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.serializers import RecordSerializers
-from spark_kafka_sink.producer.transactions import TransactionalProducer
+from spark_kafka_sink.producer.transactional_calls import TransactionalProducer
+from spark_kafka_sink.producer.transactions.states import Step
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.transactions.states import Step
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine
@@ -47,7 +47,7 @@ MODULES = [
     pending,
     waiting,
     metadata,
-    transactions,
+    transactional_calls,
 ]
 PARTITIONS = 2
 
@@ -296,11 +296,11 @@ def test_an_interrupt_at_each_line_of_flush(made):
 @pytest.mark.parametrize(
     ("act", "fails", "config"),
     [
-        (columns, "spark_kafka_sink.append.rows.encode_records", {}),
-        (columns, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
-        (sends, "spark_kafka_sink.append.rows.encode_values", {}),
-        (sends_of_all_kinds, "spark_kafka_sink.append.pending_records.bytes_column", {}),
-        (sends_of_all_kinds, "spark_kafka_sink.accumulator.accumulator.compress", {"compression_type": "lz4"}),
+        (columns, "spark_kafka_sink.producer.append.rows.encode_records", {}),
+        (columns, "spark_kafka_sink.producer.accumulator.accumulator.compress", {"compression_type": "lz4"}),
+        (sends, "spark_kafka_sink.producer.append.rows.encode_values", {}),
+        (sends_of_all_kinds, "spark_kafka_sink.producer.append.pending_records.bytes_column", {}),
+        (sends_of_all_kinds, "spark_kafka_sink.producer.accumulator.accumulator.compress", {"compression_type": "lz4"}),
     ],
 )
 def test_an_interrupt_at_each_line_of_what_tidies_up_after_an_error(monkeypatch, act, fails, config):

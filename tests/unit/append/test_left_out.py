@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.partitioning.partitioner import LEFT_OUT
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_engine import TOPIC, Engine
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.accumulator import accumulator
-from spark_kafka_sink.append import rows as append_rows
-from spark_kafka_sink.append.record import ProducerRecord
+from spark_kafka_sink.producer.accumulator import accumulator
+from spark_kafka_sink.producer.append import rows as append_rows
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import TOPIC, Engine
 
 SLACK_MS = 200

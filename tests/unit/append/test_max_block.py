@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.append.pending_records import CLOSED
+from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
-from spark_kafka_sink.model import ClusterSnapshot
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.append.pending_records import CLOSED
 from spark_kafka_sink.producer.serializers import StringSerializer
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.unit.scripted_engine import Engine

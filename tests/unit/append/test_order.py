@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from tests.unit.scripted_engine import TOPIC, Engine
 

@@ -9,7 +9,6 @@ import threading
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.errors import (
     BrokerError,
     InvalidRecordError,
@@ -17,6 +16,7 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     RecordTooLargeError,
 )
+from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import Engine, Step
 from tests.waiting import DEADLINE_S
@@ -220,7 +220,7 @@ def test_pending_records_that_cannot_be_encoded_fail_their_futures(engine, monke
     def fail(*_args):
         raise MemoryError
 
-    monkeypatch.setattr(f"spark_kafka_sink.append.rows.{encoder}", fail)
+    monkeypatch.setattr(f"spark_kafka_sink.producer.append.rows.{encoder}", fail)
     engine.spin(5)
     with pytest.raises(MemoryError):
         future.result(0)

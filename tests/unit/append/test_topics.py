@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.append import rows as append_rows
-from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import BrokerError, InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.append import rows as append_rows
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 NAMES = ("a", "b", "c")

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import login
+from spark_kafka_sink.tools.cli.main import main
 
 
 @pytest.fixture

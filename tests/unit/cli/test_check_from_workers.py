@@ -10,16 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.cli import check_workers
-from spark_kafka_sink.cli.check_workers import WorkerFindings, check_on_workers
-from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.connection_check.check import CheckRequest, check
-from spark_kafka_sink.connection_check.comparison import Place
-from spark_kafka_sink.connection_check.finding import Outcome
-from spark_kafka_sink.connection_check.libraries import library_findings, required_libraries
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.tools.cli import check_workers
+from spark_kafka_sink.tools.cli.check_workers import WorkerFindings, check_on_workers
+from spark_kafka_sink.tools.cli.main import main
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.comparison import Place
+from spark_kafka_sink.tools.connection_check.finding import Outcome
+from spark_kafka_sink.tools.connection_check.libraries import library_findings, required_libraries
 from tests.waiting import DEADLINE_S
 
 FROM_WORKERS = "--from-workers"
@@ -164,7 +164,8 @@ def refusing(name, *arguments):
 
 def test_a_check_of_this_machine_only_imports_no_spark():
     code = (
-        "import sys; from spark_kafka_sink.cli.main import main; main(['check', '--bootstrap-server', '127.0.0.1:1']);"
+        "import sys; from spark_kafka_sink.tools.cli.main import main;"
+        "main(['check', '--bootstrap-server', '127.0.0.1:1']);"
         "print('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)

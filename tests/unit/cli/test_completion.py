@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.tools.cli.main import main
 from tests.waiting import DEADLINE_S
 
 PRESS_TAB = """

@@ -18,12 +18,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.cli.console_producer import Lines, _handled_by
-from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.records.batch import CODEC_MASK
 from spark_kafka_sink.records.compression import CODEC_IDS
 from spark_kafka_sink.testing import KEPT, TestBroker
+from spark_kafka_sink.tools.cli.console_producer import Lines, _handled_by
+from spark_kafka_sink.tools.cli.main import main
 from tests.waiting import DEADLINE_S
 
 both_ways = pytest.mark.parametrize("how", [(), ("--sync",)], ids=["async", "sync"])
@@ -51,7 +51,7 @@ def console(broker, monkeypatch):
 @contextmanager
 def console_process(broker: TestBroker, *arguments: str, **how: object) -> Iterator[subprocess.Popen[bytes]]:
     """The command in a process of its own, which lingers for a minute before it sends."""
-    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", "console-producer", "--topic", "t", *arguments]
+    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "console-producer", "--topic", "t", *arguments]
     command += ["--bootstrap-server", broker.bootstrap_servers, "--producer-property", "linger.ms=60000"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     pipe = subprocess.PIPE

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.testing.kafka_node import free_ports
+from spark_kafka_sink.tools.cli.main import main
 from tests.contract.plain_client import PlainClient
 from tests.unit.network.file_descriptors import none_left
 from tests.waiting import DEADLINE_S, eventually
 
-COMMAND = [sys.executable, "-m", "spark_kafka_sink.cli.main", "broker", "--in-process"]
+COMMAND = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "broker", "--in-process"]
 SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_kafka"}
 
 
@@ -98,7 +98,7 @@ def test_it_starts_without_the_packages_that_take_their_time_to_import() -> None
     """Imports are what a start costs. Without hypothesis, which kio loads where it is installed."""
     code = (
         "import json, sys; sys.modules['hypothesis'] = None\n"
-        "from spark_kafka_sink.cli.main import main; main(sys.argv[1:])\n"
+        "from spark_kafka_sink.tools.cli.main import main; main(sys.argv[1:])\n"
         "print(json.dumps([*sys.modules]))"
     )
     (port,) = free_ports(1)

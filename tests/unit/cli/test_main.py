@@ -6,11 +6,11 @@ import warnings
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import broker
-from spark_kafka_sink.cli.config_warnings import plain_config_warnings
-from spark_kafka_sink.cli.main import COMMANDS, main, parser
-from spark_kafka_sink.config import ConfigWarning
+from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.tools.cli import broker
+from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
 from tests.waiting import DEADLINE_S
 
 PERF = ["perf", "--bootstrap-server", "h:1", "--topic", "t"]
@@ -114,7 +114,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
-    code = "import sys; from spark_kafka_sink.cli import demo; from spark_kafka_sink.cli.main import main; "
+    code = "import sys; from spark_kafka_sink.tools.cli import demo; from spark_kafka_sink.tools.cli.main import main; "
     code += "demo.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['demo']))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
@@ -166,7 +166,7 @@ def test_every_error_of_the_package_is_caught():
 
 def test_a_warning_about_options_is_one_line_without_a_source_line(tmp_path):
     line = ["check", "--bootstrap-server", "127.0.0.1:1", "--command-property", "sasl.mechanism=PLAIN"]
-    command = [sys.executable, "-m", "spark_kafka_sink.cli.main", *line]
+    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", *line]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (
         done.stderr
@@ -215,7 +215,8 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
 
 def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
     code = (
-        "import logging, sys; from spark_kafka_sink.cli import demo; from spark_kafka_sink.cli.main import main\n"
+        "import logging, sys; from spark_kafka_sink.tools.cli import demo\n"
+        "from spark_kafka_sink.tools.cli.main import main\n"
         "def run(_):\n"
         "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"
         "        logging.getLogger(name).debug('secret of %s', name)\n"

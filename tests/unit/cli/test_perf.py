@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.cli import perf as command
-from spark_kafka_sink.cli.main import main, parser
-from spark_kafka_sink.cli.perf import Report, live_line
 from spark_kafka_sink.testing import KEPT, TestBroker
+from spark_kafka_sink.tools.cli import perf as command
+from spark_kafka_sink.tools.cli.main import main, parser
+from spark_kafka_sink.tools.cli.perf import Report, live_line
 
 TOTAL = re.compile(
     r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, ([\d.]+) ms max latency, "

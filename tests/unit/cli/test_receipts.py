@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from spark_kafka_sink.cli import receipts
-from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
-from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.tools.cli import receipts
+from spark_kafka_sink.tools.cli.main import main
 
 RECEIPTS = [
     WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010),

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username=u password="hunter2";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username=u password="hunter2";'

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.kerberos_rules import KRB5_EXAMPLE
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.kerberos_rules import KRB5_EXAMPLE
 from spark_kafka_sink.errors import ConfigError
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule"

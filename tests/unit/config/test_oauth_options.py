@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."

@@ -6,10 +6,10 @@ import json
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.kerberos_rules import KRB5_MODULE
-from spark_kafka_sink.config.operator_limits import (
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.kerberos_rules import KRB5_MODULE
+from spark_kafka_sink.common.config.operator_limits import (
     CLASSES,
     FILES,
     PROVIDERS,
@@ -20,16 +20,16 @@ from spark_kafka_sink.config.operator_limits import (
     url_fault,
 )
 from spark_kafka_sink.errors import ConfigError, LoginError
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.login.token_providers import provided_tokens
-from spark_kafka_sink.login.token_sources import token_source
-from spark_kafka_sink.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.subjects import Side
-from spark_kafka_sink.security.credentials import user_credentials
-from spark_kafka_sink.security.stores import read_files
+from spark_kafka_sink.network.login.token_providers import provided_tokens
+from spark_kafka_sink.network.login.token_sources import token_source
+from spark_kafka_sink.network.security.credentials import user_credentials
+from spark_kafka_sink.network.security.stores import read_files
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark.options import SinkOptions
 
 SERVERS = {"bootstrap.servers": "broker:9092"}

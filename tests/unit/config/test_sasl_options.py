@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

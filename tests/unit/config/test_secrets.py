@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.config.draft import Draft
-from spark_kafka_sink.config.jaas import Kind as TokenKind
-from spark_kafka_sink.config.jaas import Token, parse_jaas
-from spark_kafka_sink.config.option import Kind, Password, Status
-from spark_kafka_sink.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.jaas import Kind as TokenKind
+from spark_kafka_sink.common.config.jaas import Token, parse_jaas
+from spark_kafka_sink.common.config.option import Kind, Password, Status
+from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.security.credentials import Credentials, user_credentials
+from spark_kafka_sink.network.security.credentials import Credentials, user_credentials
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.source import KafkaDataSource
 

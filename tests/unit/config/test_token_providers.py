@@ -6,11 +6,11 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError
-from spark_kafka_sink.login import token_providers
-from spark_kafka_sink.login.mechanisms import sasl_mechanism
-from spark_kafka_sink.login.token_login import Token
+from spark_kafka_sink.network.login import token_providers
+from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.spark.options import SinkOptions
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -150,7 +150,7 @@ def entry_point(monkeypatch, tmp_path):
 
 
 SOURCE = """
-from spark_kafka_sink.login.token_login import Token
+from spark_kafka_sink.network.login.token_login import Token
 class Own:
     what = "a token of our own"
     def __init__(self, config):

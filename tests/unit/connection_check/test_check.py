@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.connection_check.check import CheckRequest, check
-from spark_kafka_sink.connection_check.finding import Outcome
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.finding import Outcome
 
 LISTENERS = {
     "TLS": Listener("SSL"),

@@ -3,10 +3,10 @@
 import re
 from importlib import metadata
 
-from spark_kafka_sink.connection_check import libraries
-from spark_kafka_sink.connection_check.comparison import Difference, Place, by_differences, differences
-from spark_kafka_sink.connection_check.finding import Finding, Outcome
-from spark_kafka_sink.connection_check.libraries import library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check import libraries
+from spark_kafka_sink.tools.connection_check.comparison import Difference, Place, by_differences, differences
+from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.libraries import library_findings, required_libraries
 
 OK, FAILED, UNTESTED = Outcome.OK, Outcome.FAILED, Outcome.UNTESTED
 BROKER = "kafka1:9093"

@@ -1,4 +1,4 @@
-from spark_kafka_sink.connection_check.rights import Operation, names, operations
+from spark_kafka_sink.network.rights import Operation, names, operations
 
 
 def test_the_bits_are_those_of_kip_430():

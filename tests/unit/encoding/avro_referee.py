@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_avro
-from spark_kafka_sink.encoding.avro import AvroEncoder
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
 
 
 def record(**fields: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, message_factory
 from grpc_tools import protoc
 
-from spark_kafka_sink.encoding.descriptors import message_descriptor
+from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
 
 LIBRARY = Path(grpc_tools.__file__).parent / "_proto"
 

@@ -7,8 +7,8 @@ import fastavro
 import pytest
 from fastavro.utils import generate_many
 
-from spark_kafka_sink.encoding.avro_compatibility import unreadable
-from spark_kafka_sink.encoding.encoder import InvalidSchemaError
+from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from tests.unit.encoding.avro_pairs import PAIRS
 
 

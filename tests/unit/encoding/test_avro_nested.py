@@ -9,11 +9,11 @@ import re
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding import columns, slices
-from spark_kafka_sink.encoding.avro import AvroEncoder, encode_avro
-from spark_kafka_sink.encoding.encoder import Fault, SchemaMismatchError
-from spark_kafka_sink.encoding.row_writer import RowWriter
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.schemas.encoding import columns, slices
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
+from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.row_writer import RowWriter
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
 ARRAY = {"type": "array", "items": ["null", "string"]}

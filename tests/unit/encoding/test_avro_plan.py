@@ -10,8 +10,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding.avro import AvroEncoder, encode_avro
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
 from tests.waiting import DEADLINE_S
 

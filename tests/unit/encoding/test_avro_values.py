@@ -151,7 +151,7 @@ def test_a_null_row_is_a_null_result():
 
 
 def test_a_prefix_stands_in_front_of_every_row_that_is_not_null():
-    from spark_kafka_sink.encoding.avro import AvroEncoder
+    from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
 
     for prefix in (b"\0\0\0\0\7", b"long enough to need a piece"):
         encoder = AvroEncoder.plan('"long"', pa.int64())

@@ -8,11 +8,16 @@ from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink import encode_protobuf
-from spark_kafka_sink.encoding.confluent_files import DECIMAL, META, confluent_file
-from spark_kafka_sink.encoding.descriptors import descriptor_set_of, message_descriptor, message_indexes, ordered_files
-from spark_kafka_sink.encoding.proto_text import proto_texts
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.formats.protoc import compile_proto
+from spark_kafka_sink.schemas.encoding.confluent_files import DECIMAL, META, confluent_file
+from spark_kafka_sink.schemas.encoding.descriptors import (
+    descriptor_set_of,
+    message_descriptor,
+    message_indexes,
+    ordered_files,
+)
+from spark_kafka_sink.schemas.encoding.proto_text import proto_texts
+from spark_kafka_sink.schemas.formats.protoc import compile_proto
 from tests.unit.encoding.protos import compiled, files_of
 
 NESTED = compiled(

@@ -1,9 +1,9 @@
 import pytest
 from google.protobuf import descriptor_pb2
 
-from spark_kafka_sink.encoding.descriptors import message_indexes
-from spark_kafka_sink.encoding.proto_text import proto_texts
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.encoding.descriptors import message_indexes
+from spark_kafka_sink.schemas.encoding.proto_text import proto_texts
 from tests.unit.encoding.protos import compiled, files_of
 
 PROTO2 = r"""

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_protobuf
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError, UnencodableRowsError
-from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
 from tests.unit.encoding.protos import compiled, proto2, proto3, struct, upb
 
 FLAT = proto3(

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_protobuf
-from spark_kafka_sink.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
 from tests.unit.arrow_views import with_views
 from tests.unit.encoding.protos import proto2, proto3, struct, upb
 

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from spark_kafka_sink.encoding.row_writer import RowWriter
-from spark_kafka_sink.encoding.varints import write_varints
 from spark_kafka_sink.records.columns import bytes_column
+from spark_kafka_sink.schemas.encoding.row_writer import RowWriter
+from spark_kafka_sink.schemas.encoding.varints import write_varints
 
 ROWS = 50
 

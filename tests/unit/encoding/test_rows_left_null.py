@@ -8,10 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.encoding import slices
-from spark_kafka_sink.encoding.avro import AvroEncoder
-from spark_kafka_sink.encoding.encoder import UnencodableRowsError
-from spark_kafka_sink.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding import slices
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
 from tests.unit.encoding.protos import proto3
 
 AVRO = {

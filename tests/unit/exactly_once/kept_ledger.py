@@ -12,14 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, SchemaId, TaskShare, WriteKind
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.testing import LocalKafka
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open
-from spark_kafka_sink.model import Node, TopicPartition
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import partition_log
 from spark_kafka_sink.exactly_once import session as kept

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.complete import lost_tasks

@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_format
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
@@ -18,6 +17,7 @@ from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrit
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
+from spark_kafka_sink.tools.cli.main import main
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, crash
 from tests.waiting import DEADLINE_S

@@ -15,11 +15,11 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
-from spark_kafka_sink.transactions.committer import Committer, EndVerdict, end_transactions
 from tests.faults.support.kill_points import parted
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 

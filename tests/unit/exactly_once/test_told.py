@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import commit, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError

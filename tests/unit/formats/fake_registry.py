@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.formats import task_formats
-from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema
+from spark_kafka_sink.schemas.formats import task_formats
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
 
 
 class FakeRegistry:

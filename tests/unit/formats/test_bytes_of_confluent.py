@@ -9,12 +9,12 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.formats.task_formats import TaskFormats
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.schema_registry_server import SchemaRegistryServer
 

@@ -8,13 +8,13 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats import planning
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.formats.task_formats import TaskFormats
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
-from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.schemas.formats import planning
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry

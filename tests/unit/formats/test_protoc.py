@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from google.protobuf import message_factory
 
-from spark_kafka_sink.encoding.descriptors import message_descriptor
-from spark_kafka_sink.formats import protoc
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.protoc import compile_proto
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
+from spark_kafka_sink.schemas.formats import protoc
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.protoc import compile_proto
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
 from tests.unit.encoding.protos import files_of
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import plan, written

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka.schema_registry.serde import SchemaId
 
-from spark_kafka_sink.formats.wire_format import guid_header, id_prefix
+from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
 
 GUID = "89791762-2336-4186-9674-299b90a802e2"
 MESSAGES = [(), (0,), (1,), (2, 0, 1), (300,)]

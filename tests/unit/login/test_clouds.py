@@ -17,12 +17,12 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.login.aws import AwsTokens
-from spark_kafka_sink.login.azure import AzureTokens
-from spark_kafka_sink.login.gcp import GcpTokens
-from spark_kafka_sink.login.oauthbearer import initial_response
+from spark_kafka_sink.network.login.aws import AwsTokens
+from spark_kafka_sink.network.login.azure import AzureTokens
+from spark_kafka_sink.network.login.gcp import GcpTokens
+from spark_kafka_sink.network.login.oauthbearer import initial_response
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -231,7 +231,8 @@ class AzureCredential:
 def azure_credential(monkeypatch, answer):
     asked = []
     monkeypatch.setattr(
-        "spark_kafka_sink.login.azure.DefaultAzureCredential", lambda **given: AzureCredential(asked, answer, **given)
+        "spark_kafka_sink.network.login.azure.DefaultAzureCredential",
+        lambda **given: AzureCredential(asked, answer, **given),
     )
     return asked
 

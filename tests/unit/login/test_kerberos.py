@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.login.kerberos import Kerberos
-from spark_kafka_sink.login.kerberos_errors import BAD_INTEGRITY, KDC_UNREACHABLE, SKEW, login_error, signed
-from spark_kafka_sink.login.mechanisms import sasl_mechanism
-from spark_kafka_sink.login.token_login import RetriableLoginError, Token, refresh_time
-from spark_kafka_sink.security.login_step import LoginStep
+from spark_kafka_sink.network.login.kerberos import Kerberos
+from spark_kafka_sink.network.login.kerberos_errors import BAD_INTEGRITY, KDC_UNREACHABLE, SKEW, login_error, signed
+from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, refresh_time
+from spark_kafka_sink.network.security.login_step import LoginStep
 from tests.waiting import DEADLINE_S
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -144,7 +144,7 @@ def test_a_service_name_behind_a_placeholder_is_checked_at_the_login(monkeypatch
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    monkeypatch.delitem(sys.modules, "spark_kafka_sink.login.gss", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_kafka_sink.network.login.gss", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'spark-kafka-sink\[gssapi\]'.*libkrb5-dev"):
         sasl_mechanism(configured())
 

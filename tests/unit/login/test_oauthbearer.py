@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.login.oauthbearer import OAuthBearer, initial_response
-from spark_kafka_sink.login.token_login import Token
-from spark_kafka_sink.security.login_step import LoginStep
+from spark_kafka_sink.network.login.oauthbearer import OAuthBearer, initial_response
+from spark_kafka_sink.network.login.token_login import Token
+from spark_kafka_sink.network.security.login_step import LoginStep
 from tests.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.clock import NEVER
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.login.token_login import RetriableLoginError, Token, TokenLogin, refresh_time
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, TokenLogin, refresh_time
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 CONFIG = replace(

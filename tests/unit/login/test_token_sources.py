@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives.serialization import (
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.login.assertion import assertion
-from spark_kafka_sink.login.token_login import RetriableLoginError
-from spark_kafka_sink.login.token_sources import token_source
+from spark_kafka_sink.network.login.assertion import assertion
+from spark_kafka_sink.network.login.token_login import RetriableLoginError
+from spark_kafka_sink.network.login.token_sources import token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.oidc_server import Client, OidcServer
 from tests.waiting import DEADLINE_S

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns, write_lines
-from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts, TopicReceipts
 from spark_kafka_sink.producer import SendReceipt
+from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, TopicReceipts
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.waiting import DEADLINE_S

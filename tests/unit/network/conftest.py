@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.codec import KioRequest, Request, Response, schema
 from spark_kafka_sink.testing.manual_clock import ManualClock

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     IllegalStateError,
     KafkaTimeoutError,
@@ -15,7 +16,6 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import NoNode
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.connection import Connection

@@ -7,8 +7,8 @@ from contextlib import closing
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker

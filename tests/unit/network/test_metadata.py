@@ -11,8 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import (
     BrokerError,
     KafkaTimeoutError,
@@ -21,7 +22,6 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
-from spark_kafka_sink.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
 from spark_kafka_sink.network.metadata import Metadata
 from tests.waiting import DEADLINE_S, lasts
 

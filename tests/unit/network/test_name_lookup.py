@@ -11,7 +11,7 @@ from typing import Self
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.name_lookup import Address, AddressList, bootstrap_servers
 from spark_kafka_sink.network.selector import Selector

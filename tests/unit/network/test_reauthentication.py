@@ -6,11 +6,11 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.login import mechanisms
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import schema
-from spark_kafka_sink.security.login_step import LoginStep
+from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}

@@ -12,8 +12,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
 from spark_kafka_sink import ProducerRecord
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
@@ -25,7 +26,6 @@ from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport
-from spark_kafka_sink.waiting import Waiters
 from tests.waiting import DEADLINE_S
 
 DEADLINE_MS = 1_000 * DEADLINE_S

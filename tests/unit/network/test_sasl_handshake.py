@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     NetworkError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
-from spark_kafka_sink.login.mechanisms import sasl_mechanism
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.handshake import authenticate, sasl_steps
+from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
 from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
 from tests.unit.security.scram_server import serve
 

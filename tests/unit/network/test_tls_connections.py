@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     ConfigError,
     KafkaTimeoutError,
@@ -17,7 +18,6 @@ from spark_kafka_sink.errors import (
     SslAuthenticationError,
     WrongProtocolError,
 )
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.partitioning.murmur2 import murmur2
-from spark_kafka_sink.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 

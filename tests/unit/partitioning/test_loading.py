@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
-from spark_kafka_sink.model import ClusterSnapshot, Node, TopicInfo
-from spark_kafka_sink.partitioning.custom import RecordPartitioner
-from spark_kafka_sink.partitioning.loading import KEY_HASHES, load_partitioner
-from spark_kafka_sink.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.partitioning.custom import RecordPartitioner
+from spark_kafka_sink.producer.partitioning.loading import KEY_HASHES, load_partitioner
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
 CLUSTER = ClusterSnapshot(

@@ -24,10 +24,10 @@ from spark_kafka_sink import (
     encode_avro,
     encode_protobuf,
 )
-from spark_kafka_sink.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
+from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 
 SERVERS, DESCRIPTORS, ORDERS = sys.argv[1:4]
 TOPIC = "t"

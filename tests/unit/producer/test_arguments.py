@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, RecordTooLargeError, TransactionAbortableError
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
-from spark_kafka_sink.transactions.values import (
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 SURROGATE = "caf\udce9"
 TOO_LONG = "x" * 32_768

@@ -56,7 +56,7 @@ def cannot_encode(monkeypatch):
     def fail(*_args):
         raise MemoryError("cannot encode")
 
-    monkeypatch.setattr("spark_kafka_sink.append.rows.encode_values", fail)
+    monkeypatch.setattr("spark_kafka_sink.producer.append.rows.encode_values", fail)
 
 
 def test_a_callback_may_take_the_lock_that_send_was_called_under(options):

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
 from tests.waiting import DEADLINE_S

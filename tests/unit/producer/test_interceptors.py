@@ -1,7 +1,6 @@
 import pytest
 
 from spark_kafka_sink import KafkaProducer, SyncProducer
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -10,6 +9,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from tests.unit.producer import own_plugins
 from tests.waiting import DEADLINE_S

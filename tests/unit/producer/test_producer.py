@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     ConfigError,
     IllegalStateError,
@@ -16,7 +17,6 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
 from spark_kafka_sink.testing import TestBroker

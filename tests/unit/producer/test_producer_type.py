@@ -58,7 +58,7 @@ OLD_FILE = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::spark_kafka_sink.config.ConfigWarning")
+@pytest.mark.filterwarnings("ignore::spark_kafka_sink.common.config.ConfigWarning")
 def test_the_asynchronous_producer_reads_the_options_of_kafka_0_8():
     with open_producer({**OLD_FILE, "producer.type": "async"}) as producer:
         config = producer.config

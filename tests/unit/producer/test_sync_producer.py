@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
@@ -20,8 +19,9 @@ from spark_kafka_sink.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from spark_kafka_sink.partitioning.loading import KEY_HASHES
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.partitioning.loading import KEY_HASHES
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker

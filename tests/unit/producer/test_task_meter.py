@@ -5,13 +5,13 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.metrics import ProducerTotals
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
 

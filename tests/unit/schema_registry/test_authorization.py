@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
-from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.registry_options import RegistryOptions
-from spark_kafka_sink.schema_registry.schema import Schema, SchemaType
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.oidc_server import Client, OidcServer

@@ -13,11 +13,11 @@ from contextlib import suppress
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.schema_registry.client import SchemaRegistry
-from spark_kafka_sink.schema_registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
-from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.schema_registry_server import Fault, SchemaRegistryServer
 from tests.waiting import DEADLINE_S, eventually, lasts

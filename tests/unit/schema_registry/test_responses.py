@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.schema_registry.responses import ResponseFiles, StoredResponse
-from spark_kafka_sink.schema_registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.responses import ResponseFiles, StoredResponse
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 KEY = ("app-1", "http://r", "t-value", "options")

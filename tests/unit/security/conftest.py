@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import trustme
 
-from spark_kafka_sink.security.tls import TlsLayer
+from spark_kafka_sink.network.security.tls import TlsLayer
 
 HOST = "broker.example"
 

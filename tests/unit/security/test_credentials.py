@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.security.credentials import user_credentials, username
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.network.security.credentials import user_credentials, username
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.security.credentials import Credentials
-from spark_kafka_sink.security.scram import scram_exchange
+from spark_kafka_sink.network.security.credentials import Credentials
+from spark_kafka_sink.network.security.scram import scram_exchange
 from tests.unit.security.scram_server import Refused, serve
 
 ALGORITHMS = ("sha256", "sha512")
@@ -120,8 +120,8 @@ def test_a_server_that_does_not_know_the_password_is_refused(message, reason):
 
 
 def test_a_nonce_is_never_used_twice():
-    from spark_kafka_sink.config import ProducerConfig
-    from spark_kafka_sink.login.mechanisms import sasl_mechanism
+    from spark_kafka_sink.common.config import ProducerConfig
+    from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
 
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     config = ProducerConfig.parse(

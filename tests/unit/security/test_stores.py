@@ -10,9 +10,9 @@ from asn1crypto import core
 from asn1crypto import pkcs12 as asn1
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
 
-from spark_kafka_sink.config.option import Password
+from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.stores import key_pair, read_files, trusted_certificates
+from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.certificates import Entity, key_pem, pem
 from tests.unit.security.tls_peers import config

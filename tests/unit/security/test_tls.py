@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import NetworkError, SslAuthenticationError, WrongProtocolError
-from spark_kafka_sink.security.tls import TlsLayer
+from spark_kafka_sink.network.security.tls import TlsLayer
 from tests.unit.security.conftest import HOST, Certificates, Pair
 from tests.unit.security.key_update import KeyUpdatingServer
 

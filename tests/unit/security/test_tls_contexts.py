@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.security.tls_context import TlsContexts
+from spark_kafka_sink.network.security.tls_context import TlsContexts
 from tests.unit.security.tls_peers import HOST, client_context, config, shake_hands
 
 

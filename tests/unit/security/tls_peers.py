@@ -6,8 +6,8 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.security.tls_context import TlsContexts
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.network.security.tls_context import TlsContexts
 
 HOST = "broker.example"
 

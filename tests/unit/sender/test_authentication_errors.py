@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import REFUSAL_MS
 from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
 from ..scripted_engine import RANGES, TOPIC, Engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import OutOfOrderSequenceError
-from spark_kafka_sink.model import TopicPartition
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import TOPIC
 

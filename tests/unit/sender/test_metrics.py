@@ -5,8 +5,8 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.record import ProducerRecord
 from spark_kafka_sink.errors import BrokerError, BufferExhaustedError
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import Engine, Step
 
 

@@ -13,11 +13,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.codec import decode_response, response_type, schema
-from spark_kafka_sink.sender.produce_api import PartitionResponse, ProduceResponse, read_response
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP
+from spark_kafka_sink.producer.sender.produce_api import PartitionResponse, ProduceResponse, read_response
 
 VERSIONS = (9, 10, 11, 12)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator.accumulator import Flush
-from spark_kafka_sink.append.receipt import SendReceipt
+from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError, UnsupportedVersionError
-from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.producer.accumulator.accumulator import Flush
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from tests.unit import scripted_engine
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
 

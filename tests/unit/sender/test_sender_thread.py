@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from tests.waiting import DEADLINE_S, eventually
 
 SENDER = "sender-under-test"
@@ -140,7 +140,7 @@ def test_a_callback_that_is_added_while_the_thread_ends_may_close(loop):
 
 
 def test_failed_turns_in_a_row_without_a_completed_batch_end_the_thread(loop, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._PAUSE_MS", 1.0)
+    monkeypatch.setattr("spark_kafka_sink.producer.sender.sender_thread._PAUSE_MS", 1.0)
 
     def fail_with_progress():
         loop.completed += 1

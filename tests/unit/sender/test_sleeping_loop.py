@@ -14,19 +14,19 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, WrongProtocolError
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network.calls import Call, CodeAt, Target
 from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.transactions.messages import transaction_key
+from spark_kafka_sink.producer.transactions.states import Step
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
-from spark_kafka_sink.transactions.messages import transaction_key
-from spark_kafka_sink.transactions.states import Step
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as EngineStep
 from tests.unit.sender.test_authentication_errors import SaslEngine

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.sender import sender as loop
+from spark_kafka_sink.producer.sender import sender as loop
 from spark_kafka_sink.testing.broker import TestBroker
 from tests.unit.scripted_engine import Engine
 from tests.waiting import DEADLINE_S
@@ -90,7 +90,9 @@ def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
 
 
 def test_a_producer_id_that_cannot_be_taken_in_is_asked_for_again(engine, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0)
+    monkeypatch.setattr(
+        "spark_kafka_sink.producer.sender.sender.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0
+    )
     future = send(engine)
     engine.settle()
     assert future.result(0).offset == 0
@@ -208,7 +210,7 @@ def test_turns_that_only_fail_end_the_producer_and_say_so(config, monkeypatch, c
 
 
 def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(config, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.sender.sender_thread._PAUSE_MS", 1.0)
+    monkeypatch.setattr("spark_kafka_sink.producer.sender.sender_thread._PAUSE_MS", 1.0)
     with KafkaProducer(config) as producer:
         producer.partitions_for("t")
         fails_turns(monkeypatch, producer, 1_000_000)

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.accumulator import accumulator as accumulator_module
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.append.refused_records import RefusalReceipt
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.accumulator import accumulator as accumulator_module
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.refused_records import RefusalReceipt
+from spark_kafka_sink.producer.transactions.states import Step as Call
 from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.transactions.states import Step as Call
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.sender.test_stray_exceptions import raises_once

@@ -6,19 +6,19 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import ProducerRecord, SyncProducer
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, RequestBuildError, TransactionAbortableError
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.network import codec, connection
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.topics import NewTopic, create_topic
-from spark_kafka_sink.sender import produce_api
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.sender import produce_api
+from spark_kafka_sink.producer.transactions.states import State, Step
+from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing.broker import TestBroker
-from spark_kafka_sink.transactions.states import State, Step
-from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.scripted_engine import Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine, partition
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskReport, WritePlan
 from spark_kafka_sink.spark.options import SinkOptions

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.spark import exactly_once
 from spark_kafka_sink.spark.checkpoint import query_id, resolved

@@ -7,8 +7,8 @@ import re
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, announce, committed
-from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 MESSAGES = [

@@ -4,12 +4,12 @@ import pickle
 from types import SimpleNamespace
 
 from benchmarks.guard import objects_kernel
-from spark_kafka_sink.append.receipt import SendReceipt
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.metrics import ProducerMetrics
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once.receipts import TaskName, receipts_of
-from spark_kafka_sink.metrics import ProducerMetrics
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import Delivery
+from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, committed
 from tests.waiting import cpu_ratio

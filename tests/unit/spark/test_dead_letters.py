@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import (
     ConfigError,
     DeadLetterLimitError,
@@ -20,8 +21,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
-from spark_kafka_sink.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.schema_registry.subjects import Side
+from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.subjects import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import file as file_module
@@ -30,7 +31,6 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import check_dead_letters
-from spark_kafka_sink.task_figures import TaskFigures
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query, new_process

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.table import PRODUCER_OPTIONS
-from spark_kafka_sink.metrics import METRICS
-from spark_kafka_sink.schema_registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.metrics import METRICS
+from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.document import filled
 from spark_kafka_sink.spark.error_page import broker_codes, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS

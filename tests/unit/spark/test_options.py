@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.config import ConfigWarning
+from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.exactly_once import named
 from spark_kafka_sink.spark.options import SinkOptions

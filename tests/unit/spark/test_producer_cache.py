@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.waiting import DEADLINE_S

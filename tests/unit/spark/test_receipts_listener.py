@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink import ReceiptsListener
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
-from spark_kafka_sink.spark import receipts_listener
-from spark_kafka_sink.task_figures import TaskFigures
+from spark_kafka_sink.spark.receipts import receipts_listener
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 TO_TOPIC = {"kafka.bootstrap.servers": "boot:9092", "topic": "t"}

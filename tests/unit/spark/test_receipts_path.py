@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, read_lines
-from spark_kafka_sink.monitoring.receipt_reader import FolderReceipts
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.receipts_path import keep_receipts
+from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts
+from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter

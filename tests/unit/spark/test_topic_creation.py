@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation

@@ -5,13 +5,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.accumulator.claim import Claim
-from spark_kafka_sink.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
+from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.metrics import ProducerTotals
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
 from spark_kafka_sink.testing.broker.state.offset_records import (

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.model import NO_IDENTITY
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
-from spark_kafka_sink.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.transactions.values import PreparedTransaction, TransactionalIdentity
 from tests.unit.transactions.transactional_engine import NO_THROTTLE, V2_RANGES
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "request.timeout.ms": 1_000})

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.producer.transactions import TransactionalRequestResult
-from spark_kafka_sink.transactions.states import TRANSITIONS, State, Step
-from spark_kafka_sink.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
+from spark_kafka_sink.producer.transactions.states import TRANSITIONS, State, Step
+from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
 
 LOST = [Trouble.LOST_BEFORE, Trouble.LOST_AFTER, Trouble.SWALLOWED]

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.append.receipt import SendReceipt
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -19,15 +18,16 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.transactions import TransactionalRequestResult
-from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
-from spark_kafka_sink.transactions.states import State, Step
-from spark_kafka_sink.transactions.values import (
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
+from spark_kafka_sink.producer.transactions.states import State, Step
+from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
+from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import (
     TRANSACTIONAL_ID,

@@ -12,9 +12,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.producer.transactions import TransactionalRequestResult
+from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
+from spark_kafka_sink.producer.transactions.manager import Command
+from spark_kafka_sink.producer.transactions.states import State, Step
 from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -22,8 +24,6 @@ from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
 from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
-from spark_kafka_sink.transactions.manager import Command
-from spark_kafka_sink.transactions.states import State, Step
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
 from spark_kafka_sink.testing.broker.call import Call, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic, endpoint, milliseconds
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields

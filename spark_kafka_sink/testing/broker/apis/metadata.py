@@ -13,7 +13,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import NO_LEADER
+from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.testing.broker.call import Call, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic, is_legal_name

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.testing.broker.apis.java_names import exception_name
 from spark_kafka_sink.testing.broker.call import (
     Call,

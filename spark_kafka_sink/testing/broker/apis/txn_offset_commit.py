@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.apis.offset_commit import Row, committed, committed_offset, offset_error
 from spark_kafka_sink.testing.broker.call import Call, Response
 from spark_kafka_sink.testing.broker.state.api_error import ApiError

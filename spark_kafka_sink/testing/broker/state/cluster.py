@@ -15,7 +15,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Setting, Settings, topic_fault
 from spark_kafka_sink.testing.broker.state.internal_topics import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 
 _KEY_VERSION: Final = struct.pack(">h", 1)

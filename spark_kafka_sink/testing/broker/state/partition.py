@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.records.batch import NO_PRODUCER_ID
 from spark_kafka_sink.records.decode import BatchView, batch_headers
 from spark_kafka_sink.testing.broker.state.api_error import ApiError

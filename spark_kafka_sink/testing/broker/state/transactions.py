@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import Cluster
 from spark_kafka_sink.testing.broker.state.log import Marker

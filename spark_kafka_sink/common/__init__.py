@@ -1,0 +1,1 @@
+"""What every package may use: options, the clock, waiting, metrics, and small values of Kafka's model."""

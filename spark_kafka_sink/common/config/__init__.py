@@ -1,0 +1,5 @@
+"""Kafka's producer options: the literal table, and what a mapping of them means."""
+
+from spark_kafka_sink.common.config.producer_config import ConfigWarning, ProducerConfig
+
+__all__ = ["ConfigWarning", "ProducerConfig"]

@@ -1,0 +1,274 @@
+"""Config providers: values for the placeholders ``${alias:path:key}`` and ``${alias:key}`` in other options.
+
+Java: ``ConfigTransformer``, ``FileConfigProvider``, ``DirectoryConfigProvider``, ``EnvVarConfigProvider``. No error
+shows what a placeholder stands for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
+from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.errors import ConfigError
+
+OPTION: Final = "config.providers"
+
+_SHADED: Final = "kafkashaded."
+_PACKAGE: Final = "org.apache.kafka.common.config.provider."
+_PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}]*?):(?:(?P<path>[^}]*?):)?(?P<key>[^}]*?)\}")
+_ALLOWED_PATHS: Final = "allowed.paths"
+_ALLOWLIST_PATTERN: Final = "allowlist.pattern"
+
+
+class ProviderError(Exception):
+    """A provider cannot look a placeholder up; the message follows the placeholder."""
+
+
+class ConfigProvider(Protocol):
+    """Where values come from. Hashable, and pickled to the workers; it reads anew at each call."""
+
+    def check(self, path: str, key: str) -> None:
+        """Raises ``ProviderError`` where the operator's limits of this process do not allow ``get``."""
+
+    def get(self, path: str, key: str) -> str | None:
+        """The value; None if there is none. ``path`` "": not given. Raises ``ProviderError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileConfigProvider:
+    """``path``: a properties file in UTF-8; ``allowed_paths``: as in Java, where it and its folders may be."""
+
+    allowed_paths: tuple[str, ...] = ()
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self, path)
+
+    def get(self, path: str, key: str) -> str | None:
+        file = _allowed(path, self.allowed_paths)
+        return None if file is None else parse_properties(_read(file)).get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryConfigProvider:
+    """``path``: a folder; ``key``: the name of a file in it, whose whole content in UTF-8 is the value."""
+
+    allowed_paths: tuple[str, ...] = ()
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self, path)
+
+    def get(self, path: str, key: str) -> str | None:
+        folder = _allowed(path, self.allowed_paths)
+        if folder is None or not key or Path(key).name != key or not (folder / key).is_file():
+            return None
+        return _read(folder / key)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvVarConfigProvider:
+    """``key``: a variable of this process's environment whose name matches ``allowlist_pattern``."""
+
+    allowlist_pattern: str = ".*"
+
+    def check(self, path: str, key: str) -> None:
+        _check_limits(self)
+
+    def get(self, path: str, key: str) -> str | None:
+        if path:
+            raise ProviderError("takes no path: write ${alias:NAME}")
+        if key not in os.environ or not re.fullmatch(self.allowlist_pattern, key):
+            return None
+        try:
+            return os.environb[os.fsencode(key)].decode()
+        except UnicodeDecodeError:
+            raise ProviderError("is not UTF-8") from None
+
+
+class Resolved(NamedTuple):
+    """``text`` with values for its placeholders; ``missing``: those without a value, which stay in it."""
+
+    text: str
+    missing: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProviders:
+    """The providers of a configuration by their aliases, in lower case: Spark passes option names in lower case."""
+
+    by_alias: tuple[tuple[str, ConfigProvider], ...]
+
+    def resolve(self, text: str) -> Resolved:
+        """One pass: a placeholder in a value stays. Raises ``ProviderError``, which begins with the placeholder."""
+        providers = dict(self.by_alias)
+        missing: list[str] = []
+        parts, end = [], 0
+        for match in _PLACEHOLDER.finditer(text):
+            provider = providers.get(match["alias"].lower())
+            value = None if provider is None else _look_up(provider, match)
+            if value is None:
+                missing.append(match[0])
+            parts += [text[end : match.start()], match[0] if value is None else value]
+            end = match.end()
+        return Resolved("".join([*parts, text[end:]]), missing)
+
+    def credential(self, name: str, text: str) -> str:
+        """``resolve`` for the option ``name``. Raises ``ConfigError``, which shows no value."""
+        try:
+            resolved = self.resolve(text)
+        except ProviderError as error:
+            raise ConfigError([f"{name} has {error}."]) from None
+        if resolved.missing:
+            raise ConfigError([f"{name} has {', '.join(resolved.missing)}, for which there is no value."])
+        return resolved.text
+
+    def fault(self, text: str) -> str | None:
+        """Why the placeholders of a credential cannot be resolved, as far as that is known without reading a value.
+
+        Follows the option's name. Shows no placeholder: a password may look like one.
+        """
+        providers = dict(self.by_alias)
+        for match in _PLACEHOLDER.finditer(text):
+            provider = providers.get(match["alias"].lower())
+            if provider is None:
+                return f"has a placeholder ${{alias:…}} of an unknown config provider; the aliases are {self}."
+            try:
+                provider.check(match["path"] or "", match["key"])
+            except ProviderError as error:
+                return f"has a placeholder ${{alias:…}} that {error}."
+        return None
+
+    def __str__(self) -> str:
+        return ", ".join(alias for alias, _ in self.by_alias) or "none"
+
+
+def has_placeholder(text: str) -> bool:
+    return _PLACEHOLDER.search(text) is not None
+
+
+def _look_up(provider: ConfigProvider, placeholder: re.Match[str]) -> str | None:
+    path, key = placeholder["path"] or "", placeholder["key"]
+    try:
+        provider.check(path, key)
+        return provider.get(path, key)
+    except ProviderError as error:
+        raise ProviderError(f"{placeholder[0]}: {error}") from None
+
+
+def _check_limits(provider: ConfigProvider, path: str = "") -> None:
+    if (fault := provider_fault(type(provider).__name__) or (file_fault(path) if path else None)) is not None:
+        raise ProviderError(fault)
+
+
+def _allowed(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
+    """None: no path is given, or it is not below an allowed one (Java: ``AllowedPaths``)."""
+    if not path:
+        return None
+    if not allowed_paths:
+        return Path(path)
+    normal = Path(os.path.normpath(path))
+    return normal if any(normal.is_relative_to(allowed) for allowed in allowed_paths) else None
+
+
+def _read(file: Path) -> str:
+    if file.exists() and not file.is_file():
+        raise ProviderError(f"{file} is not a file")
+    try:
+        return file.read_bytes().decode()
+    except OSError as error:
+        raise ProviderError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ProviderError(f"{file} is not UTF-8") from None
+
+
+DEFAULTS: Final = ConfigProviders(
+    (("dir", DirectoryConfigProvider()), ("env", EnvVarConfigProvider()), ("file", FileConfigProvider()))
+)
+_PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
+    "FileConfigProvider": _ALLOWED_PATHS,
+    "DirectoryConfigProvider": _ALLOWED_PATHS,
+    "EnvVarConfigProvider": _ALLOWLIST_PATTERN,
+})  # fmt: skip
+"""The one parameter of each class that is built in."""
+
+
+def take_providers(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
+    """Puts the providers of ``config.providers…`` into the draft; returns the other options.
+
+    ``config.providers`` may be a ``ConfigProviders``.
+    """
+    if isinstance(ready := given.get(OPTION), ConfigProviders):
+        draft.values[OPTION] = ready
+        return {name: value for name, value in given.items() if not _is_own(name)}
+    own = {name.lower(): str(value).strip() for name, value in given.items() if _is_own(name)}
+    draft.values[OPTION] = DEFAULTS
+    if own:
+        draft.given.add(OPTION)
+        draft.values[OPTION] = _providers(draft, own)
+    return {name: value for name, value in given.items() if not _is_own(name)}
+
+
+def _is_own(name: str) -> bool:
+    return name == OPTION or name.startswith(f"{OPTION}.")
+
+
+def _providers(draft: Draft, own: dict[str, str]) -> ConfigProviders:
+    aliases = sorted({alias.strip().lower() for alias in own.pop(OPTION, "").split(",")} - {""})
+    made = [(alias, _provider(draft, f"{OPTION}.{alias}", own)) for alias in aliases]
+    for name in own:
+        draft.fault(name, f"belongs to none of the aliases in {draft.prefix}{OPTION} ({', '.join(aliases) or 'none'}).")
+    return ConfigProviders(tuple((alias, provider) for alias, provider in made if provider is not None))
+
+
+def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider | None:
+    """The provider of the options that begin with ``prefix``, which are taken out of ``own``; None after a fault."""
+    java_class = own.pop(f"{prefix}.class", "")
+    names = [name for name in own if name.startswith(f"{prefix}.param.")]
+    settings = {name.removeprefix(f"{prefix}.param."): own.pop(name) for name in names}
+    simple = java_class.removeprefix(_SHADED).removeprefix(_PACKAGE)
+    parameter = _PARAMETERS.get(simple)
+    if parameter is None:
+        state = f"is {java_class!r}, which cannot be loaded without a JVM" if java_class else "is required"
+        draft.fault(
+            f"{prefix}.class",
+            f"{state}; write {_PACKAGE}FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider, or resolve "
+            "the values in your own code.",
+        )
+        return None
+    if (fault := provider_fault(simple)) is not None:
+        draft.fault(f"{prefix}.class", f"{fault}.")
+        return None
+    value = settings.pop(parameter, None)
+    for name in settings:
+        draft.fault(f"{prefix}.param.{name}", f"is not a parameter of {simple}, which has {parameter}.")
+    if parameter == _ALLOWLIST_PATTERN:
+        return _variables(draft, f"{prefix}.param.{parameter}", value)
+    allowed = _allowed_paths(draft, f"{prefix}.param.{parameter}", value)
+    return FileConfigProvider(allowed) if simple == "FileConfigProvider" else DirectoryConfigProvider(allowed)
+
+
+def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
+    if pattern is None:
+        return EnvVarConfigProvider()
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        draft.fault(name, f"is not a regular expression: {error}.")
+        return None
+    return EnvVarConfigProvider(pattern)
+
+
+def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...]:
+    """The paths of ``allowed.paths``. As in Java they must be absolute; they need not exist on the driver."""
+    paths = tuple(path.strip() for path in value.split(",")) if value else ()
+    for path in paths:
+        if not os.path.isabs(path):
+            draft.fault(name, f"has {path!r}; each path must be absolute.")
+    return tuple(os.path.normpath(path) for path in paths)

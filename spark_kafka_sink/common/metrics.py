@@ -1,0 +1,496 @@
+"""A producer's metrics under Kafka's names (Java: ``SenderMetricsRegistry``, ``Sender.SenderMetrics``).
+
+The sender counts per batch and per request; any thread reads. Counters only grow. A *sample* is a copy of them; rates
+and averages are the difference to the older of two samples of 30 s (Java: ``metrics.num.samples``,
+``metrics.sample.window.ms``). Largest values are kept per sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from spark_kafka_sink.common.model import TopicPartition
+
+SAMPLES = 2
+SAMPLE_WINDOW_MS = 30_000.0
+
+PRODUCER, TOPIC, NODE = "producer-metrics", "producer-topic-metrics", "producer-node-metrics"
+"""Kafka's groups. A metric of the producer sums all topics or all nodes."""
+
+
+class Kind(Enum):
+    """How to compute a metric from the counters ``of`` and ``per``."""
+
+    TOTAL = "of"
+    RATE = "growth of of per second"
+    AVERAGE = "growth of of / growth of per; NaN if per has not grown"
+    LARGEST = "largest value of of in the samples; NaN if per has not grown"
+    RATIO = "growth of of, in ns, / time"
+    OPEN = "of - per"
+    GAUGE = "attribute of of the buffer pool"
+    AGE = "seconds since attribute of of the metadata; NaN before the first response"
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """One topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression rates.
+    ``record_bytes``: before compression.
+    """
+
+    records: int = 0
+    record_bytes: int = 0
+    bytes: int = 0
+    batches: int = 0
+    ratios: float = 0.0
+    queue_ms: float = 0.0
+    retries: int = 0
+    errors: int = 0
+    splits: int = 0
+    largest_record: int = 0
+    largest_batch: int = 0
+    longest_queue_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class NodeCounters:
+    """Produce requests to one broker."""
+
+    requests: int = 0
+    request_records: int = 0
+    ended: int = 0
+    responses: int = 0
+    latency_ms: float = 0.0
+    throttle_ms: float = 0.0
+    longest_latency_ms: float = 0.0
+    longest_throttle_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class BufferCounters:
+    """Waits for buffer.memory. Guarded by the buffer pool's lock."""
+
+    memory_waited_ns: int = 0
+    exhausted: int = 0
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """The selector, owned by the thread that runs the loop. ``operations``: reads and writes.
+
+    ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
+    """
+
+    selects: int = 0
+    waited_ns: float = 0.0
+    io_ns: float = 0.0
+    operations: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    connected: int = 0
+    closed: int = 0
+
+
+@dataclass(slots=True)
+class AuthenticationCounters:
+    """TLS handshakes and SASL of connections, owned by the thread that runs the loop."""
+
+    authentications: int = 0
+    authentications_failed: int = 0
+    reauthentications: int = 0
+    reauthentications_failed: int = 0
+    reauthentication_ms: float = 0.0
+    longest_reauthentication_ms: float = 0.0
+
+    def reauthenticated(self, took_ms: float) -> None:
+        self.reauthentications += 1
+        self.reauthentication_ms += took_ms
+        self.longest_reauthentication_ms = max(self.longest_reauthentication_ms, took_ms)
+
+
+class BufferGauges(Protocol):
+    """The buffer pool. Sizes in bytes; ``waiting``: number of callers that wait."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def available(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+
+
+class UpdatedMetadata(Protocol):
+    """``updated_at``: monotonic ms of the last response with metadata; -inf before it. ``waited_ms``: sum of all
+    callers.
+    """
+
+    @property
+    def updated_at(self) -> float: ...
+    @property
+    def waited_ms(self) -> float: ...
+
+
+class SentBatch(Protocol):
+    """``size`` in bytes with header, ``plain_size`` before compression; ``record_bytes``: without header, too.
+    ``largest_record``: upper bound.
+    """
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def plain_size(self) -> int: ...
+    @property
+    def record_bytes(self) -> int: ...
+    @property
+    def largest_record(self) -> int: ...
+
+
+Counters: TypeAlias = TopicCounters | NodeCounters | BufferCounters | NetworkCounters | AuthenticationCounters
+
+
+class ProducerTotals(NamedTuple):
+    """Sums over topics and brokers since the producer was created. ``bytes``: of batches sent, compressed.
+
+    ``longest_latency_ms``: since ``ProducerMetrics.begin_totals``.
+    """
+
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    responses: int = 0
+    latency_ms: float = 0.0
+    throttle_ms: float = 0.0
+    memory_wait_ms: float = 0.0
+    metadata_wait_ms: float = 0.0
+    longest_latency_ms: float = 0.0
+
+
+class Metric(NamedTuple):
+    name: str
+    groups: tuple[str, ...]
+    kind: Kind
+    of: str
+    per: str
+    doc: str
+
+
+METRICS = tuple(Metric(*row) for row in (
+    ("record-send-rate", (PRODUCER, TOPIC), Kind.RATE, "records", "", "Records sent per second."),
+    ("record-send-total", (PRODUCER, TOPIC), Kind.TOTAL, "records", "", "Records sent."),
+    ("record-retry-rate", (PRODUCER, TOPIC), Kind.RATE, "retries", "", "Records sent again per second."),
+    ("record-retry-total", (PRODUCER, TOPIC), Kind.TOTAL, "retries", "", "Records sent again."),
+    ("record-error-rate", (PRODUCER, TOPIC), Kind.RATE, "errors", "", "Records that failed per second."),
+    ("record-error-total", (PRODUCER, TOPIC), Kind.TOTAL, "errors", "", "Records that failed."),
+    ("byte-rate", (TOPIC,), Kind.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
+    ("byte-total", (TOPIC,), Kind.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
+    ("compression-rate", (TOPIC,), Kind.AVERAGE, "ratios", "batches", "Compressed / uncompressed size of batches."),
+    ("compression-rate-avg", (PRODUCER,), Kind.AVERAGE, "ratios", "batches",
+     "Compressed / uncompressed size of batches."),
+    ("batch-size-avg", (PRODUCER,), Kind.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
+    ("batch-size-max", (PRODUCER,), Kind.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
+    ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches split per second, too large for the broker."),
+    ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches that were split, too large for the broker."),
+    ("record-size-avg", (PRODUCER, TOPIC), Kind.AVERAGE, "record_bytes", "records",
+     "Bytes of a record before compression."),
+    ("record-size-max", (PRODUCER, TOPIC), Kind.LARGEST, "largest_record", "records",
+     "Upper bound of the bytes of the largest record before compression."),
+    ("record-queue-time-avg", (PRODUCER,), Kind.AVERAGE, "queue_ms", "batches",
+     "Time in ms from the creation of a batch to its request."),
+    ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
+     "Longest time in ms from the creation of a batch to its request."),
+    ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records per request."),
+    ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "responses",
+     "Time in ms from a request to its response."),
+    ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "responses",
+     "Longest time in ms from a request to its response."),
+    ("request-rate", (PRODUCER, NODE), Kind.RATE, "requests", "", "Requests per second."),
+    ("request-total", (PRODUCER, NODE), Kind.TOTAL, "requests", "", "Requests."),
+    ("response-rate", (PRODUCER, NODE), Kind.RATE, "responses", "", "Responses per second."),
+    ("response-total", (PRODUCER, NODE), Kind.TOTAL, "responses", "", "Responses."),
+    ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests that wait for their response."),
+    ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "responses",
+     "Throttling in ms per response."),
+    ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "responses",
+     "Longest throttling in ms."),
+    ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATIO, "memory_waited_ns", "",
+     "Fraction of time that callers waited for buffer.memory; more than 1 if several wait at once."),
+    ("bufferpool-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "memory_waited_ns", "",
+     "Time in ns that callers waited for buffer.memory."),
+    ("buffer-exhausted-rate", (PRODUCER,), Kind.RATE, "exhausted", "",
+     "Appends per second that got no buffer.memory within max.block.ms."),
+    ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
+     "Appends that got no buffer.memory within max.block.ms."),
+    ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "total", "", "buffer.memory."),
+    ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
+    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
+    ("metadata-age", (PRODUCER,), Kind.AGE, "updated_at", "", "Seconds since the last metadata response."),
+    ("connection-count", (PRODUCER,), Kind.OPEN, "connected", "closed", "Connections."),
+    ("connection-creation-rate", (PRODUCER,), Kind.RATE, "connected", "", "Connections established per second."),
+    ("connection-creation-total", (PRODUCER,), Kind.TOTAL, "connected", "", "Connections established."),
+    ("connection-close-rate", (PRODUCER,), Kind.RATE, "closed", "", "Connections closed or lost per second."),
+    ("connection-close-total", (PRODUCER,), Kind.TOTAL, "closed", "", "Connections closed or lost."),
+    ("successful-authentication-rate", (PRODUCER,), Kind.RATE, "authentications", "",
+     "New connections per second that authenticated (TLS or SASL)."),
+    ("successful-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications", "",
+     "New connections that authenticated (TLS or SASL)."),
+    ("failed-authentication-rate", (PRODUCER,), Kind.RATE, "authentications_failed", "",
+     "New connections per second whose authentication failed (TLS or SASL)."),
+    ("failed-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications_failed", "",
+     "New connections whose authentication failed (TLS or SASL)."),
+    ("successful-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications", "",
+     "Re-authentications per second."),
+    ("successful-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications", "", "Re-authentications."),
+    ("failed-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications_failed", "",
+     "Re-authentications per second that failed."),
+    ("failed-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications_failed", "",
+     "Re-authentications that failed."),
+    ("reauthentication-latency-avg", (PRODUCER,), Kind.AVERAGE, "reauthentication_ms", "reauthentications",
+     "Time in ms of a re-authentication, including the wait for requests in flight."),
+    ("reauthentication-latency-max", (PRODUCER,), Kind.LARGEST, "longest_reauthentication_ms", "reauthentications",
+     "Longest time in ms of a re-authentication."),
+    ("network-io-rate", (PRODUCER,), Kind.RATE, "operations", "", "Reads and writes per second."),
+    ("network-io-total", (PRODUCER,), Kind.TOTAL, "operations", "", "Reads and writes."),
+    ("outgoing-byte-rate", (PRODUCER,), Kind.RATE, "bytes_out", "", "Bytes written to sockets per second."),
+    ("outgoing-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_out", "", "Bytes written to sockets."),
+    ("incoming-byte-rate", (PRODUCER,), Kind.RATE, "bytes_in", "", "Bytes read from sockets per second."),
+    ("incoming-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_in", "", "Bytes read from sockets."),
+    ("select-rate", (PRODUCER,), Kind.RATE, "selects", "", "Select calls per second."),
+    ("select-total", (PRODUCER,), Kind.TOTAL, "selects", "", "Select calls."),
+    ("io-wait-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "waited_ns", "selects", "Time in ns in a select call."),
+    ("io-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "waited_ns", "", "Time in ns in select calls."),
+    ("io-wait-ratio", (PRODUCER,), Kind.RATIO, "waited_ns", "", "Fraction of time in select calls."),
+    ("io-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "io_ns", "selects",
+     "Time in ns of connecting, reading and writing, per select call."),
+    ("io-time-ns-total", (PRODUCER,), Kind.TOTAL, "io_ns", "", "Time in ns of connecting, reading and writing."),
+    ("io-ratio", (PRODUCER,), Kind.RATIO, "io_ns", "", "Fraction of time spent connecting, reading and writing."),
+))  # fmt: skip
+"""All metrics. *Requests* are Produce requests."""
+
+_LARGEST = frozenset(metric.of for metric in METRICS if metric.kind is Kind.LARGEST)
+
+
+class _Sample(NamedTuple):
+    """``base``: copies of the counters at ``started`` (monotonic ms) by their ids. Newer counters have none."""
+
+    started: float
+    base: Mapping[int, Counters]
+
+
+class _Window(NamedTuple):
+    """The samples that are not outdated, and the seconds that they cover. ``now``: monotonic ms."""
+
+    samples: tuple[_Sample, ...]
+    seconds: float
+    now: float
+
+    def growth(self, counters: Counters, name: str) -> float:
+        value: float = getattr(counters, name, 0)
+        if not self.samples:
+            return 0.0
+        base = self.samples[0].base.get(id(counters))
+        return value - (getattr(base, name, 0) if base is not None else 0)
+
+    def largest(self, counters: Counters, name: str) -> float:
+        """Counters have the value of the newest sample; a sample's copy has the value of the sample before."""
+        values = [getattr(counters, name, 0)]
+        values += [getattr(sample.base.get(id(counters)), name, 0) for sample in self.samples[1:]]
+        return max(values)
+
+
+@dataclass(slots=True)
+class ProducerMetrics:
+    """Times are monotonic ms."""
+
+    pool: BufferGauges | None = None
+    buffer: BufferCounters = field(default_factory=BufferCounters)
+    network: NetworkCounters = field(default_factory=NetworkCounters)
+    authentication: AuthenticationCounters = field(default_factory=AuthenticationCounters)
+    metadata: UpdatedMetadata | None = None
+    longest_latency_ms: float = 0.0
+    _topics: dict[str, TopicCounters] = field(default_factory=dict)
+    _nodes: dict[int, NodeCounters] = field(default_factory=dict)
+    _samples: tuple[_Sample, ...] = ()
+    _sample_ends: float = -math.inf
+
+    # The sender
+
+    def topic(self, name: str) -> TopicCounters:
+        return self._topics.get(name) or self._topics.setdefault(name, TopicCounters())
+
+    def batch_sent(self, batch: SentBatch, queue_ms: float) -> None:
+        counters = self.topic(batch.partition.topic)
+        size, plain_size = batch.size, batch.plain_size
+        counters.records += batch.count
+        counters.record_bytes += batch.record_bytes
+        counters.bytes += size
+        counters.batches += 1
+        counters.ratios += size / plain_size
+        counters.queue_ms += queue_ms
+        if batch.largest_record > counters.largest_record:
+            counters.largest_record = batch.largest_record
+        if size > counters.largest_batch:
+            counters.largest_batch = size
+        if queue_ms > counters.longest_queue_ms:
+            counters.longest_queue_ms = queue_ms
+
+    def request_sent(self, node_id: int, records: int, now: float) -> None:
+        """Before ``batch_sent`` of its batches: a new sample begins here."""
+        if now >= self._sample_ends:
+            self._begin_sample(now)
+        counters = self._node(node_id)
+        counters.requests += 1
+        counters.request_records += records
+
+    def request_ended(self, node_id: int) -> None:
+        """A request has ended, with or without a response."""
+        self._node(node_id).ended += 1
+
+    def response_received(self, node_id: int, latency_ms: float, throttle_ms: float) -> None:
+        counters = self._node(node_id)
+        counters.responses += 1
+        counters.latency_ms += latency_ms
+        counters.throttle_ms += throttle_ms
+        counters.longest_latency_ms = max(counters.longest_latency_ms, latency_ms)
+        counters.longest_throttle_ms = max(counters.longest_throttle_ms, throttle_ms)
+        if latency_ms > self.longest_latency_ms:
+            self.longest_latency_ms = latency_ms
+
+    def _node(self, node_id: int) -> NodeCounters:
+        return self._nodes.get(node_id) or self._nodes.setdefault(node_id, NodeCounters())
+
+    def _begin_sample(self, now: float) -> None:
+        counters = list(self._all_counters())
+        base = {id(each): copy(each) for each in counters}
+        for each in counters:
+            for name in _LARGEST.intersection(each.__dataclass_fields__):
+                setattr(each, name, 0)
+        kept = [sample for sample in self._samples[1 - SAMPLES :] if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS]
+        self._samples = (*kept, _Sample(now, base))
+        self._sample_ends = now + SAMPLE_WINDOW_MS
+
+    # Any thread
+
+    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
+        self.longest_latency_ms = 0.0
+        return self.totals(without)
+
+    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """``without``: topics whose bytes, batches and retries are left out."""
+        topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
+        nodes = tuple(self._nodes.values())
+        return ProducerTotals(
+            bytes=sum([each.bytes for each in topics]),
+            batches=sum([each.batches for each in topics]),
+            retries=sum([each.retries for each in topics]),
+            responses=sum([each.responses for each in nodes]),
+            latency_ms=sum([each.latency_ms for each in nodes]),
+            throttle_ms=sum([each.throttle_ms for each in nodes]),
+            memory_wait_ms=self.buffer.memory_waited_ns / 1e6,
+            metadata_wait_ms=0.0 if self.metadata is None else self.metadata.waited_ms,
+            longest_latency_ms=self.longest_latency_ms,
+        )
+
+    def read(self, now: float) -> dict[str, dict[str, float]]:
+        """Every metric by group and name. Groups: ``producer-metrics``, ``producer-topic-metrics.<topic>``,
+        ``producer-node-metrics.node-<id>``.
+        """
+        return {group + suffix: values for group, suffix, _, values in self._groups(now)}
+
+    def open_metrics(self, client_id: str, now: float) -> str:
+        """Every metric as OpenMetrics text, for Prometheus: ``kafka_producer_record_send_total{client_id="…"} 5``."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for group, _, labels, values in self._groups(now):
+            all_labels = {"client_id": client_id, **labels}
+            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in all_labels.items())
+            for name, value in values.items():
+                sample = f"{_open_metrics_name(group, name)}{{{shown}}} {_number(value)}"
+                lines.setdefault((group, name), []).append(sample)
+        text = []
+        for metric in METRICS:
+            for group in metric.groups:
+                if (group, metric.name) in lines:
+                    family = _open_metrics_name(group, metric.name).removesuffix("_total")
+                    kind = "counter" if metric.kind is Kind.TOTAL else "gauge"
+                    text += [f"# TYPE {family} {kind}", f"# HELP {family} {metric.doc}", *lines[group, metric.name]]
+        return "\n".join((*text, "# EOF", ""))
+
+    def _groups(self, now: float) -> Iterator[tuple[str, str, dict[str, str], dict[str, float]]]:
+        """Group, suffix in ``read``, labels and values."""
+        window = self._window(now)
+        yield PRODUCER, "", {}, self._values(PRODUCER, tuple(self._all_counters()), window)
+        for topic, counters in tuple(self._topics.items()):
+            yield TOPIC, f".{topic}", {"topic": topic}, self._values(TOPIC, (counters,), window)
+        for node, node_counters in tuple(self._nodes.items()):
+            yield NODE, f".node-{node}", {"node_id": str(node)}, self._values(NODE, (node_counters,), window)
+
+    def _values(self, group: str, counters: Iterable[Counters], window: _Window) -> dict[str, float]:
+        return {metric.name: self._value(metric, counters, window) for metric in METRICS if group in metric.groups}
+
+    def _value(self, metric: Metric, counters: Iterable[Counters], window: _Window) -> float:
+        of, per = metric.of, metric.per
+        match metric.kind:
+            case Kind.GAUGE:
+                gauge: float = getattr(self.pool, of, math.nan)
+                return gauge
+            case Kind.AGE:
+                age = math.inf if self.metadata is None else window.now - self.metadata.updated_at
+                return math.nan if math.isinf(age) else age / 1000.0
+            case Kind.TOTAL:
+                return sum(getattr(each, of, 0) for each in counters)
+            case Kind.OPEN:
+                return sum(getattr(each, of, 0) - getattr(each, per, 0) for each in counters)
+            case Kind.RATE:
+                return sum(window.growth(each, of) for each in counters) / window.seconds
+            case Kind.RATIO:
+                return sum(window.growth(each, of) for each in counters) / window.seconds / 1e9
+        count = sum(window.growth(each, per) for each in counters)
+        if not count:
+            return math.nan
+        if metric.kind is Kind.LARGEST:
+            return max(window.largest(each, of) for each in counters)
+        return sum(window.growth(each, of) for each in counters) / count
+
+    def _window(self, now: float) -> _Window:
+        """Length as in Java's ``Rate.windowSize``: at least one whole sample."""
+        held = tuple(sample for sample in self._samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
+        length = now - held[0].started if held else 0.0
+        missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
+        return _Window(held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0, now)
+
+    def _all_counters(self) -> Iterator[Counters]:
+        yield from tuple(self._topics.values())
+        yield from tuple(self._nodes.values())
+        yield self.buffer
+        yield self.network
+        yield self.authentication
+
+
+def metric_rows() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of the table in ``docs/metrics.md``."""
+    return ("metric", "groups", "what it is"), [
+        (f"`{metric.name}`", ", ".join(f"`{group}`" for group in metric.groups), metric.doc) for metric in METRICS
+    ]
+
+
+_PREFIXES = {PRODUCER: "kafka_producer_", TOPIC: "kafka_producer_topic_", NODE: "kafka_producer_node_"}
+
+
+def _open_metrics_name(group: str, name: str) -> str:
+    return _PREFIXES[group] + name.replace("-", "_")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(value)

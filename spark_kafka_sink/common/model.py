@@ -1,0 +1,155 @@
+"""Immutable values that all packages share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from spark_kafka_sink.common.foreign_text import shown
+
+NO_LEADER = -1
+_LONGEST_HOST = 255
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; printed as ``topic-partition``, as in Kafka's messages."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class ProducerIdentity(NamedTuple):
+    """Producer id and epoch from InitProducerId (KIP-98; Java: ``ProducerIdAndEpoch``)."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+"""Without idempotence, or before the first InitProducerId response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker in a Metadata response, or a bootstrap server (negative id, as in Java's client).
+
+    Characters of ``host`` that are not printable are escaped, because peers choose it and errors and logs show it.
+    """
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host", shown(self.host, _LONGEST_HOST))
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id: {self.id})"
+
+
+class Replicas(NamedTuple):
+    """Node ids of a partition's replicas: all, the in-sync ones, those on a broker or disk that is offline."""
+
+    all: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class PartitionInfo(NamedTuple):
+    """A partition and its replicas. ``leader`` is None while it has none.
+
+    A replica on a broker that is not in the metadata is a ``Node`` with an empty host and port -1, as in Java.
+    """
+
+    topic: str
+    partition: int
+    leader: Node | None
+    replicas: tuple[Node, ...]
+    in_sync_replicas: tuple[Node, ...]
+    offline_replicas: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic in a Metadata response.
+
+    ``leaders[p]``: node id of the leader of partition ``p``, or ``NO_LEADER``. ``leader_epochs[p]``: its epoch, -1 if
+    the broker sent none. ``error``: Kafka's error code, 0 for none. ``replicas`` do not count in ``==``: a replica that
+    falls out of sync leaves the topic's leaders as they were.
+    """
+
+    name: str
+    leaders: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    topic_id: UUID | None = None
+    error: int = 0
+    replicas: tuple[Replicas, ...] = field(default=(), compare=False)
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.leaders)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The cluster's metadata at one moment (Java: ``MetadataSnapshot``). Each update makes a new snapshot.
+
+    ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
+    """
+
+    generation: int = 0
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+    controller_id: int = -1
+    partition_counts: Mapping[str, int] = field(init=False)
+    _partitions: dict[str, tuple[PartitionInfo, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _available: dict[str, tuple[PartitionInfo, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        counts = {name: len(info.leaders) for name, info in self.topics.items() if info.leaders and not info.error}
+        object.__setattr__(self, "partition_counts", counts)
+
+    def leader(self, partition: TopicPartition) -> int:
+        """Node id of the leader; ``NO_LEADER`` if unknown, or if the leader's node is not in this snapshot."""
+        info = self.topics.get(partition.topic)
+        if info is None or partition.partition >= len(info.leaders):
+            return NO_LEADER
+        leader = info.leaders[partition.partition]
+        return leader if leader in self.nodes else NO_LEADER
+
+    def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic of this snapshot, in their order (Java: ``Cluster.partitionsForTopic``).
+
+        Made at the first call for the topic: a ``RecordPartitioner`` may ask for every record.
+        """
+        known = self._partitions.get(topic)
+        if known is None:
+            info, nodes = self.topics[topic], self.nodes
+            known = self._partitions[topic] = tuple(
+                PartitionInfo(topic, number, nodes.get(leader), *(tuple(map(self._node, ids)) for ids in replicas))
+                for number, (leader, replicas) in enumerate(zip(info.leaders, info.replicas, strict=True))
+            )
+        return known
+
+    def available_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Those with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
+        known = self._available.get(topic)
+        if known is None:
+            with_leader = (each for each in self.partitions(topic) if each.leader is not None)
+            known = self._available[topic] = tuple(with_leader)
+        return known
+
+    def _node(self, node_id: int) -> Node:
+        return self.nodes.get(node_id) or Node(node_id, "", -1)

@@ -1,5 +1,0 @@
-"""Kafka's producer options: the literal table, and what a mapping of them means."""
-
-from spark_kafka_sink.config.producer_config import ConfigWarning, ProducerConfig
-
-__all__ = ["ConfigWarning", "ProducerConfig"]

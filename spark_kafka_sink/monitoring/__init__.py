@@ -1,1 +1,0 @@
-"""Receipts read back: from a topic or a folder, as totals for metrics, as the history of a query."""

@@ -1,0 +1,29 @@
+"""Tokens for Azure Event Hubs by Microsoft Entra ID, from azure-identity's ``DefaultAzureCredential``."""
+
+from __future__ import annotations
+
+from azure.core.exceptions import AzureError
+from azure.identity import DefaultAzureCredential
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.token_login import Token
+
+
+class AzureTokens:
+    """Asks for the scope of the first bootstrap server, which is the namespace: ``https://<host>/.default``."""
+
+    what = "a token of Azure"
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+
+    def fetch(self) -> Token:
+        host, _port = self._config.bootstrap_servers[0]
+        connect, read = self._config.sasl_login_connect_timeout_ms, self._config.sasl_login_read_timeout_ms
+        try:
+            with DefaultAzureCredential(connection_timeout=connect / 1000.0, read_timeout=read / 1000.0) as credential:
+                token = credential.get_token(f"https://{host}/.default")
+        except AzureError as error:
+            raise LoginError(f"Azure gave no token for https://{host}/.default: {error}") from None
+        return Token(token.token, token.expires_on * 1000.0)

@@ -1,0 +1,65 @@
+"""Tokens for Google Managed Service for Apache Kafka: an access token in the form of a JWT.
+
+Google: ``GcpLoginCallbackHandler``. The credentials are Google's application default credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC
+from typing import Any, Final
+
+import google.auth
+import urllib3
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.urllib3 import Request
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.token_login import Token
+
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_HEADER: Final = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+
+
+class GcpTokens:
+    """Fetches a new access token each time."""
+
+    what = "an access token of Google"
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+
+    def fetch(self) -> Token:
+        timeout = urllib3.Timeout(
+            self._config.sasl_login_connect_timeout_ms / 1000.0, self._config.sasl_login_read_timeout_ms / 1000.0
+        )
+        try:
+            with urllib3.PoolManager(timeout=timeout, retries=False) as http:
+                credentials: Any = google.auth.default(scopes=[_SCOPE])[0]
+                credentials.refresh(Request(http))  # type: ignore[no-untyped-call]
+        except GoogleAuthError as error:
+            raise LoginError(f"Google gave no access token: {type(error).__name__}: {error.args[0]}") from None
+        return wrapped(credentials, self._clock.epoch_ms())
+
+
+def wrapped(credentials: Any, now: float) -> Token:
+    """Three parts as of a JWT; the third is the access token instead of a signature. ``now``: ms since 1970."""
+    expires = int(credentials.expiry.replace(tzinfo=UTC).timestamp())
+    claims = {"exp": expires, "iat": int(now // 1000), "scope": "kafka", "sub": _subject(credentials)}
+    parts = (json.dumps(_HEADER, separators=(",", ":")), json.dumps(claims, separators=(",", ":")), credentials.token)
+    value = ".".join(base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode() for part in parts)
+    return Token(value, expires * 1000.0, now)
+
+
+def _subject(credentials: Any) -> str:
+    """The e-mail address of the service account, or of the user where Google's files name it."""
+    for name in ("service_account_email", "account"):
+        if subject := getattr(credentials, name, None):
+            return str(subject)
+    raise LoginError(
+        f"Google's credentials ({type(credentials).__name__}) do not name an account; use those of a service account"
+    )

@@ -1,0 +1,198 @@
+"""Tickets and security contexts of Kerberos, by the library gssapi over MIT's libgssapi_krb5.
+
+Realms, KDCs and canonical host names are those of krb5.conf. All of it but ``wrap`` and ``unwrap`` may ask the KDC, and
+runs on a login's thread; libkrb5 gives a KDC up after its own timeouts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import gssapi
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.kerberos_rules import GSSAPI, is_on
+from spark_kafka_sink.common.config.sasl_rules import credentials_fault
+from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
+from spark_kafka_sink.network.login.kerberos_errors import SERVER_UNKNOWN, TICKET_EXPIRED, login_error, signed
+from spark_kafka_sink.network.security.credentials import login_module
+
+_KERBEROS: Final = gssapi.MechType.kerberos
+_FLAGS: Final = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
+_KINIT: Final = "run kinit as this process's user, or log in with useKeyTab=true in sasl.jaas.config"
+_numbers = itertools.count(1)
+
+
+class GssTickets:
+    """The tickets of ``Krb5LoginModule``: of a ticket cache, else of a keytab, as Java looks for them."""
+
+    what = "a Kerberos ticket (sasl.jaas.config)"
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._cache = _new_cache()
+
+    def fetch(self) -> GssTicket:
+        module = login_module(self._config)
+        if (fault := credentials_fault(GSSAPI, module)) is not None:
+            raise LoginError(f"sasl.jaas.config {fault}")
+        if not is_on(module.options, "useTicketCache"):
+            return self._of_keytab(module.options)
+        try:
+            return self._of_ticket_cache(module.options)
+        except LoginError:
+            if not is_on(module.options, "useKeyTab"):
+                raise
+            return self._of_keytab(module.options)
+
+    def _of_ticket_cache(self, jaas: Mapping[str, str]) -> GssTicket:
+        cache = jaas.get("ticketCache")
+        what = f"There is no valid ticket in {f'ticketCache {cache}' if cache else 'the ticket cache'}"
+        try:
+            name = _principal(jaas["principal"]) if jaas.get("principal") else None
+            store = {"ccache": cache} if cache else None
+            credentials = gssapi.Credentials(name=name, usage="initiate", mechs=[_KERBEROS], store=store)
+            return self._ticket(credentials, None)
+        except gssapi.exceptions.ExpiredCredentialsError:
+            raise login_error(what, TICKET_EXPIRED, "it has expired", _KINIT) from None
+        except gssapi.exceptions.GSSError as error:
+            raise login_error(what, _code(error), _reason(error), _KINIT) from None
+
+    def _of_keytab(self, jaas: Mapping[str, str]) -> GssTicket:
+        path, principal = jaas["keyTab"].removeprefix("FILE:"), jaas["principal"]
+        self._check_keytab(path, principal)
+        store = {"client_keytab": path, "ccache": self._cache}
+        now = self._clock.epoch_ms()
+        try:
+            name = _principal(principal)
+            credentials = gssapi.Credentials(name=name, usage="initiate", mechs=[_KERBEROS], store=store)
+            ticket = self._ticket(credentials, now)
+        except gssapi.exceptions.GSSError as error:
+            raise login_error(f"The KDC gave no ticket for {principal}", _code(error), _reason(error)) from None
+        # In a cache that has tickets, libkrb5 keeps them for half of their life, and hides why a KDC gives no new ones.
+        self._cache = _new_cache()
+        return ticket
+
+    def _check_keytab(self, path: str, principal: str) -> None:
+        """libkrb5's own error is that of an empty ticket cache."""
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
+            raise LoginError(f"keyTab {path} of sasl.jaas.config cannot be read: {error.strerror}") from None
+        try:
+            gssapi.Credentials(name=_principal(principal), usage="accept", mechs=[_KERBEROS], store={"keytab": path})
+        except gssapi.exceptions.GSSError as error:
+            what = f"keyTab {path} of sasl.jaas.config has no key of principal {principal}"
+            raise login_error(what, _code(error), _reason(error), f"klist -k {path} lists its principals") from None
+
+    def _ticket(self, credentials: gssapi.Credentials, issued_at: float | None) -> GssTicket:
+        expires_at = self._clock.epoch_ms() + credentials.lifetime * 1000.0
+        return GssTicket(credentials, str(credentials.name), expires_at, issued_at)
+
+
+@dataclass(frozen=True, slots=True)
+class GssTicket:
+    """The tickets of one principal, in memory or in a ticket cache. Times in ms since 1970."""
+
+    credentials: gssapi.Credentials
+    principal: str
+    expires_at: float
+    issued_at: float | None
+
+    def context(self, service: str, host: str) -> GssContext:
+        return GssContext(self.credentials, service, host)
+
+
+class GssContext:
+    """A security context with mutual authentication."""
+
+    def __init__(self, credentials: gssapi.Credentials, service: str, host: str) -> None:
+        self.what = f"a Kerberos ticket for the service {service} on {host} (sasl.kerberos.service.name)"
+        self.established = False
+        self._credentials = credentials
+        self._service = service
+        self._host = host
+        self._context: gssapi.SecurityContext | None = None
+
+    def advance(self, token: bytes) -> bytes:
+        if self._context is None:
+            return self._begin()
+        try:
+            message: bytes | None = self._context.step(token)
+        except gssapi.exceptions.GSSError as error:
+            what = f"The broker at {self._host} could not prove that it is {self._service}/{self._host}"
+            raise login_error(what, _code(error), _reason(error)) from None
+        self.established = self._context.complete
+        return message or b""
+
+    def _begin(self) -> bytes:
+        """The host is the one connected to; if the KDC does not know it, the canonical name that krb5.conf asks for."""
+        try:
+            *others, last = self._names()
+            for name in others:
+                try:
+                    return self._initiate(name)
+                except gssapi.exceptions.GSSError as error:
+                    if _code(error) != SERVER_UNKNOWN:
+                        raise
+            return self._initiate(last)
+        except gssapi.exceptions.ExpiredCredentialsError as error:
+            raise login_error("The Kerberos ticket has expired", TICKET_EXPIRED, _reason(error), _KINIT) from None
+        except gssapi.exceptions.GSSError as error:
+            what = f"The KDC gave no ticket for {self._service}/{self._host}"
+            advice = "see sasl.kerberos.service.name, and the host names in bootstrap.servers and advertised.listeners"
+            raise login_error(what, _code(error), _reason(error), advice) from None
+
+    def _initiate(self, name: gssapi.Name) -> bytes:
+        context = gssapi.SecurityContext(
+            name=name, creds=self._credentials, usage="initiate", mech=_KERBEROS, flags=_FLAGS
+        )
+        message: bytes = context.step()
+        self._context = context
+        self.established = context.complete
+        return message
+
+    def _names(self) -> list[gssapi.Name]:
+        by_host = gssapi.Name(f"{self._service}@{self._host}", gssapi.NameType.hostbased_service)
+        canonical = str(by_host.canonicalize(_KERBEROS))
+        as_given = f"{self._service}/{self._host.lower()}@{canonical.rpartition('@')[2]}"
+        return [by_host] if canonical == as_given else [_principal(as_given), by_host]
+
+    def unwrap(self, message: bytes) -> bytes:
+        assert self._context is not None
+        try:
+            content: bytes = self._context.unwrap(message).message
+        except gssapi.exceptions.GSSError as error:
+            raise SaslAuthenticationError(f"its offer of security layers cannot be read: {_reason(error)}") from None
+        return content
+
+    def wrap(self, content: bytes) -> bytes:
+        assert self._context is not None
+        message: bytes = self._context.wrap(content, encrypt=False).message
+        return message
+
+
+def _new_cache() -> str:
+    """The name of a new cache in memory; libkrb5 keeps what a cache had (2 KiB) until the process ends."""
+    return f"MEMORY:spark-kafka-sink-{next(_numbers)}"
+
+
+def _principal(name: str) -> gssapi.Name:
+    return gssapi.Name(name, gssapi.NameType.kerberos_principal)
+
+
+def _code(error: gssapi.exceptions.GSSError) -> int:
+    return signed(error.min_code)
+
+
+def _reason(error: gssapi.exceptions.GSSError) -> str:
+    """The library's text without its numbers."""
+    of_mechanism = error.min_code and not isinstance(error, gssapi.exceptions.ExpiredCredentialsError)
+    texts = error.get_all_statuses(error.min_code if of_mechanism else error.maj_code, not of_mechanism)
+    return "; ".join(texts)

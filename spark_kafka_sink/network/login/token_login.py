@@ -1,0 +1,194 @@
+"""``TokenLogin``: a token or a ticket, fetched ahead of its end (Java: ``ExpiringCredentialRefreshingLogin``)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.kerberos_rules import GSSAPI
+from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.network.login.login_thread import LoginThread
+from spark_kafka_sink.network.security.login_step import LoginStep
+
+_log = logging.getLogger("spark_kafka_sink.login")
+
+_AFTER_FAILURE_MS: Final = 10_000.0
+"""A failed refresh is repeated after this time, as in Java. Meanwhile a failed first login is the answer to all."""
+
+
+class Expiring(Protocol):
+    """A token or a ticket. Times in ms since 1970; ``issued_at``: None if it does not say."""
+
+    @property
+    def expires_at(self) -> float: ...
+
+    @property
+    def issued_at(self) -> float | None: ...
+
+
+T = TypeVar("T", bound=Expiring)
+T_co = TypeVar("T_co", bound=Expiring, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token."""
+
+    value: str = field(repr=False)
+    expires_at: float
+    issued_at: float | None = None
+
+
+class RetriableLoginError(LoginError):
+    """The next attempt may get a token: no connection, a timeout, an overloaded server."""
+
+
+class CredentialSource(Protocol[T_co]):
+    """Where tokens or tickets come from. ``what`` follows "waiting for": "a token of <option> <value>"."""
+
+    what: str
+
+    def fetch(self) -> T_co:
+        """Called on the login's thread; must return in bounded time. Reads its credentials at each call.
+
+        Raises ``LoginError`` with a text that names the option to look at; ``RetriableLoginError`` to be called again.
+        """
+
+
+class TokenSource(CredentialSource[Token], Protocol):
+    """Where tokens come from."""
+
+
+class _RefreshWindow(NamedTuple):
+    """Shares of a credential's life, and ms."""
+
+    factor: float
+    jitter: float
+    least: float
+    buffer: float
+
+    @staticmethod
+    def of(config: ProducerConfig) -> _RefreshWindow:
+        if config.sasl_mechanism == GSSAPI:
+            return _RefreshWindow(
+                min(max(config.sasl_kerberos_ticket_renew_window_factor, 0.0), 1.0),
+                max(config.sasl_kerberos_ticket_renew_jitter, 0.0),
+                max(config.sasl_kerberos_min_time_before_relogin, 1_000.0),
+                0.0,
+            )
+        return _RefreshWindow(
+            config.sasl_login_refresh_window_factor,
+            config.sasl_login_refresh_window_jitter,
+            config.sasl_login_refresh_min_period_seconds * 1000.0,
+            config.sasl_login_refresh_buffer_seconds * 1000.0,
+        )
+
+
+def refresh_time(token: Expiring, config: ProducerConfig, now: float, random: Random) -> float:
+    """When to fetch the next one (as ``now``, ms since 1970), as Java does: by ``sasl.login.refresh.*``, with GSSAPI by
+    ``sasl.kerberos.ticket.renew.*`` and ``sasl.kerberos.min.time.before.relogin``.
+    """
+    if token.expires_at <= now:
+        return now + _AFTER_FAILURE_MS
+    factor, jitter, least, buffer = _RefreshWindow.of(config)
+    share = factor + jitter * random.random()
+    if now + least + buffer > token.expires_at:
+        return now + (token.expires_at - now) * share
+    begin = now if token.issued_at is None else token.issued_at
+    proposed = begin + (token.expires_at - begin) * share
+    return min(max(proposed, now + least), token.expires_at - buffer)
+
+
+class TokenLogin(Generic[T]):
+    """Fetches the tokens or tickets of one source on a thread of its own. Any thread may call ``token``."""
+
+    def __init__(self, config: ProducerConfig, source: CredentialSource[T], clock: Clock, random: Random) -> None:
+        self._config = config
+        self._source = source
+        self._clock = clock
+        self._random = random
+        self._thread = LoginThread(self, clock, f"pykafka-login-{config.sasl_mechanism}")
+        self._lock = threading.Lock()
+        self._token: T | None = None
+        self._waiting: LoginStep[T] | None = None
+        self._failed_step: LoginStep[T] | None = None
+        self._failed_at = 0.0
+        # Of the thread: when to fetch, and the attempts since the first of a series (monotonic ms).
+        self._due_at = NEVER
+        self._attempts = 0
+        self._began = 0.0
+
+    def token(self) -> LoginStep[T]:
+        """A step that ends with a token; done already while the last token is valid."""
+        with self._lock:
+            if self._token is not None and self._clock.epoch_ms() < self._token.expires_at:
+                step: LoginStep[T] = LoginStep(self._source.what)
+                step.succeed(self._token)
+                return step
+            if self._failed_step is not None and self._clock.now() < self._failed_at + _AFTER_FAILURE_MS:
+                return self._failed_step
+            if self._waiting is None:
+                self._waiting = LoginStep(self._source.what)
+            step = self._waiting
+        self._thread.wake()
+        return step
+
+    def close(self) -> None:
+        """No further token is fetched."""
+        self._thread.close()
+
+    def run_once(self, now: float) -> float:
+        with self._lock:
+            if self._waiting is not None and self._attempts == 0:
+                self._due_at = now
+        if now < self._due_at:
+            return self._due_at
+        if self._attempts == 0:
+            self._began = now
+        self._attempts += 1
+        try:
+            token = self._source.fetch()
+        except LoginError as error:
+            self._failed(error, self._clock.now())
+        except (SaslAuthenticationError, ConfigError) as error:
+            self._failed(LoginError(str(error)), self._clock.now())
+        except Exception as error:  # its text and its trace may hold credentials
+            text = f"{self._source.what} could not be fetched: {type(error).__name__}"
+            self._failed(LoginError(text), self._clock.now())
+        else:
+            self._succeeded(token, self._clock.now())
+        return self._due_at
+
+    def _succeeded(self, token: T, now: float) -> None:
+        wall = self._clock.epoch_ms()
+        self._attempts = 0
+        self._due_at = now + refresh_time(token, self._config, wall, self._random) - wall
+        _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
+        with self._lock:
+            self._token, self._failed_step = token, None
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.succeed(token)
+
+    def _failed(self, error: LoginError, now: float) -> None:
+        longest = self._config.sasl_login_retry_backoff_max_ms
+        pause = min(self._config.sasl_login_retry_backoff_ms * 2.0 ** min(self._attempts - 1, 30), longest)
+        if isinstance(error, RetriableLoginError) and now + pause < self._began + longest:
+            self._due_at = now + pause
+            return
+        self._attempts = 0
+        with self._lock:
+            has_token = self._token is not None
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                self._failed_step, self._failed_at = waiting, now
+        self._due_at = now + _AFTER_FAILURE_MS if has_token else NEVER
+        if has_token:
+            _log.warning("The login could not be renewed, next attempt in %.0f s: %s", _AFTER_FAILURE_MS / 1000, error)
+        if waiting is not None:
+            waiting.fail(error)

@@ -1,0 +1,71 @@
+"""The credentials of a login. They are read here at each authentication, never before: they may change."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
+from spark_kafka_sink.common.config.sasl_rules import credentials_fault
+from spark_kafka_sink.errors import ConfigError, SaslAuthenticationError
+
+_WITH_VALUES: Final = (
+    " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
+)
+"""The rules have accepted the text without the values."""
+
+
+class Credentials(NamedTuple):
+    """User and password of ``PlainLoginModule`` and ``ScramLoginModule``.
+
+    ``is_token``: they are the id and the HMAC of a delegation token (``tokenauth=true``).
+    """
+
+    username: str
+    password: str
+    is_token: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials(username={self.username!r}, password=[hidden])"
+
+
+def login_module(config: ProducerConfig) -> LoginModule:
+    """The login module of ``sasl.jaas.config``, with values for its placeholders.
+
+    Raises ``SaslAuthenticationError``, whose text shows no value.
+    """
+    try:
+        text = config.with_credentials("sasl_jaas_config").sasl_jaas_config
+    except ConfigError as error:
+        raise SaslAuthenticationError(str(error).rstrip(".")) from None
+    if text is None:
+        raise SaslAuthenticationError("sasl.jaas.config is not set")
+    try:
+        return parse_jaas(text.value)
+    except JaasError as error:
+        raise SaslAuthenticationError(f"sasl.jaas.config {error}{_WITH_VALUES}") from None
+
+
+def username(config: ProducerConfig) -> str | None:
+    """User or principal in ``sasl.jaas.config`` for messages: a placeholder stays. None if it names none."""
+    if config.sasl_jaas_config is None:
+        return None
+    try:
+        options = parse_jaas(config.sasl_jaas_config.value).options
+        return options.get("username", options.get("principal"))
+    except JaasError:  # placeholders stand for parts of it
+        return None
+
+
+def jaas_options(config: ProducerConfig) -> dict[str, str]:
+    """The login module's options; none where ``sasl.jaas.config`` is not given."""
+    return {} if config.sasl_jaas_config is None else dict(login_module(config).options)
+
+
+def user_credentials(config: ProducerConfig) -> Credentials:
+    """``username`` and ``password`` of the login module."""
+    module = login_module(config)
+    if (fault := credentials_fault(config.sasl_mechanism, module)) is not None:
+        raise SaslAuthenticationError(f"sasl.jaas.config {fault}{_WITH_VALUES}")
+    is_token = module.options.get("tokenauth", "").lower() == "true"
+    return Credentials(module.options["username"], module.options["password"], is_token)

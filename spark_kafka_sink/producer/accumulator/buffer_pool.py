@@ -1,0 +1,199 @@
+"""The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
+
+Any thread may call any method. The pool's lock is never held together with another lock.
+
+An interrupt (Ctrl-C) strikes between two statements. A move of bytes is therefore one statement: every byte is free, in
+one reservation or in one batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.metrics import BufferCounters
+from spark_kafka_sink.common.waiting import Sleeper
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+
+
+class Reservation:
+    """Bytes that the pool granted to an append and that no batch has taken yet.
+
+    The append must cancel it, also after an error; a second cancel has no effect.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
+
+
+class SharedBuffer:
+    """One buffer of encoded rows that several batches hold slices of. Its bytes become free with the last of them.
+
+    Guarded by the pool's lock once a batch is published.
+    """
+
+    __slots__ = ("size", "users")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.users = 0
+
+
+class MemoryHolder(Protocol):
+    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
+
+    own_bytes: int
+    shared_buffer: SharedBuffer | None
+
+
+class _Waiter(Sleeper):
+    """Waits for ``size`` bytes."""
+
+    __slots__ = ("granted", "reservation", "size")
+
+    def __init__(self, reservation: Reservation, size: int) -> None:
+        super().__init__()
+        self.reservation = reservation
+        self.size = size
+        self.granted = False
+
+
+class BufferPool:
+    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``)."""
+
+    def __init__(self, total: int, clock: Clock) -> None:
+        self.total = total
+        self.counters = BufferCounters()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._available = total
+        self._waiters: deque[_Waiter] = deque()
+        self._closed_by: Exception | None = None
+
+    @property
+    def available(self) -> int:
+        return self._available
+
+    @property
+    def waiting(self) -> int:
+        """Number of callers that wait for memory."""
+        return len(self._waiters)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a caller waits for memory. The sender reads it without the lock, and then sends open batches."""
+        return bool(self._waiters)
+
+    def reserve(
+        self, reservation: Reservation, size: int, max_wait_ms: float, before_waiting: Callable[[], None]
+    ) -> bool:
+        """Add ``size`` bytes to ``reservation``; returns whether the caller had to wait for them.
+
+        Raises ``BufferExhaustedError`` after ``max_wait_ms``, or the error given to ``close``.
+        """
+        if size > self.total:
+            raise RecordTooLargeError(
+                f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
+                "Raise buffer.memory."
+            )
+        try:
+            with self._lock:
+                if self._closed_by is not None:
+                    raise self._closed_by
+                if not self._waiters and self._available >= size:
+                    self._available, reservation.size = self._available - size, reservation.size + size
+                    return False
+                waiter = _Waiter(reservation, size)
+                self._waiters.append(waiter)
+            before_waiting()
+            self._await_grant(waiter, max_wait_ms)
+            return True
+        except BaseException:
+            self.cancel(reservation)
+            raise
+
+    def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
+        started = self._clock.now()
+        deadline = started + max_wait_ms
+        while not waiter.granted and self._closed_by is None:
+            remaining = deadline - self._clock.now()
+            if remaining <= 0:
+                break
+            waiter.wait(remaining)
+        with self._lock:
+            self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
+            if waiter.granted:
+                return
+            if self._closed_by is not None:
+                raise self._closed_by
+            self.counters.exhausted += 1
+            raise BufferExhaustedError(
+                f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
+                f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "
+                "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
+            )
+
+    def cancel(self, reservation: Reservation) -> None:
+        """Free the rest of ``reservation`` and drop its wait, if any."""
+        with self._lock:
+            if self._waiters:
+                self._waiters = deque(waiter for waiter in self._waiters if waiter.reservation is not reservation)
+            self._available, reservation.size = self._available + reservation.size, 0
+            self._grant()
+
+    def reduce(self, reservation: Reservation, size: int) -> None:
+        """Free what ``reservation`` has above ``size`` bytes."""
+        with self._lock:
+            if reservation.size > size:
+                self._available, reservation.size = self._available + reservation.size - size, size
+                self._grant()
+
+    def charge(self, batch: MemoryHolder, size: int) -> None:
+        """Replace all that ``batch`` holds by ``size`` bytes of its own."""
+        with self._lock:
+            self._free(batch)
+            self._available, batch.own_bytes = self._available - size, size
+            self._grant()
+
+    def release(self, batches: Iterable[MemoryHolder]) -> None:
+        """Free what the batches hold."""
+        with self._lock:
+            for batch in batches:
+                self._free(batch)
+            self._grant()
+
+    def close(self, error: Exception) -> None:
+        """Every wait, now and later, raises ``error``."""
+        with self._lock:
+            self._closed_by = error
+            for waiter in self._waiters:
+                waiter.wake()
+
+    def _free(self, batch: MemoryHolder) -> None:
+        shared = batch.shared_buffer
+        if shared is None:
+            self._available, batch.own_bytes = self._available + batch.own_bytes, 0
+        else:
+            freed = batch.own_bytes if shared.users > 1 else batch.own_bytes + shared.size
+            self._available, batch.own_bytes, batch.shared_buffer, shared.users = (
+                self._available + freed, 0, None, shared.users - 1,
+            )  # fmt: skip
+
+    def _grant(self) -> None:
+        """Serve waiters in order while memory lasts. After an interrupt, the next call resumes."""
+        while self._waiters:
+            waiter = self._waiters[0]
+            size, reservation = waiter.size, waiter.reservation
+            if not waiter.granted:
+                if self._available < size:
+                    return
+                self._available, reservation.size, waiter.granted = (
+                    self._available - size, reservation.size + size, True,
+                )  # fmt: skip
+            waiter.wake()
+            self._waiters.popleft()

@@ -1,0 +1,211 @@
+"""Claim → encode → publish: rows enter batches while no thread holds a lock for the encoding (ADR 1).
+
+Under the accumulator's lock a claim cuts rows into batches and marks these as claimed. No other thread changes or
+drains them until the claim is published or undone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
+
+
+class Timestamps(Protocol):
+    """Epoch ms per row."""
+
+    def __getitem__(self, row: int, /) -> int: ...
+
+
+class Run(NamedTuple):
+    """Neighbouring rows ``start .. end - 1`` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowSizes:
+    """The sizes and timestamps of rows that are not encoded yet.
+
+    ``cumulative[i]``: upper bound in bytes of rows ``0 .. i - 1`` (n + 1 entries); valid for batches of at most
+    ``limit`` bytes, whatever their topic. ``timestamps``: epoch ms per row, or one for all. A batch accepts rows within
+    ``max_timestamp_delta`` ms of its first one.
+    """
+
+    runs: Sequence[Run]
+    cumulative: Sequence[int]
+    limit: int
+    timestamps: Timestamps | int
+    earliest: int
+    latest: int
+    max_timestamp_delta: int
+
+    def timestamp(self, row: int) -> int:
+        return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[row]
+
+
+class ClaimedRange(NamedTuple):
+    """Rows ``start .. end - 1`` become records ``first ..`` of ``batch``."""
+
+    batch: ProducerBatch
+    start: int
+    end: int
+    first: int
+
+
+class EncodedRange(NamedTuple):
+    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: ``records`` is a slice of it. ``largest_record``: an
+    upper bound in bytes of each of the rows.
+    """
+
+    batch: ProducerBatch
+    records: Buffer
+    rows: RecordRange
+    max_timestamp: int
+    shared_buffer: SharedBuffer | None
+    largest_record: int
+
+
+class CompressedBatch(NamedTuple):
+    """The final ``records`` of a filled batch; ``plain_size``: their bytes before compression."""
+
+    batch: ProducerBatch
+    codec: int
+    records: bytes
+    plain_size: int
+
+
+class OpenBatch(NamedTuple):
+    """A batch that was open before the claim, and what it had then."""
+
+    batch: ProducerBatch
+    rows: int
+    size: int
+    buffers: int
+    record_ranges: int
+    own_bytes: int
+
+
+class Claim:
+    """The memory and batches that one append owns. Unless it is published it must be undone, at whatever line an
+    interrupt (Ctrl-C) strikes; so each change is noted before it is made.
+
+    The batches get their rows when the claim is published: until then it costs nothing to undo it, and rows that
+    earlier appends have put into the same batches are not touched.
+
+    ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``:
+    batches that were open already. ``encoded``: the rows, and ``compressed`` the filled batches if there is a codec.
+    ``expected``: the callbacks count on the rows. ``published``: the sender may see everything. ``undone``: nothing is
+    left.
+    """
+
+    __slots__ = (
+        "_open", "_reserved", "_rows_added", "before", "compressed", "encoded", "expected", "filled", "memory",
+        "opened", "published", "ranges", "undone",
+    )  # fmt: skip
+
+    def __init__(self, memory: Reservation) -> None:
+        self.memory = memory
+        self.ranges: list[ClaimedRange] = []
+        self.filled: list[ProducerBatch] = []
+        self.opened: list[ProducerBatch] = []
+        self.before: list[OpenBatch] = []
+        self.encoded: list[EncodedRange] = []
+        self.compressed: list[CompressedBatch] = []
+        self.expected = self.published = self.undone = False
+        self._rows_added = False
+        self._reserved = 0
+        self._open: dict[TopicPartition, ProducerBatch] = {}
+
+    def take(self, queue: deque[ProducerBatch], run: Run, rows: RowSizes, limit: int, now: float) -> None:
+        """Cut one run into the open batch of ``queue`` and new ones of at most ``limit`` bytes behind it. Under the
+        accumulator's lock.
+        """
+        partition, row, end = run
+        batch = self._open.pop(partition, None) or self._claim_last(queue, rows)
+        cumulative = rows.cumulative
+        while row < end:
+            if batch is None:
+                batch = ProducerBatch(partition, now, limit, rows.timestamp(row))
+                batch.claimed = True
+                self.opened.append(batch)
+                queue.append(batch)
+            taken = cumulative[row]
+            room = min(batch.limit, rows.limit) - batch.size
+            cut = bisect_right(cumulative, taken + room, row + 1, end + 1) - 1
+            if cut == row and not batch.count:
+                cut += 1  # a record larger than batch.size gets a batch of its own
+            if cut > row:
+                self.ranges.append(ClaimedRange(batch, row, cut, batch.count))
+                batch.count += cut - row
+                batch.size += cumulative[cut] - taken
+                row = cut
+            if row < end or batch.size >= batch.limit:
+                batch.filled = True
+                self.filled.append(batch)
+                batch = None
+        if batch is not None:
+            self._open[partition] = batch
+
+    def batches(self) -> list[ProducerBatch]:
+        """Every claimed batch, once."""
+        return [each.batch for each in self.before] + self.opened
+
+    def add_rows(self) -> None:
+        """Give the batches their rows and the memory that these keep, and seal the filled ones. Under the accumulator's
+        lock. After an interrupt a second call begins anew.
+        """
+        self.remove_rows()
+        memory = self.memory
+        self._reserved, self._rows_added = memory.size, True
+        for batch, records, rows, max_timestamp, shared_buffer, largest in self.encoded:
+            if largest > batch.largest_record:
+                batch.largest_record = largest
+            batch.add(records, rows, max_timestamp, memory, shared_buffer)
+        for batch, codec, records, plain_size in self.compressed:
+            size = len(records)
+            memory.size, batch.own_bytes, batch.buffers = memory.size + batch.own_bytes - size, size, []
+            batch.seal(codec, [records], plain_size)
+        if not self.compressed:
+            for batch in self.filled:
+                if batch.payload is None:
+                    batch.seal(0, batch.buffers, sum(map(len, batch.buffers)))
+
+    def remove_rows(self) -> None:
+        """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
+        if not self._rows_added:
+            return
+        for batch, _, _, buffers, record_ranges, own_bytes in self.before:
+            del batch.buffers[buffers:], batch.record_ranges[record_ranges:]
+            batch.own_bytes, batch.shared_buffer, batch.payload = own_bytes, None, None
+        for batch in self.opened:
+            batch.buffers, batch.record_ranges = [], []
+            batch.own_bytes, batch.shared_buffer, batch.payload = 0, None, None
+        for each in self.encoded:
+            if each.shared_buffer is not None:
+                each.shared_buffer.users = 0
+        self.memory.size, self._rows_added = self._reserved, False
+
+    def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
+        """The last batch if it is open, unclaimed and accepts the timestamps of ``rows``."""
+        batch = queue[-1] if queue else None
+        if batch is None or batch.payload is not None or batch.claimed or batch.filled:
+            return None
+        self.before.append(
+            OpenBatch(batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes)
+        )
+        batch.claimed = True
+        base = batch.base_timestamp
+        if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:
+            return batch
+        batch.filled = True
+        self.filled.append(batch)
+        return None

@@ -1,0 +1,227 @@
+"""``ProducerBatch``: the records that go to one partition together (Java: ``ProducerBatch``).
+
+- *open*: accepts rows, under the accumulator's lock; while *claimed*, one caller owns it and encodes into it;
+- *sealed*: ``payload`` is set and never changes again;
+- *stamped*: ``header`` is set, with producer id, epoch, sequence and CRC. A retry sends the same bytes;
+- *done*: every listener was notified.
+
+One object serves all states: a small batch holds a dozen records, so each further object per batch costs CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
+from spark_kafka_sink.records.cut import RecordsPart, cut_records
+from spark_kafka_sink.records.encode import encode_records
+
+Buffer: TypeAlias = bytes | memoryview
+
+UNKNOWN_OFFSET = -1
+NO_TIMESTAMP = -1
+
+_CUT_BELOW = 0.95
+"""Parts of a compressed batch compress a little worse than the whole."""
+
+
+class BatchListener(Protocol):
+    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
+        """The records ``rows`` of ``batch`` are in the log or have failed. Called once, on the sender thread; must not
+        block, and must not keep ``batch.payload``. After a split, each part calls it for its share of the rows.
+        """
+
+
+class RecordRange(NamedTuple):
+    """The rows of one append within a batch (Java: the thunks of a batch).
+
+    They are records ``first .. first + rows - 1``, ``size`` bytes before compression. ``start``: the position of the
+    first one among all rows of the append, in the order they were encoded.
+    """
+
+    listener: BatchListener
+    first: int
+    rows: int
+    size: int
+    start: int = 0
+
+    def within(self, start: int, end: int) -> RecordRange | None:
+        """The part that records ``start .. end - 1`` hold when they become a batch of their own."""
+        first, last = max(self.first, start), min(self.first + self.rows, end)
+        if first >= last:
+            return None
+        size = self.size * (last - first) // self.rows
+        return RecordRange(self.listener, first - start, last - first, size, self.start + first - self.first)
+
+
+class ProducerBatch:
+    """The accumulator's lock guards an open batch; a claim's caller owns its content; after the drain, the sender does.
+    The buffer pool's lock guards ``own_bytes`` and ``shared_buffer`` once the batch is published.
+
+    - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
+      ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
+    - ``filled``: accepts no further row; ``due``: linger.ms has passed;
+    - ``attempts``: number of sends; ``last_error``: result of the last failed one;
+    - ``parts``: the batches it was split into. They complete instead of it;
+    - ``base_offset``, ``log_append_time`` (epoch ms), ``error``: set with ``has_result``. ``UNKNOWN_OFFSET``: acks=0
+      or a duplicate that the broker no longer remembers. ``NO_TIMESTAMP``: no LogAppendTime. ``error`` None: delivered.
+    """
+
+    __slots__ = (
+        "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "claimed", "codec", "count", "created",
+        "done", "due", "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit",
+        "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size", "record_ranges",
+        "shared_buffer", "size",
+    )  # fmt: skip
+
+    base_offset: int
+    log_append_time: int
+    error: Exception | None
+
+    def __init__(self, partition: TopicPartition, created: float, limit: int, base_timestamp: int) -> None:
+        self.partition = partition
+        self.created = created
+        self.limit = limit
+        self.base_timestamp = self.max_timestamp = base_timestamp
+        self.count = self.own_bytes = self.codec = self.attempts = self.largest_record = 0
+        self.size = self.plain_size = HEADER_SIZE
+        self.buffers: list[Buffer] = []
+        self.record_ranges: list[RecordRange] = []
+        self.claimed = self.filled = self.due = self.has_result = self.done = False
+        self.shared_buffer: SharedBuffer | None = None
+        self.payload: Sequence[Buffer] | None = None
+        self.header: bytes | None = None
+        self.last_error: Exception | None = None
+        self.parts: tuple[ProducerBatch, ...] = ()
+        self.identity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all records of a sealed batch, before compression."""
+        return self.plain_size - HEADER_SIZE
+
+    @classmethod
+    def of_columns(
+        cls,
+        partition: TopicPartition,
+        created: float,
+        columns: RecordColumns,
+        timestamps: npt.NDArray[np.int64],
+        codec: str,
+        level: int | None,
+    ) -> ProducerBatch:
+        """A sealed batch of all rows. ``created`` in monotonic ms, ``timestamps`` in epoch ms, one per row."""
+        base = int(timestamps[0])
+        records = encode_records(columns, np.arange(len(columns)), timestamps - base).data
+        payload: list[Buffer] = [compress(codec, level, [records]) if CODEC_IDS[codec] else records]
+        batch = cls(partition, created, HEADER_SIZE + len(records), base)
+        batch.count = len(columns)
+        batch.max_timestamp = int(timestamps.max())
+        batch.seal(CODEC_IDS[codec], payload, len(records))
+        return batch
+
+    def add(
+        self,
+        records: Buffer,
+        rows: RecordRange,
+        max_timestamp: int,
+        memory: Reservation,
+        shared_buffer: SharedBuffer | None = None,
+    ) -> None:
+        """Append the encoded ``records`` of ``rows`` and take their bytes from ``memory`` (Java: ``tryAppend``).
+
+        ``shared_buffer``: ``records`` is a slice of it; the first batch to hold a slice takes the bytes of all.
+        """
+        self.buffers.append(records)
+        if shared_buffer is None:
+            size = len(records)
+            memory.size, self.own_bytes = memory.size - size, self.own_bytes + size
+        elif self.shared_buffer is None:
+            taken = 0 if shared_buffer.users else shared_buffer.size
+            memory.size, self.shared_buffer, shared_buffer.users = (
+                memory.size - taken, shared_buffer, shared_buffer.users + 1,
+            )  # fmt: skip
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+        self.record_ranges.append(rows)
+
+    def seal(self, codec: int, payload: Sequence[Buffer], plain_size: int) -> None:
+        """Set the final records; ``plain_size``: their bytes before compression."""
+        self.codec = codec
+        self.payload = payload
+        self.plain_size = HEADER_SIZE + plain_size
+        self.size = HEADER_SIZE + sum(map(len, payload)) if codec else self.plain_size
+
+    def stamp(self, identity: ProducerIdentity, base_sequence: int, flags: int = 0) -> None:
+        """Give a sealed batch its header; ``flags``: attribute bits besides the codec's."""
+        assert self.payload is not None
+        self.identity = identity
+        self.base_sequence = base_sequence
+        header = BatchHeader(
+            self.codec | flags,
+            self.count,
+            self.base_timestamp,
+            self.max_timestamp,
+            identity.producer_id,
+            identity.epoch,
+            base_sequence,
+        )
+        self.header = stamp_header(header, self.payload)
+
+    def split(self, limit: int, level: int | None) -> tuple[ProducerBatch, ...]:
+        """Sealed batches of at most ``limit`` bytes, or of one record, in place of this sealed one (Java:
+        ``ProducerBatch.split``). ``limit`` is below this batch's size.
+        """
+        assert self.payload is not None
+        records = b"".join(self.payload)
+        most = limit - HEADER_SIZE
+        if self.codec:
+            most = int(most * _CUT_BELOW * self.record_bytes / len(records))
+            records = decompress(self.codec, records)
+        parts: list[ProducerBatch] = []
+        start = 0
+        for cut in cut_records(records, most):
+            part = self._part(start, cut, level)
+            start += cut.rows
+            parts.extend(part.split(limit, level) if part.size > limit and part.count > 1 else (part,))
+        return tuple(parts)
+
+    def _part(self, start: int, cut: RecordsPart, level: int | None) -> ProducerBatch:
+        part = ProducerBatch(self.partition, self.created, self.limit, self.base_timestamp)
+        part.count = cut.rows
+        part.max_timestamp = self.base_timestamp + cut.latest
+        part.largest_record = self.largest_record
+        ranges = [each.within(start, start + cut.rows) for each in self.record_ranges]
+        part.record_ranges = [rows for rows in ranges if rows is not None]
+        codec = CODEC_NAMES[self.codec] if self.codec else None
+        payload: list[Buffer] = [cut.records if codec is None else compress(codec, level, [cut.records])]
+        part.seal(self.codec, payload, len(cut.records))
+        return part
+
+    def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
+        """Set the result and notify the listeners; on the sender thread, once (Java: ``complete``)."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.error = error
+        self.has_result = True
+        self.notify_listeners()
+
+    def notify_listeners(self) -> None:
+        """Notify, then drop the records. After an interrupt, a second call resumes."""
+        ranges = self.record_ranges
+        while ranges:
+            rows = ranges[0]
+            rows.listener.batch_completed(self, rows)
+            del ranges[0]
+        self.buffers = []
+        self.payload = ()
+        self.done = True

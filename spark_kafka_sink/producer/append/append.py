@@ -1,0 +1,352 @@
+"""``Appender``: rows into batches on the caller's thread. Reserve memory → claim batches → encode → compress → publish.
+
+The one way into the accumulator, for columns and for what ``send`` has buffered (Java: ``KafkaProducer.doSend`` and
+``RecordAccumulator.append``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.claim import Claim, EncodedRange, RowSizes, Run
+from spark_kafka_sink.producer.accumulator.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    BatchListener,
+    RecordRange,
+)
+from spark_kafka_sink.producer.append.pending_records import PendingRecords
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.append.rows import (
+    ColumnRows,
+    Mask,
+    Order,
+    Rows,
+    RowTimes,
+    TopicPartitions,
+    ValueRows,
+    check_sizes,
+    cumulated_value_bounds,
+    left_out_rows,
+    refuse_partitions,
+)
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
+from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+
+_LARGEST_SLICE = 4 << 20
+
+
+class AppendCallbacks(BatchListener, Protocol):
+    """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
+
+    def expect(self, claim: Claim, rows: int, order: Order | None) -> None:
+        """Called once a slice, before its batches can complete. Row ``i`` of its ``RecordRange``s is row ``order[i]``
+        of the slice; None: the caller's order.
+
+        Sets ``claim.expected`` in the statement that counts the rows: after an interrupt it tells whether they count.
+        """
+
+    def fail(self, error: Exception) -> None:
+        """Rows that ``expect`` was called for will not be sent, and no batch may report them."""
+
+
+@dataclass(eq=False)
+class Appender:
+    """Any thread may call it. No lock is held while rows are encoded and compressed."""
+
+    config: ProducerConfig
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    partitioner: Partitioner
+    sender_thread: SenderThread
+    transactions: TransactionManager | None
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        memory = self.config.buffer_memory
+        self.slice_limit = max(1, min(_LARGEST_SLICE, memory // 4))
+        """The most bytes encoded at once, unless one record is larger."""
+        self.size_limits = {"max.request.size": self.config.max_request_size, "buffer.memory": memory}
+
+    def append(
+        self, topics: TopicColumn, columns: RecordColumns, explicit: Int32Array | None, receipt: SendReceipt
+    ) -> None:
+        """Append rows; waits for metadata and memory, together up to max.block.ms.
+
+        max.block.ms begins anew after each wait for memory that was granted: one call may have many times the rows
+        that buffer.memory holds. ``explicit`` are partition numbers, ``NOT_GIVEN`` where the partitioner chooses,
+        ``LEFT_OUT`` for a row that is not appended. What was appended before an error stays appended: ``receipt``
+        reports it.
+        """
+        left_out = left_out_rows(explicit)
+        if not len(columns) or (left_out is not None and left_out.all()):
+            return
+        lengths = FieldLengths.of(columns)
+        sizes = java_size_estimate(lengths)
+        if left_out is not None:
+            sizes[left_out] = 0
+        check_sizes(sizes, self.size_limits)
+        began = self.clock.now()
+        snapshot = self._await_topics(topics, explicit, left_out)
+        remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
+        limit = max(map(self.accumulator.batch_limit, topics.names))
+        timestamps = self.clock.epoch_ms() if columns.timestamps is None else columns.timestamps
+        times = RowTimes.of(timestamps, self.config.linger_ms)
+        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
+        for slice_ in self._slices(snapshot, rows):
+            if receipt.error is not None:
+                raise receipt.error
+            if self._append(slice_, receipt, remaining):
+                remaining = self.config.max_block_ms
+
+    def append_pending(self, pending: PendingRecords) -> None:
+        """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
+
+        The caller undoes ``pending.claim`` when this fails.
+        """
+        topic, snapshot = pending.topic, pending.snapshot
+        limit = self.accumulator.batch_limit(topic)
+        if pending.only_values and isinstance(self.partitioner, BuiltInPartitioner):
+            values, lengths = pending.values_only()
+            sent = pending.result.times
+            times = RowTimes.of_send(sent, None, self.config.linger_ms)
+            cumulative = cumulated_value_bounds(lengths, times, limit)
+            count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+            chosen = self.partitioner.runs(topic, cumulative, count, load)
+            runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
+            largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
+            rows: Rows = ValueRows(values, lengths, sent, times.row_sizes(runs, cumulative, limit), largest)
+            lagging: frozenset[TopicPartition] = frozenset()
+        else:
+            columns, explicit = pending.columns(), pending.explicit_partitions()
+            times = RowTimes.of_send(pending.result.times, columns.timestamps, self.config.linger_ms)
+            topics = TopicColumn((topic,))
+            ungrouped = ColumnRows.of(topics, columns, explicit, FieldLengths.of(columns), times, limit)
+            known = TopicPartitions.of(topics.names, snapshot)
+            rows = ungrouped.grouped(known, self._partitions(snapshot, known, ungrouped))
+            lagging = self.accumulator.lagging(rows.sizes.runs, pending.created)
+        self._publish(pending.claim, rows, pending.result, pending.created, lagging)
+
+    def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
+        """An append failed, or was interrupted at any line. Afterwards its rows are published, or its batches are as
+        before (complete if the producer was aborted). Its memory is left to the owner of the claim.
+
+        Rows that ``callbacks`` expect are published, unless publishing them is what failed: then ``callbacks`` know.
+        Called twice: an interrupt may strike in here too. The sender is woken, because the batches may have come due
+        while they were claimed.
+        """
+        if not (claim.published or claim.undone):
+            self._undo(claim, callbacks, error)
+        self.sender_thread.wakeup()
+
+    def _undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
+        accumulator = self.accumulator
+        if claim.expected and not isinstance(error, Exception):
+            with suppress(Exception):  # the producer was aborted
+                accumulator.publish(claim)
+                return
+        cause = as_exception(error)
+        if not accumulator.give_back(claim):
+            batches = claim.batches()
+            accumulator.retract(claim)
+            accumulator.pool.release(batches)
+            for batch in batches:
+                batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+            accumulator.finish(batches)
+        if claim.expected:
+            callbacks.fail(cause)
+        claim.undone = True
+
+    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
+        """The rows in slices that ``buffer.memory`` has room for.
+
+        Cut by partition where a slice in the caller's order has less than a full batch for each partition.
+        """
+        known = TopicPartitions.of(rows.topics.names, snapshot)
+        if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
+            partitions = self._partitions(snapshot, known, rows)
+            order = rows.by_partition(partitions, len(known))
+            rows, partitions = rows.take(order), partitions[order]
+            for cut in rows.slices(self.slice_limit):
+                yield rows[cut].grouped(known, partitions[cut], sorts=False)
+            return
+        # A partitioner that may refuse a row sees all rows first: nothing is appended before.
+        checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
+        for cut in rows.slices(self.slice_limit):
+            if not rows.sizes[cut].any():
+                continue
+            part = rows[cut]
+            yield part.grouped(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
+
+    def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+        """Append one slice; returns whether it had to wait for memory."""
+        claim = Claim(Reservation())
+        try:
+            return self._append_claim(claim, rows, receipt, max_wait_ms)
+        except BaseException as error:
+            self._not_appended(claim, receipt, error)  # again: an interrupt may strike in the first
+            raise
+
+    def _append_claim(self, claim: Claim, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
+        try:
+            lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
+            pool = self.accumulator.pool
+            encoded = rows.sizes.cumulative[-1]
+            size = max(encoded, min(encoded + _bound_of_copies(rows.sizes, lagging), pool.total))
+            waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
+            self._publish(claim, rows, receipt, self.clock.now(), lagging)
+            return waited
+        except BaseException as error:
+            self._not_appended(claim, receipt, error)
+            raise
+
+    def _not_appended(self, claim: Claim, receipt: SendReceipt, error: BaseException) -> None:
+        self.records_lost(error)
+        self.undo(claim, receipt, error)
+        self.accumulator.pool.cancel(claim.memory)
+
+    def records_lost(self, error: BaseException) -> None:
+        """A transaction must not be committed without records that ``error`` may have kept out of the batches."""
+        if self.transactions is not None:
+            self.transactions.records_lost(as_exception(error))
+
+    def _publish(
+        self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[TopicPartition]
+    ) -> None:
+        """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
+        (monotonic ms). ``lagging``: partitions whose batches will wait. After an error the caller undoes the claim.
+        """
+        accumulator = self.accumulator
+        accumulator.claim(claim, rows.sizes, created)
+        encoded = rows.encode(claim.ranges)
+        needed = _assign(claim, rows, encoded, callbacks, lagging, accumulator.compresses)
+        accumulator.pool.reduce(claim.memory, needed)
+        accumulator.compress_filled(claim)
+        callbacks.expect(claim, len(rows.sizes.cumulative) - 1, rows.order)
+        wake = accumulator.publish(claim)
+        if claim.memory.size:
+            accumulator.pool.cancel(claim.memory)
+        if wake:
+            self.sender_thread.wakeup()
+
+    def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
+        """A snapshot with all topics and the partitions that rows name."""
+        wanted: dict[str, int | None] = dict.fromkeys(topics.names)
+        if explicit is not None:
+            negative = explicit < NOT_GIVEN
+            refuse_partitions(explicit, negative if left_out is None else negative & ~left_out)
+            highest = np.full(len(wanted), NOT_GIVEN)
+            if topics.codes is None:
+                highest[0] = explicit.max()
+            else:
+                np.maximum.at(highest, topics.codes, explicit)
+            named = zip(topics.names, highest.tolist(), strict=True)
+            wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
+        wake = self.sender_thread.wakeup
+        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms, self.clock, wake)
+
+    def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
+        """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of
+        other partitioners, go topic by topic.
+        """
+        codes = rows.topics.codes
+        counts = len(known) if codes is None else known.counts[codes]
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            partitions = self.partitioner.by_key(rows.columns, rows.explicit, counts)
+            left = np.flatnonzero(partitions == NOT_GIVEN)
+        else:
+            partitions = np.empty(len(rows.columns), np.int32)
+            left = np.arange(len(partitions))
+        for topic, chosen in rows.topics.groups(left):
+            partitions[chosen] = self._chosen(snapshot, topic, rows, chosen)
+        return partitions if codes is None else partitions + known.firsts[codes]
+
+    def _chosen(self, snapshot: ClusterSnapshot, topic: str, rows: ColumnRows, chosen: Order) -> Int32Array:
+        """The partitions that the partitioner chooses for some rows of a topic."""
+        count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            return self.partitioner.assign(topic, rows.sizes[chosen], count, load)
+        part = rows if rows.topics.codes is None else rows.take(chosen)
+        try:
+            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+        except InvalidRecordError as error:
+            if error.row is not None:
+                error.row = int(chosen[error.row])
+            raise
+
+    def _load(self, snapshot: ClusterSnapshot, topic: str) -> PartitionLoad:
+        """The available partitions, and how many batches wait in each."""
+        unavailable = self.accumulator.nodes.unavailable
+        leaders = snapshot.topics[topic].leaders
+        available = tuple(p for p, leader in enumerate(leaders) if leader not in unavailable)
+        lengths = tuple(self.accumulator.queue_lengths(topic, available))
+        return PartitionLoad(available, lengths, snapshot, self.accumulator)
+
+
+def as_exception(error: BaseException) -> Exception:
+    """The error of rows that were not sent because of ``error``, which may be an interrupt."""
+    return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
+
+
+def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
+    """Bytes of the rows that ``_add_to_batches`` may copy.
+
+    All of a lagging partition; of others those in an open batch, which holds ``limit`` bytes or one larger row.
+    """
+    copies = 0
+    cumulative = sizes.cumulative
+    for partition, start, end in sizes.runs:
+        size = cumulative[end] - cumulative[start]
+        if partition not in lagging:
+            size = min(size, max(sizes.limit, cumulative[end] - cumulative[end - 1]))
+        copies += size
+    return copies
+
+
+def _assign(
+    claim: Claim,
+    rows: Rows,
+    encoded: Sequence[bytes | memoryview],
+    callbacks: AppendCallbacks,
+    lagging: frozenset[TopicPartition],
+    compresses: bool,
+) -> int:
+    """Note in the claim which batch gets which records. Returns the bytes of memory that these keep.
+
+    A batch owns ``bytes``. A memoryview pins the buffer of all encoded rows: filled batches share it; open batches and
+    those of lagging partitions would pin it too long, so they copy. Filled batches that are compressed keep neither.
+    """
+    shared_buffer = None if compresses else SharedBuffer(sum(map(len, encoded)))
+    latest = rows.latest(claim.ranges)
+    largest = rows.largest(claim.ranges)
+    needed = shared = 0
+    each_range = zip(claim.ranges, encoded, latest, largest, strict=True)
+    for (batch, start, end, first), records, timestamp, size in each_range:
+        record_range = RecordRange(callbacks, first, end - start, len(records), start)
+        if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
+            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None, size))
+            needed += len(records)
+        else:
+            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer, size))
+            if shared_buffer is None:
+                needed += len(records)
+            else:
+                shared = shared_buffer.size
+    return needed + shared

@@ -1,0 +1,326 @@
+"""``FutureRecordMetadata``, the future of one record, and ``ProduceRequestResult``, the outcome that many records."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.common.forks import inherited_error
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.accumulator.producer_batch import (
+    NO_TIMESTAMP,
+    UNKNOWN_OFFSET,
+    ProducerBatch,
+    RecordRange,
+)
+from spark_kafka_sink.producer.append.record import RecordMetadata
+from spark_kafka_sink.producer.append.send_times import SendTimes
+from spark_kafka_sink.producer.sender.callbacks import Callbacks
+
+Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
+Callback = Callable[[RecordMetadata | None, Exception | None], object]
+
+
+class CompletedRange(NamedTuple):
+    """Rows ``start .. end - 1`` of a result, in the order they were encoded, that one batch completed.
+
+    ``offset`` is that of row ``start``; the rest as in ``ProducerBatch``.
+    """
+
+    start: int
+    end: int
+    partition: TopicPartition
+    offset: int
+    log_append_time: int
+    error: Exception | None
+
+
+_start = itemgetter(0)
+
+Outcome: TypeAlias = CompletedRange | Exception
+Call: TypeAlias = Callable[[Outcome], object]
+
+
+class ProduceRequestResult:
+    """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
+
+    Filled by the thread that appends the records and then by the sender thread, read by any. ``times``: when the
+    records were sent. ``timestamps``: of each record, None where all have that time. ``key_sizes`` and ``value_sizes``
+    are there once the records are encoded, None where all are null.
+    """
+
+    def __init__(self, topic: str, callbacks: Callbacks) -> None:
+        self.topic = topic
+        self.times = SendTimes()
+        self.timestamps: Sequence[int] | None = None
+        self.key_sizes: Sizes | None = None
+        self.value_sizes: Sizes | None = None
+        self.callbacks = callbacks
+        self._lock = threading.Lock()
+        self._changed = Waiters()
+        self._order: npt.NDArray[np.intp] | None = None
+        self._ranks: npt.NDArray[np.intp] | None = None
+        self._appended = False
+        self._ranges: list[CompletedRange] = []
+        self._error: Exception | None = None
+        self._watchers: dict[int, list[Call]] = {}
+
+    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        """As in ``AppendCallbacks``. Called again when the records are appended again, after an interrupt."""
+        with self._lock:
+            self._order, self._ranks = order, None
+            self._appended = claim.expected = True
+
+    def fail(self, error: Exception) -> None:
+        """No record of the result reached a batch."""
+        with self._lock:
+            self._error = error
+            watchers = [call for index in sorted(self._watchers) for call in self._watchers[index]]
+            self._watchers.clear()
+            self._changed.notify_all()
+        if watchers:
+            self.callbacks.add(watchers, error)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the records reached no batch, and never will."""
+        return self._error is not None
+
+    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
+        """As in ``BatchListener``."""
+        start, offset = rows.start, UNKNOWN_OFFSET
+        if batch.base_offset != UNKNOWN_OFFSET:
+            offset = batch.base_offset + rows.first
+        done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
+        with self._lock:
+            position = bisect_right(self._ranges, start, key=_start)
+            if position and self._ranges[position - 1].start == start:
+                done = self._ranges[position - 1]  # reported again after an interrupt: the first report stands
+            else:
+                self._ranges.insert(position, done)
+            watchers = self._take_watchers(done) if self._watchers else ()
+            self._changed.notify_all()
+        if watchers:
+            self.callbacks.add(watchers, done.error or done)
+
+    def watch(self, index: int, call: Call) -> Outcome | None:
+        """Have the sender thread run ``call`` when record ``index`` completes; its outcome if it has already."""
+        if self._changed.inherited:
+            if (outcome := self._outcome(index)) is None:
+                raise inherited_error()
+            return outcome
+        with self._lock:
+            outcome = self._outcome(index)
+            if outcome is None:
+                self._watchers.setdefault(index, []).append(call)
+            return outcome
+
+    def outcome(self, index: int) -> Outcome | None:
+        """The range that record ``index`` is in, or its error; None while it is incomplete."""
+        if self._changed.inherited:
+            return self._outcome(index)
+        with self._lock:
+            return self._outcome(index)
+
+    def partition(self, index: int) -> int | None:
+        """The partition of the batch that completed record ``index``; None if no batch has."""
+        if self._changed.inherited:
+            done = self._range(index) if self._appended else None
+        else:
+            with self._lock:
+                done = self._range(index) if self._appended else None
+        return None if done is None else done.partition.partition
+
+    def wait(self, index: int, timeout: float | None) -> Outcome:
+        ms = float("inf") if timeout is None else timeout * 1000.0
+        self._changed.wait_for(self._lock, lambda: self._outcome(index) is not None, ms)
+        outcome = self.outcome(index)
+        if outcome is None:
+            raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
+        return outcome
+
+    def metadata(self, index: int, done: CompletedRange) -> RecordMetadata:
+        """The metadata of record ``index``, which is in ``done``."""
+        offset, timestamp = done.offset, done.log_append_time
+        if offset != UNKNOWN_OFFSET:
+            offset += self._rank(index) - done.start
+        if timestamp == NO_TIMESTAMP:
+            timestamp = self.times[index] if self.timestamps is None else self.timestamps[index]
+        key_size, value_size = (
+            -1 if sizes is None else int(sizes[index]) for sizes in (self.key_sizes, self.value_sizes)
+        )
+        return RecordMetadata(*done.partition, offset, timestamp, key_size, value_size)
+
+    def future(self, index: int) -> FutureRecordMetadata:
+        future = FutureRecordMetadata()
+        future._result, future._index = self, index
+        return future
+
+    def _rank(self, index: int) -> int:
+        """The position of record ``index`` among the rows as they were encoded, sorted by partition."""
+        if self._order is None:
+            return index
+        if self._ranks is None:
+            ranks = np.empty(len(self._order), np.intp)
+            ranks[self._order] = np.arange(len(self._order))
+            self._ranks = ranks
+        return int(self._ranks[index])
+
+    def _outcome(self, index: int) -> Outcome | None:
+        if self._error is not None or not self._appended:
+            return self._error
+        done = self._range(index)
+        return None if done is None else done.error or done
+
+    def _range(self, index: int) -> CompletedRange | None:
+        """The range that record ``index`` is in."""
+        rank = self._rank(index)
+        position = bisect_right(self._ranges, rank, key=_start) - 1
+        if position < 0 or rank >= self._ranges[position].end:
+            return None
+        return self._ranges[position]
+
+    def _take_watchers(self, done: CompletedRange) -> list[Call]:
+        """Take the watchers of the records in ``done``, in the order of the records."""
+        rows = range(done.start, done.end)
+        if self._order is not None:
+            rows = self._order[done.start : done.end].tolist()
+        return [call for index in rows if index in self._watchers for call in self._watchers.pop(index)]
+
+
+class _Waited:
+    """What ``concurrent.futures`` reads of a future. ``finished`` changes under the ``condition``, with ``waiters``."""
+
+    __slots__ = ("condition", "finished", "waiters")
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.waiters: list[Any] = []
+        self.finished = False
+
+
+class FutureRecordMetadata:
+    """The record's ``RecordMetadata``, or the error, once it is complete (Java's class of this name).
+
+    Works with ``concurrent.futures.wait`` and ``as_completed`` and can be awaited; it cannot be cancelled.
+    """
+
+    # No __init__: in Python it takes three times as long as setting the two fields, once per record.
+    __slots__ = ("_index", "_result", "_waited")
+
+    _index: int
+    _result: ProduceRequestResult
+
+    def done(self) -> bool:
+        return self._result.outcome(self._index) is not None
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """The metadata, waiting up to ``timeout`` seconds (None: delivery.timeout.ms is the deadline).
+
+        Raises the error that the record failed with, ``KafkaTimeoutError`` after ``timeout``.
+        """
+        outcome = self._result.wait(self._index, timeout)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return self._result.metadata(self._index, outcome)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        outcome = self._result.wait(self._index, timeout)
+        return outcome if isinstance(outcome, Exception) else None
+
+    def partition(self) -> int | None:
+        """The partition of a complete record, also of a failed one; None while it is incomplete or reached no batch."""
+        return self._result.partition(self._index)
+
+    def cancel(self) -> Literal[False]:
+        return False
+
+    def cancelled(self) -> Literal[False]:
+        return False
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def add_done_callback(self, call: Callable[[FutureRecordMetadata], object]) -> None:
+        """Run ``call(future)`` on the sender thread, or at once when the record is complete already."""
+
+        def completed(_: Outcome) -> None:
+            call(self)
+
+        outcome = self._result.watch(self._index, completed)
+        if outcome is not None:
+            self._result.callbacks.run_here(completed, outcome)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Run ``callback(metadata, error)``, of which one is None, on the sender thread."""
+
+        def completed(outcome: Outcome) -> None:
+            if isinstance(outcome, CompletedRange):
+                callback(self._result.metadata(self._index, outcome), None)
+            else:
+                callback(None, outcome)
+
+        outcome = self._result.watch(self._index, completed)
+        if outcome is not None:
+            self._result.callbacks.add((completed,), outcome)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        awaited: asyncio.Future[RecordMetadata] = loop.create_future()
+
+        def complete(outcome: Outcome) -> None:
+            if awaited.done():
+                return
+            if isinstance(outcome, Exception):
+                awaited.set_exception(outcome)
+            else:
+                awaited.set_result(self._result.metadata(self._index, outcome))
+
+        outcome = self._result.watch(self._index, lambda outcome: loop.call_soon_threadsafe(complete, outcome))
+        if outcome is not None:
+            complete(outcome)
+        return awaited.__await__()
+
+    # The fields of its own Future that concurrent.futures.wait and as_completed use; made when first asked for.
+
+    @property
+    def _state(self) -> str:
+        return "FINISHED" if self._waiting().finished else "RUNNING"
+
+    @property
+    def _condition(self) -> threading.Condition:
+        return self._waiting().condition
+
+    @property
+    def _waiters(self) -> list[Any]:
+        return self._waiting().waiters
+
+    def _waiting(self) -> _Waited:
+        try:
+            return self._waited
+        except AttributeError:
+            self._waited: _Waited = _Waited()
+        if self._result.watch(self._index, self._finish) is not None:
+            self._waited.finished = True
+        return self._waited
+
+    def _finish(self, outcome: Outcome) -> None:
+        waited = self._waited
+        with waited.condition:
+            waited.finished = True
+            for waiter in waited.waiters:
+                if isinstance(outcome, CompletedRange):
+                    waiter.add_result(self)
+                else:
+                    waiter.add_exception(self)

@@ -1,0 +1,453 @@
+"""What ``send`` buffers: per topic one open ``PendingRecords``, and closed ones on their way into the accumulator.
+
+They are closed by the caller that fills them, by ``flush`` and ``close``, or by the sender thread when linger.ms is
+over. One thread at a time appends the closed ones of a topic, in order; other threads leave theirs to it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from threading import get_ident
+
+import numpy as np
+
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.append.append import Appender
+from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.append.pending_records import (
+    CLOSED,
+    RECORD_OVERHEAD,
+    SHARED,
+    CheckedRecord,
+    PendingRecords,
+)
+from spark_kafka_sink.producer.append.record import ProducerRecord, check_partition_and_timestamp, encode_headers
+from spark_kafka_sink.producer.append.rows import check_sizes
+from spark_kafka_sink.producer.partitioning.batch_rooms import BatchRooms
+from spark_kafka_sink.records.sizes import one_java_size_estimate
+
+_MOST_BYTES = 512 << 10
+_RESERVED_AT_LEAST = 128 << 10
+_NEVER_WAKE = sys.maxsize
+
+
+class PendingTopics:
+    """All topics of one producer. Callers ``append`` and ``flush``; the sender thread calls ``publish_due``."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self.topics: dict[str, TopicPendingRecords] = {}
+
+    def append(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
+    ) -> FutureRecordMetadata:
+        """Append one record; waits for metadata and memory, together up to ``left_ms`` (None: max.block.ms).
+
+        Raises ``InvalidRecordError`` for what is not bytes, ``RecordTooLargeError``, ``KafkaTimeoutError``.
+        """
+        return self.topic(record.topic).append(record, key, value, left_ms)
+
+    def topic(self, name: str) -> TopicPendingRecords:
+        topic = self.topics.get(name)
+        if topic is None:
+            # setdefault: two threads with the first record of a topic get the same object.
+            topic = self.topics.setdefault(name, TopicPendingRecords(name, self._appender))
+        return topic
+
+    def flush(self, timeout_ms: float = NEVER) -> bool:
+        """Return when everything buffered so far is in the accumulator; False when the time is up before."""
+        deadline = self._appender.clock.now() + timeout_ms
+        return all(topic.flush(deadline) for topic in tuple(self.topics.values()))
+
+    def go_before(self, topics: Sequence[str]) -> None:
+        """What this thread has sent to ``topics`` is in the accumulator afterwards, so that columns come behind it.
+
+        Raises ``KafkaTimeoutError`` if a thread that appends such records has not ended after max.block.ms.
+        """
+        waiting = [topic for name in topics if (topic := self.topics.get(name)) is not None and topic.may_hold_mine]
+        if not waiting:
+            return
+        max_block_ms = self._appender.config.max_block_ms
+        deadline = self._appender.clock.now() + max_block_ms
+        for topic in waiting:
+            if not topic.flush(deadline):
+                raise KafkaTimeoutError(f"Earlier records of topic {topic.name} were not appended in {max_block_ms} ms")
+
+    def publish_due(self, now: float) -> float:
+        """Append what is due: by linger.ms, by batch.size, or as callers wait for memory. Returns when more is due."""
+        all_of_it = self._appender.accumulator.pool.exhausted
+        return min((topic.publish_due(now, all_of_it) for topic in tuple(self.topics.values())), default=NEVER)
+
+    @property
+    def undelivered(self) -> int:
+        """Number of records that are not in the accumulator yet."""
+        return sum(topic.undelivered for topic in tuple(self.topics.values()))
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail what is buffered, and refuse more."""
+        for topic in tuple(self.topics.values()):
+            topic.abort(error)
+
+
+class TopicPendingRecords:
+    """The pending records of one topic. Its lock is never held while they are appended."""
+
+    def __init__(self, topic: str, appender: Appender) -> None:
+        self.name = topic
+        self._appender = appender
+        self._config = appender.config
+        self._clock = appender.clock
+        self._epoch_s = appender.clock.epoch_s
+        self._limit = min(_MOST_BYTES, appender.slice_limit)
+        self._comfortable_size = self._config.max_request_size - 2 * RECORD_OVERHEAD
+        self._lock = threading.Lock()
+        self._appended = Waiters()
+        self._open = CLOSED
+        self._shared = False
+        # The memory that the last ones needed and a little more: the next ones reserve it at once.
+        self._expected = 0
+        self._closed: deque[PendingRecords] = deque()
+        self._appending: PendingRecords | None = None
+        self._aborted_by: KafkaError | None = None
+        self._batch_rooms: BatchRooms | None = None
+        self._batch_rooms_of = CLOSED
+
+    def append(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
+    ) -> FutureRecordMetadata:
+        """The hot path of ``send``: at most two list appends, a look at the clock and the future, no lock. All else is
+        in other methods.
+
+        Only the owner of the open records adds without the lock; any thread may close them meanwhile. Closer: set
+        ``closed``, then read the count. Owner: append, then read ``closed``. At least one sees the other.
+        """
+        pending = self._open
+        if value.__class__ is not bytes or (key is not None and key.__class__ is not bytes):
+            return self._append_locked(record, key, value, left_ms)
+        room = pending.room - RECORD_OVERHEAD - len(value)
+        if key is not None:
+            room -= len(key)
+        if (
+            room < 0
+            or record.partition is not None
+            or record.timestamp is not None
+            or record.headers is not None
+            or pending.owner != get_ident()
+        ):
+            return self._append_locked(record, key, value, left_ms)
+        pending.room = room
+        values = pending.values
+        index = len(values)
+        if self._epoch_s() >= pending.next_ms_at:
+            pending.note_time(self._clock.epoch_ms())
+        if key is None:
+            if pending.only_values:
+                values.append(value)
+            else:
+                pending.add_fields(None, value)
+        elif index and len(keys := pending.keys) == index:
+            keys.append(key)
+            values.append(value)
+        else:
+            pending.add_fields(key, value)
+        if pending.closed and not self._counts(pending, index):
+            return self._append_locked(record, key, value, left_ms)
+        future = FutureRecordMetadata()
+        future._result = pending.result
+        future._index = index
+        return future
+
+    def _append_locked(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None
+    ) -> FutureRecordMetadata:
+        """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's; or
+        with a key or value that is not bytes.
+        """
+        checked = self._checked(record, key, value)
+        remaining = self._config.max_block_ms if left_ms is None else left_ms
+        try:
+            while True:
+                with self._lock:
+                    pending = self._open
+                    added = self._add(pending, checked)
+                if added is not None:
+                    break
+                remaining = self._await_room(pending, checked.size, checked.partition, remaining)
+            index, wake = added
+        except BaseException:
+            self._appender.sender_thread.wakeup()  # it may have been added, and must not wait for the next one
+            raise
+        if wake:
+            self._appender.sender_thread.wakeup()
+        return pending.result.future(index)
+
+    def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> CheckedRecord:
+        """Nothing fails later that would fail the records that are pending with it."""
+        sent_ms = self._clock.epoch_ms()
+        size = RECORD_OVERHEAD
+        for name, given in (("value", value), ("key", key)):
+            if given is not None:
+                if given.__class__ is not bytes:
+                    raise not_bytes(name, given)
+                size += len(given)
+        check_partition_and_timestamp(record)
+        headers = None
+        if record.headers is not None:
+            if record.partition_key is not None:
+                raise InvalidRecordError(
+                    f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
+                    "the key. Give the record its partition, or send it with a SyncProducer."
+                )
+            headers = encode_headers(record.headers)
+            size += len(headers)
+        if size > self._comfortable_size:
+            estimate = one_java_size_estimate(1 if headers is None else len(headers), (key, value))
+            check_sizes(np.array([estimate]), self._appender.size_limits)
+        return CheckedRecord(key, value, headers, record.partition, record.timestamp, size, sent_ms)
+
+    def _add(self, pending: PendingRecords, record: CheckedRecord) -> tuple[int, bool] | None:
+        """Under the lock. The record's index and whether to wake the sender; None when it cannot be added."""
+        partition, size = record.partition, record.size
+        if pending.owner not in (get_ident(), SHARED) or not (partition is None or pending.knows(partition)):
+            return None
+        if size <= pending.room:
+            return pending.add(record), False
+        if pending.size + size > pending.allowed:
+            return None
+        index = pending.add(record)
+        wake = pending.size >= pending.wake_at
+        if wake:
+            # The first record starts linger.ms; batch.size bytes of records do not wait for its end.
+            pending.wake_at = _NEVER_WAKE if index else self._config.batch_size
+        pending.make_room(self._comfortable_size)
+        return index, wake
+
+    def _counts(self, pending: PendingRecords, index: int) -> bool:
+        with self._lock:
+            return index < pending.rows
+
+    def batch_rooms(self) -> BatchRooms:
+        """Room in the open batches, for a partitioner that is asked again.
+
+        Read from the accumulator once all earlier records are in it.
+        """
+        with self._lock:
+            begun = self._open is CLOSED or self._open is not self._batch_rooms_of
+            if self._batch_rooms is None or (begun and not self._closed and self._appending is None):
+                self._batch_rooms = BatchRooms(self._appender.accumulator, self.name)
+            return self._batch_rooms
+
+    def keep_batch_rooms(self) -> None:
+        """The open records are in ``batch_rooms``."""
+        with self._lock:
+            self._batch_rooms_of = self._open
+
+    @property
+    def may_hold_mine(self) -> bool:
+        """Whether the calling thread may have sent records that are not in the accumulator yet. Read without the lock:
+        other threads move this thread's records from open to closed to appending, and they are always in one of these.
+        """
+        pending = self._open
+        if pending is not CLOSED and pending.owner in (get_ident(), SHARED):
+            return True
+        return bool(self._closed) or self._appending is not None
+
+    @property
+    def undelivered(self) -> int:
+        with self._lock:
+            return len(self._open.values) + sum(pending.rows for pending in self._closed)
+
+    def flush(self, deadline: float = NEVER) -> bool:
+        """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
+        with self._lock:
+            self._close(self._open)
+            last = self._closed[-1] if self._closed else self._appending
+        while True:
+            self._append_closed()
+            with self._lock:
+                if last is None or (last is not self._appending and last not in self._closed):
+                    return True
+                remaining = deadline - self._appender.clock.now()
+                if remaining <= 0:
+                    return False
+                if self._appending is None:
+                    continue
+                sleeper = self._appended.join()
+            self._appended.sleep(sleeper, remaining)
+
+    def publish_due(self, now: float, all_of_it: bool) -> float:
+        """On the sender thread."""
+        due = NEVER
+        with self._lock:
+            pending = self._open
+            if pending is not CLOSED:
+                deadline = pending.created + self._config.linger_ms
+                if not all_of_it and now < deadline and pending.size < self._config.batch_size:
+                    due = deadline
+                else:
+                    self._close(pending)
+            closed = bool(self._closed)
+        if closed:
+            self._append_closed()
+        return due
+
+    def abort(self, error: KafkaError) -> None:
+        with self._lock:
+            self._aborted_by = error
+            self._close(self._open)
+            aborted = tuple(self._closed)
+            self._closed.clear()
+            self._appended.notify_all()
+        for pending in aborted:
+            self._appender.accumulator.pool.cancel(pending.claim.memory)
+            pending.result.fail(error)
+
+    def _await_room(self, pending: PendingRecords, size: int, partition: int | None, remaining: float) -> float:
+        """Make room for a record that could not be added; returns the rest of the ``remaining`` ms to wait.
+
+        Reasons: no open records; full; owned by another thread; no memory granted; partition unknown.
+        """
+        appender = self._appender
+        foreign = pending.owner not in (get_ident(), SHARED)
+        if foreign or (pending.values and pending.size + size > self._limit):
+            with self._lock:
+                self._shared = self._shared or foreign
+                self._close(pending)
+            self._append_closed()
+            return remaining
+        clock, pool, wake = appender.clock, appender.accumulator.pool, appender.sender_thread.wakeup
+        deadline = clock.now() + remaining
+        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)
+        # Twice the size: some of the encoded rows are copied. A record of more than half the memory goes alone.
+        memory = self._config.buffer_memory
+        at_once = max(_RESERVED_AT_LEAST, self._expected, pending.claim.memory.size)
+        reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
+        granted = Reservation()
+        try:
+            pool.reserve(granted, reserved, max(0.0, deadline - clock.now()), wake)
+            self._grant(granted, snapshot, size)
+            pool.cancel(granted)
+        except BaseException:
+            pool.cancel(granted)  # again: an interrupt may strike in the first
+            raise
+        return max(0.0, deadline - clock.now())
+
+    def _grant(self, granted: Reservation, snapshot: ClusterSnapshot, size: int) -> None:
+        """Give memory to the open records, or open new ones, unless another thread owns them."""
+        clock = self._appender.clock
+        with self._lock:
+            if self._aborted_by is not None:
+                raise self._aborted_by
+            if self._open is CLOSED:
+                result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
+                opened = PendingRecords(result, snapshot, clock.now())
+                opened.owner = SHARED if self._shared else get_ident()
+                self._open = opened
+            pending = self._open
+            if pending.owner in (get_ident(), SHARED):
+                pending.snapshot = snapshot
+                pending.grant(granted, size, self._limit)
+                pending.make_room(self._comfortable_size)
+
+    def _close(self, pending: PendingRecords) -> None:
+        """Under the lock; another thread may have been first."""
+        if pending is not self._open or pending is CLOSED:
+            return
+        try:
+            self._move_to_closed(pending)
+        except BaseException:
+            self._move_to_closed(pending)
+            raise
+
+    def _move_to_closed(self, pending: PendingRecords) -> None:
+        """May be done twice."""
+        pending.close()
+        self._expected = 2 * min(pending.size * 9 // 8, self._limit)
+        if pending not in self._closed:
+            self._closed.append(pending)
+        self._open = CLOSED
+
+    def _append_closed(self) -> None:
+        pending = claim = None
+        try:
+            while True:
+                with self._lock:
+                    if self._appending is not None or not self._closed:
+                        return
+                    # In this order: records that an interrupt hits here are in one of the two, and ``_end`` reads both.
+                    head = self._closed[0]
+                    pending, claim, self._appending = head, head.claim, head
+                    self._closed.popleft()
+                self._append_one(pending, claim)
+                self._end(pending)
+        except BaseException as interrupt:
+            if pending is not None and claim is not None:
+                self._interrupted(pending, claim, interrupt)
+            self._appender.sender_thread.wakeup()  # for the closed ones that are left
+            raise
+
+    def _end(self, pending: PendingRecords) -> None:
+        """May be done twice."""
+        with self._lock:
+            if self._appending is pending:
+                if self._closed and self._closed[0] is pending:
+                    self._closed.popleft()
+                self._appended.notify_all()
+                self._appending = None
+
+    def _append_one(self, pending: PendingRecords, claim: Claim) -> None:
+        """An error fails the records' futures. It is not raised: these may be another thread's records."""
+        try:
+            if pending.rows:
+                self._appender.append_pending(pending)
+            else:
+                self._appender.accumulator.pool.cancel(claim.memory)
+        except Exception as error:
+            self._appender.undo(claim, pending.result, error)
+            self._fail(pending, claim, error)
+        except BaseException as interrupt:
+            self._interrupted(pending, claim, interrupt)
+            raise
+
+    def _fail(self, pending: PendingRecords, claim: Claim, error: Exception) -> None:
+        """Unless the records are published. May be done twice."""
+        if not claim.published:
+            self._appender.records_lost(error)
+            pending.result.fail(error)
+        self._appender.accumulator.pool.cancel(claim.memory)
+
+    def _interrupted(self, pending: PendingRecords, claim: Claim, interrupt: BaseException) -> None:
+        """Append the records later, with the same memory and a new claim, unless they are published or have failed.
+
+        Done twice, as an interrupt may strike in here too; no effect once ``pending`` has its new claim.
+        """
+        if pending.claim is not claim:
+            return
+        self._appender.undo(claim, pending.result, interrupt)
+        with self._lock:
+            aborted_by = self._aborted_by
+            ended = claim.published or pending.result.failed or not pending.rows
+            if not ended and aborted_by is None and self._appending is pending:
+                if not self._closed or self._closed[0] is not pending:
+                    self._closed.appendleft(pending)
+                self._appended.notify_all()
+                self._appending, pending.claim = None, Claim(claim.memory)
+                return
+        if not ended and aborted_by is not None:
+            self._fail(pending, claim, aborted_by)
+        self._appender.accumulator.pool.cancel(claim.memory)
+        self._end(pending)
+
+
+def not_bytes(name: str, given: object) -> InvalidRecordError:
+    return InvalidRecordError(
+        f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+    )

@@ -1,0 +1,114 @@
+"""``SendReceipt``: the outcome of rows appended as columns; per partition, how many and at which offsets."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows in one partition's log: ``count`` of them, ``size`` bytes of records before compression.
+
+    ``first_offset`` and ``last_offset`` are their lowest and highest (other writers' records may lie between),
+    ``UNKNOWN_OFFSET`` with acks=0 and for a duplicate that the broker no longer remembers.
+    """
+
+    count: int
+    size: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A delivery while its batches complete."""
+
+    count: int = 0
+    size: int = 0
+    first: int = UNKNOWN_OFFSET
+    last: int = UNKNOWN_OFFSET
+
+
+class SendReceipt:
+    """Collects the outcomes of all rows that were appended with it. Any thread may read it.
+
+    ``deliveries`` grow as batches complete; ``error`` is the first failure, ``failed`` the partition of its batch, None
+    if the rows reached none. A receipt may serve many appends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = Waiters()
+        # The lock guards _appended. Only the sender thread changes _completed, except for rows that fail on their
+        # caller's thread: then the error ends every wait.
+        self._appended = 0
+        self._completed = 0
+        self._sums: defaultdict[TopicPartition, _Sum] = defaultdict(_Sum)
+        self.error: Exception | None = None
+        self.failed: TopicPartition | None = None
+
+    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        """As in ``AppendCallbacks``."""
+        with self._lock:
+            self._appended, claim.expected = self._appended + rows, True
+
+    def fail(self, error: Exception) -> None:
+        """As in ``AppendCallbacks``."""
+        with self._lock:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
+        """As in ``BatchListener``."""
+        if batch.error is None:
+            delivered = self._sums[batch.partition]
+            delivered.count += rows.rows
+            delivered.size += rows.size
+            if batch.base_offset != UNKNOWN_OFFSET:
+                first = batch.base_offset + rows.first
+                last = first + rows.rows - 1
+                if last > delivered.last:
+                    delivered.last = last
+                if first < delivered.first or delivered.first == UNKNOWN_OFFSET:
+                    delivered.first = first
+        else:
+            self._batch_failed(batch, batch.error)
+        self._completed += rows.rows
+        # Sender: count, then notify under the lock. Waiter: read the count and join under the lock.
+        if self._is_complete():
+            with self._lock:
+                self._changed.notify_all()
+
+    def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
+        if self.error is None:
+            self.error, self.failed = error, batch.partition
+
+    def wait(self, timeout_ms: float) -> None:
+        """Return when every row is in the log; raise the first error as soon as there is one.
+
+        Raises ``KafkaTimeoutError`` after ``timeout_ms``; ``float("inf")`` leaves the deadline to delivery.timeout.ms.
+        """
+        complete = self._changed.wait_for(self._lock, self._is_complete, timeout_ms)
+        if self.error is not None:
+            raise self.error
+        if not complete:
+            outstanding = self._appended - self._completed
+            raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
+
+    def _is_complete(self) -> bool:
+        return self._completed >= self._appended or self.error is not None
+
+    @property
+    def deliveries(self) -> dict[TopicPartition, Delivery]:
+        return {p: Delivery(s.count, s.size, s.first, s.last) for p, s in tuple(self._sums.items())}

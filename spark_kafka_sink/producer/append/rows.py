@@ -1,0 +1,444 @@
+"""Rows on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
+
+``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions: of one topic or
+of many, as a partition is a number among those of all topics (``TopicPartitions``). ``ValueRows`` are Python bytes, for
+records of ``send`` without key, partition, timestamp and headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
+from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
+from spark_kafka_sink.producer.append.send_times import SendTimes
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    Integers,
+    RecordColumns,
+    TopicColumn,
+    binary_column,
+    int64_numbers,
+    null_mask,
+    one_array,
+    stable_order,
+    timestamp_column,
+)
+from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.encode_values import encode_values
+from spark_kafka_sink.records.from_python import python_column
+from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
+
+Column: TypeAlias = Any
+"""An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""
+Order: TypeAlias = npt.NDArray[np.intp]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_WIDEST_TIMESTAMP_DELTA = 10
+_MOST_PARTITION = 2**31 - 1
+_FEW_ROWS_PER_RUN = 32
+
+
+def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColumns | None, Int32Array | None]:
+    """The columns for the encoder (None without rows) and the partitions (None when not given).
+
+    ``given``: the columns key, value, headers, timestamp and partition, None when not given.
+    Raises ``InvalidRecordError`` for columns of unequal length or a type that cannot be sent.
+    """
+    arrays = {name: arrow_column(column, name) for name, column in given.items() if column is not None}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidRecordError(f"The columns must be of one length, not {lengths}.")
+    if not any(lengths.values()):
+        return None, None
+    partitions = _partitions(arrays.pop("partition")) if "partition" in arrays else None
+    if not arrays:
+        raise InvalidRecordError("Give at least one of key, value, headers and timestamp.")
+    columns = RecordColumns(
+        key=_bytes(arrays, "key"),
+        value=_bytes(arrays, "value"),
+        headers=header_column(arrays["headers"]) if "headers" in arrays else None,
+        timestamps=timestamp_column(arrays["timestamp"], now_ms) if "timestamp" in arrays else None,
+    )
+    return columns, partitions
+
+
+def arrow_column(column: Column, name: str) -> pa.Array:
+    """Raises ``InvalidRecordError`` that names the column."""
+    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column, name))
+
+
+def _bytes(arrays: Mapping[str, pa.Array], name: str) -> pa.BinaryArray | None:
+    try:
+        return binary_column(arrays[name]) if name in arrays else None
+    except InvalidRecordError as error:
+        raise InvalidRecordError(f"{name}: {error}") from error
+
+
+def _partitions(array: pa.Array) -> Int32Array:
+    if not (pt.is_integer(array.type) or pt.is_null(array.type)):
+        raise InvalidRecordError(f"partition must be a column of int, not {array.type}.")
+    if pt.is_null(array.type):
+        return np.full(len(array), NOT_GIVEN, np.int32)
+    partitions = int64_numbers(array, "partition")
+    missing = null_mask(array)
+    partitions[missing] = 0
+    refuse_partitions(partitions, partitions < 0)
+    if partitions.max(initial=0) > _MOST_PARTITION:
+        row = int(np.argmax(partitions))
+        raise InvalidRecordError(
+            f"Invalid partition: {partitions[row]}. Partition number should be at most {_MOST_PARTITION}.", row
+        )
+    partitions[missing] = NOT_GIVEN
+    return partitions.astype(np.int32)
+
+
+def left_out_rows(explicit: Int32Array | None) -> Mask | None:
+    """None if there is no such row."""
+    if explicit is None:
+        return None
+    left_out: Mask = explicit == LEFT_OUT
+    return left_out if left_out.any() else None
+
+
+def refuse_partitions(partitions: Integers, negative: npt.NDArray[np.bool_]) -> None:
+    """Raises ``InvalidRecordError`` for the first row that is ``negative``."""
+    if negative.any():
+        row = int(np.argmax(negative))
+        raise InvalidRecordError(
+            f"Invalid partition: {partitions[row]}. Partition number should always be non-negative or null.", row
+        )
+
+
+def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
+    """Raises ``RecordTooLargeError``, with the first row over the limit. ``limits``: option → bytes."""
+    size = int(estimates.max())
+    for option, limit in limits.items():
+        if size > limit:
+            raise RecordTooLargeError(
+                f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of the "
+                f"{option} configuration.",
+                row=int(np.argmax(estimates > limit)),
+            )
+
+
+@lru_cache(16)
+def _bytes_of_linger(linger_ms: float) -> int:
+    """Twice linger.ms: a batch seldom waits longer, and the bound costs every record of every batch."""
+    return varint_size(int(2 * linger_ms) + 50)
+
+
+def _bytes_of_span(earliest: int, latest: int) -> int:
+    return min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """Record timestamps (epoch ms): one per row, or one for all, or by runs for rows that are not reordered.
+
+    ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta.
+    """
+
+    values: Int64Array | SendTimes | int
+    earliest: int
+    latest: int
+    delta_bytes: int
+
+    @classmethod
+    def of(cls, timestamps: Int64Array | int, linger_ms: float) -> RowTimes:
+        if isinstance(timestamps, int):
+            return cls(timestamps, timestamps, timestamps, _bytes_of_linger(linger_ms))
+        earliest, latest = int(timestamps.min()), int(timestamps.max())
+        return cls(timestamps, earliest, latest, _bytes_of_span(earliest, latest))
+
+    @classmethod
+    def of_send(cls, times: SendTimes, timestamps: Int64Array | None, linger_ms: float) -> RowTimes:
+        """The times of records that were sent one by one at ``times``; ``timestamps`` if they are per row. The records
+        may join a batch of earlier ones, as rows of one time may.
+        """
+        every = [run.ms for run in times.runs]
+        if timestamps is None and len(every) == 1:
+            return cls.of(every[0], linger_ms)
+        earliest, latest = min(every), max(every)
+        if timestamps is not None:
+            earliest, latest = min(earliest, int(timestamps.min())), max(latest, int(timestamps.max()))
+        width = max(_bytes_of_linger(linger_ms), _bytes_of_span(earliest, latest))
+        return cls(times if timestamps is None else timestamps, earliest, latest, width)
+
+    def of_rows(self, rows: slice | Order | None) -> RowTimes:
+        if not isinstance(self.values, np.ndarray) or rows is None:
+            return self
+        return RowTimes(self.values[rows], self.earliest, self.latest, self.delta_bytes)
+
+    def row_sizes(self, runs: Sequence[Run], cumulative: Sequence[int], limit: int) -> RowSizes:
+        """The sizes that a claim needs; these times, ``runs`` and ``cumulative`` are in one order."""
+        return RowSizes(
+            runs=runs,
+            cumulative=cumulative,
+            limit=limit,
+            timestamps=self.values.data if isinstance(self.values, np.ndarray) else self.values,
+            earliest=self.earliest,
+            latest=self.latest,
+            # the largest delta whose zigzag varint takes delta_bytes
+            max_timestamp_delta=(1 << (7 * self.delta_bytes - 1)) - 1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """The partitions of several topics in one row of numbers: those of topic ``i`` begin at ``firsts[i]``.
+
+    So one sort groups rows by topic and partition. Of one topic, the numbers are its partitions.
+    """
+
+    names: Sequence[str]
+    counts: Int32Array
+    firsts: Int32Array
+
+    @classmethod
+    def of(cls, names: Sequence[str], snapshot: ClusterSnapshot) -> TopicPartitions:
+        counts = np.array([len(snapshot.topics[name].leaders) for name in names], np.int32)
+        return cls(names, counts, np.cumsum(counts, dtype=np.int32) - counts)
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1] + self.counts[-1])
+
+    def runs(self, numbers: Int32Array, bounds: Sequence[int]) -> list[Run]:
+        """Runs of the rows between ``bounds``, each of the partition with its number."""
+        topics = np.searchsorted(self.firsts, numbers, side="right") - 1
+        partitions = numbers - self.firsts[topics]
+        each = zip(topics.tolist(), partitions.tolist(), bounds, bounds[1:], strict=False)
+        return [Run(TopicPartition(self.names[topic], partition), start, end) for topic, partition, start, end in each]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRows:
+    """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
+
+    ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
+    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
+    """
+
+    topics: TopicColumn
+    columns: RecordColumns
+    explicit: Int32Array | None
+    lengths: FieldLengths
+    times: RowTimes
+    limit: int
+    sizes: Int64Array
+    left_out: Mask | None = None
+
+    @classmethod
+    def of(
+        cls,
+        topics: TopicColumn,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        lengths: FieldLengths,
+        times: RowTimes,
+        limit: int,
+    ) -> ColumnRows:
+        sizes = record_size_bounds(lengths, limit // SMALLEST_RECORD, times.delta_bytes)
+        return cls(topics, columns, explicit, lengths, times, limit, sizes)
+
+    def without(self, left_out: Mask | None) -> ColumnRows:
+        """The same columns, in which these rows are left out."""
+        if left_out is None:
+            return self
+        self.sizes[left_out] = 0
+        return replace(self, left_out=left_out)
+
+    def __getitem__(self, rows: slice) -> ColumnRows:
+        start, end, _ = rows.indices(len(self.sizes))
+        if end - start == len(self.sizes):
+            return self
+        return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
+
+    def by_partition(self, partitions: Int32Array, count: int) -> Order:
+        """The rows that are not left out, sorted stably by ``partitions``, which are below ``count``."""
+        if self.left_out is None:
+            return stable_order(partitions)
+        order = stable_order(np.where(self.left_out, np.int32(count), partitions))
+        return order[: len(order) - np.count_nonzero(self.left_out)]
+
+    def take(self, order: Order) -> ColumnRows:
+        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+
+    def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
+        return ColumnRows(
+            topics=self.topics[rows],
+            columns=columns,
+            explicit=None if self.explicit is None else self.explicit[rows],
+            lengths=lengths,
+            times=self.times.of_rows(rows),
+            limit=self.limit,
+            sizes=self.sizes[rows],
+            left_out=None if self.left_out is None else self.left_out[rows],
+        )
+
+    def slices(self, limit: int) -> Iterator[slice]:
+        """Slices of at most ``limit`` bytes, or of one row."""
+        cumulative = np.cumsum(self.sizes)
+        start, before = 0, 0
+        while start < len(cumulative):
+            end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
+            yield slice(start, end)
+            start, before = end, int(cumulative[end - 1])
+
+    def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
+        """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
+
+        Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
+        """
+        order, sizes = None, self.sizes
+        starts = _run_starts(partitions)
+        few = len(starts) * _FEW_ROWS_PER_RUN <= len(partitions) or len(starts) == 1
+        if sorts and not few:
+            order = self.by_partition(partitions, len(known))
+        elif self.left_out is not None:
+            order = np.flatnonzero(~self.left_out)
+        if order is not None:
+            partitions, sizes = partitions[order], sizes[order]
+            starts = _run_starts(partitions)
+        bounds = [*starts.tolist(), len(partitions)]
+        runs = known.runs(partitions[starts], bounds)
+        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
+        largest = int(sizes.max()) if len(known.names) == 1 else sizes
+        return GroupedRows(self.columns, self.lengths, order, bounded, largest)
+
+
+def _run_starts(partitions: Int32Array) -> Order:
+    return np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order.
+
+    Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
+    not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are several topics.
+    """
+
+    columns: RecordColumns
+    lengths: FieldLengths
+    order: Order | None
+    sizes: RowSizes
+    largest_record: int | Int64Array
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
+        timestamps = self.sizes.timestamps
+        count = len(self.sizes.cumulative) - 1
+        starts = np.array([each.start for each in ranges])
+        lengths = np.diff(starts, append=count)
+        firsts = np.array([each.first for each in ranges])
+        bases = np.array([each.batch.base_timestamp for each in ranges])
+        offset_deltas = np.arange(count) - np.repeat(starts - firsts, lengths)
+        if not isinstance(timestamps, int):
+            timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
+        elif (bases == timestamps).all():
+            timestamp_deltas = 0
+        else:
+            timestamp_deltas = np.repeat(timestamps - bases, lengths)
+        data, ends = encode_records(self.columns, offset_deltas, timestamp_deltas, self.order, self.lengths)
+        return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
+
+    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """The latest timestamp of each range."""
+        timestamps = self.sizes.timestamps
+        if isinstance(timestamps, int):
+            return [timestamps] * len(ranges)
+        return _largest(np.asarray(timestamps), ranges)
+
+    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """Upper bound in bytes of the records of each range."""
+        largest = self.largest_record
+        return [largest] * len(ranges) if isinstance(largest, int) else _largest(largest, ranges)
+
+
+def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
+    """The largest number of the rows of each range."""
+    largest: list[int] = np.maximum.reduceat(numbers, [each.start for each in ranges]).tolist()
+    return largest
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRows:
+    """Values of one topic; ``lengths`` are theirs, ``times`` when they were sent. ``largest_record``: upper bound in
+    bytes.
+    """
+
+    values: Sequence[bytes]
+    lengths: Sequence[int]
+    times: SendTimes
+    sizes: RowSizes
+    largest_record: int
+    order: None = None
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """The records of each range as bytes of its own: joining objects is faster than making columns first."""
+        if len(self.times.runs) > 1:
+            return [self._encode_by_time(each) for each in ranges]
+        values, lengths, timestamp = self.values, self.lengths, self.times[0]
+        return [
+            encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
+            for batch, start, end, first in ranges
+        ]
+
+    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """The latest timestamp of each range."""
+        times = self.times
+        if len(times.runs) == 1:
+            return [times.runs[0].ms] * len(ranges)
+        return [max(run.ms for run in times.within(start, end)) for _, start, end, _ in ranges]
+
+    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """Upper bound in bytes of the records of each range."""
+        return [self.largest_record] * len(ranges)
+
+    def _encode_by_time(self, claimed: ClaimedRange) -> Buffer:
+        batch, row, end, first = claimed
+        runs = list(self.times.within(row, end))
+        stops = [*[run.start for run in runs[1:]], end]
+        pieces = [
+            encode_values(
+                self.values[start:stop], self.lengths[start:stop], first + start - row, ms - batch.base_timestamp
+            )
+            for (start, ms), stop in zip(runs, stops, strict=True)
+        ]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+Rows: TypeAlias = GroupedRows | ValueRows
+"""Rows in runs by partition, ready for a claim."""
+
+
+def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:
+    """Upper bounds of values of these lengths as records: of the first 0, 1, … n together."""
+    rows = len(lengths)
+    if lengths.count(lengths[0]) == rows:
+        size = _value_bound(lengths[0], limit // SMALLEST_RECORD, times.delta_bytes)
+        return range(0, (rows + 1) * size, size)
+    of_values = FieldLengths.of_values(np.array(lengths, np.int32))
+    return cumulated(record_size_bounds(of_values, limit // SMALLEST_RECORD, times.delta_bytes))
+
+
+@lru_cache(maxsize=256)
+def _value_bound(length: int, delta_bound: int, delta_bytes: int) -> int:
+    """Upper bound in bytes of a record with one value.
+
+    Cached, because for one value numpy takes longer than the rest of an append.
+    """
+    return int(record_size_bounds(FieldLengths.of_values(np.array([length], np.int32)), delta_bound, delta_bytes)[0])

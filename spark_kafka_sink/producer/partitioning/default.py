@@ -1,0 +1,139 @@
+"""Kafka's built-in partitioning over columns: key hash, or adaptive sticky (KIP-480, KIP-794)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.producer.partitioning.key_hash import KeyHash
+from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, null_mask
+from spark_kafka_sink.records.sizes import cumulated
+
+
+@dataclass(slots=True)
+class _Sticky:
+    """A topic's sticky partition, and the bytes it received since it was chosen."""
+
+    partition: int
+    bytes: int = 0
+
+
+class BuiltInPartitioner(Partitioner):
+    """The default partitioner; with another ``key_hash``, that of another client.
+
+    Thread-safe: at worst, two concurrent calls make a run too long or begin one each.
+    """
+
+    def __init__(self, config: ProducerConfig, random: Random, key_hash: KeyHash = murmur2) -> None:
+        self._config = config
+        self._random = random
+        self._key_hash = key_hash
+        self._room = max(1, config.batch_size - HEADER_SIZE)
+        self._sticky: dict[str, _Sticky] = {}
+
+    def partition(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        sizes: Int64Array,
+        count: int,
+        load: PartitionLoad,
+    ) -> Int32Array:
+        """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
+        partitions = self.by_key(columns, explicit, count)
+        unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
+        if len(unkeyed):
+            partitions[unkeyed] = self.assign(topic, sizes[unkeyed], count, load)
+        return partitions
+
+    def by_key(self, columns: RecordColumns, explicit: Int32Array | None, count: int | Int32Array) -> Int32Array:
+        """The partition a row names, else by its key's hash, else ``NOT_GIVEN``. ``count``: of the topic's partitions;
+        of each row's topic, where rows have several.
+        """
+        keys = None if self._config.partitioner_ignore_keys else columns.key
+        if keys is None:
+            return fresh_partitions(explicit, len(columns))
+        hashed = self._key_hash.partitions(keys, count)
+        if keys.null_count:
+            hashed[null_mask(keys)] = NOT_GIVEN
+        return hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
+
+    def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
+        """Partitions for unkeyed rows of these sizes in bytes."""
+        runs = self.runs(topic, cumulated(sizes), count, load)
+        return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
+
+    def begin_sticky_runs(self) -> None:
+        """The next unkeyed rows of each topic get a new partition: the batches of the last run are closed."""
+        self._sticky = {}
+
+    def runs(
+        self, topic: str, cumulative: Sequence[int], count: int, load: PartitionLoad
+    ) -> list[tuple[int, int, int]]:
+        """(partition, first row, end) of the runs of unkeyed rows; a run fills one batch.
+
+        ``cumulative[i]``: bytes of rows ``0 .. i - 1`` (n + 1 entries). A run ends before the row that would overflow
+        ``batch.size``. (Java's ends after that row, but lasts until the batch is full: the same rows.) The topic's next
+        call continues the last run, unless its partition is no longer available.
+        """
+        choice = _Choice(load, count, self._config.partitioner_adaptive_partitioning_enable, self._random)
+        sticky = self._sticky.get(topic)
+        if sticky is None or not choice.offers(sticky.partition):
+            sticky = self._sticky[topic] = _Sticky(choice.next())
+        runs: list[tuple[int, int, int]] = []
+        rows = len(cumulative) - 1
+        start = 0
+        while start < rows:
+            before = cumulative[start]
+            end = bisect_right(cumulative, before + self._room - sticky.bytes, start + 1, rows + 1) - 1
+            if end == start and sticky.bytes == 0:
+                end += 1
+            if end > start:
+                runs.append((sticky.partition, start, end))
+                sticky.bytes += cumulative[end] - before
+                start = end
+            if start < rows:
+                sticky.partition, sticky.bytes = choice.next(), 0
+        return runs
+
+
+class _Choice:
+    """Picks partitions at random; shorter queues are picked more often.
+
+    Weight: the longest queue + 1 - the partition's own, as in Java's cumulative frequency table. Each pick fills a
+    batch, so it lengthens its queue by one. Rejection sampling needs no table.
+    """
+
+    __slots__ = ("_available", "_lengths", "_longest", "_random", "_shortest")
+
+    def __init__(self, load: PartitionLoad, count: int, adaptive: bool, random: Random) -> None:
+        self._available = load.available or range(count)
+        self._lengths = list(load.queue_lengths) if adaptive else []
+        self._longest = max(self._lengths, default=0)
+        self._shortest = min(self._lengths, default=0)
+        self._random = random
+
+    def offers(self, partition: int) -> bool:
+        return partition in self._available
+
+    def next(self) -> int:
+        while True:
+            index = int(self._random.random() * len(self._available))
+            if not self._lengths:
+                return self._available[index]
+            most = self._longest + 1 - self._shortest
+            if self._random.random() * most < self._longest + 1 - self._lengths[index]:
+                self._lengths[index] += 1
+                self._longest = max(self._longest, self._lengths[index])
+                return self._available[index]
+            # An outdated shortest length only rejects more picks; they stay fair.
+            self._shortest = min(self._lengths)

@@ -1,0 +1,73 @@
+"""``Partitioner``: gives every row of a slice its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.producer.partitioning.batch_rooms import OpenBatches
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
+
+NOT_GIVEN = -1
+"""In an ``explicit`` column: the row names no partition."""
+
+LEFT_OUT = -(1 << 31)
+"""In an ``explicit`` column: the row is not appended. A ``Partitioner`` of the user sees partition 0, and size 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """The load of a topic's partitions at one moment (Java: ``BuiltInPartitioner.PartitionLoadStats``).
+
+    ``available``: the partitions whose leader has taken data within ``partitioner.availability.timeout.ms``;
+    ``queue_lengths``: the number of waiting batches of each; ``batches``: None where each call opens new batches.
+    """
+
+    available: tuple[int, ...]
+    queue_lengths: tuple[int, ...]
+    cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+    batches: OpenBatches | None = None
+
+
+class Partitioner(Protocol):
+    """Chooses partitions for whole columns, where Java's ``clients.producer.Partitioner`` chooses for one record.
+
+    Runs on the thread that appends; several threads may call it at once. A user's class may leave out ``configure`` and
+    ``close``.
+    """
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Called first, once: the producer's options by Kafka's names."""
+        return
+
+    def close(self) -> None:
+        """Called once, when the producer is closed."""
+        return
+
+    def partition(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        sizes: Int64Array,
+        count: int,
+        load: PartitionLoad,
+    ) -> Int32Array:
+        """The partition of each row, from 0 to ``count - 1``.
+
+        ``explicit``: the partitions that rows name themselves, already checked, ``NOT_GIVEN`` where they name none;
+        these rows keep them. ``sizes``: bytes of each row as a record.
+
+        Records of ``send`` are buffered first and chosen for together, on any thread: an error that this raises, or one
+        partition that does not exist, fails the futures of all of them. ``send_columns`` raises it before any row is
+        appended. Only a ``RecordPartitioner`` can fail a single record.
+        """
+
+
+def fresh_partitions(explicit: Int32Array | None, rows: int) -> Int32Array:
+    """An array for the result: the partitions that rows name, ``NOT_GIVEN`` elsewhere."""
+    return np.full(rows, NOT_GIVEN, np.int32) if explicit is None else explicit.copy()

@@ -1,0 +1,300 @@
+"""``ProduceResponseHandler``: completes, retries, splits or fails the batches of a request (Java:
+``Sender.handleProduceResponse``, ``completeBatch``, ``failBatch``, ``reenqueueBatch``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    unexpected,
+)
+from spark_kafka_sink.network.codec import Response, throttle_time_ms
+from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.sender.context import SenderContext
+from spark_kafka_sink.producer.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
+from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
+from spark_kafka_sink.producer.transactions.sequences import PartitionSequence
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+
+class ProduceResponseHandler:
+    """Owned by the sender thread. A batch completes once; later responses for it are dropped.
+
+    ``completed``: number of completed batches, delivered or failed.
+    """
+
+    def __init__(self, config: ProducerConfig, parts: SenderContext, trouble: TroubleLog) -> None:
+        self.completed = 0
+        self._trouble = trouble
+        self._config = config
+        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._accumulator = parts.accumulator
+        self._sequences = parts.sequences
+        self._metadata = parts.metadata
+        self._backoff = parts.backoff
+        self._soon = parts.soon
+        self._transactions = parts.transactions
+        self._limit_lookup = parts.limit_lookup
+        self._awaiting_limit: dict[str, list[ProducerBatch]] = {}
+        self._looks_up = False
+        self._metrics = parts.accumulator.metrics
+        self._finished: list[ProducerBatch] = []
+        self._moved: set[TopicPartition] = set()
+
+    def handle(self, batches: Sequence[ProducerBatch], response: Response) -> None:
+        """Without a body the request failed as a whole, or acks is 0. After an unexpected exception the request's
+        batches fail, and no other batch.
+        """
+        states: list[PartitionSequence] = []
+        try:
+            states.extend(map(self._sequences.remove_in_flight, batches))
+            self._metrics.request_ended(response.node_id)
+            self._handle_response(batches, response)
+            self._resolve_all(batches, states, response.completed_at)
+        except Exception as error:
+            _log.exception("A Produce response could not be handled: its records fail")
+            for batch in batches:
+                if not batch.parts:
+                    self._fail_unless_done(batch, unexpected(error))
+            states.extend(map(self._sequences.remove_in_flight, batches[len(states) :]))
+            self._resolve_all(batches, states, response.completed_at)
+        finally:
+            self.release_finished()
+
+    def fail(self, batch: ProducerBatch, error: Exception) -> None:
+        """Fail a batch that will not be sent (again). ``release_finished`` must follow."""
+        if batch.header is not None:
+            self._sequences.fail(batch)
+        if self._transactions is not None:
+            self._transactions.batch_failed(error)
+        self._complete_with_error(batch, error)
+
+    def abort(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
+        """Fail batches in any state: the producer ends."""
+        for batch in batches:
+            if not batch.has_result:
+                self._complete_with_error(batch, error)
+            else:  # an interrupt struck between two listeners: the rest of them get the error
+                batch.error = batch.error or error
+                batch.notify_listeners()
+                self._finished.append(batch)
+        self.release_finished()
+
+    def release_finished(self) -> None:
+        """Release the memory of all completed batches and remove them from the accumulator, together."""
+        if self._finished:
+            self._accumulator.pool.release(self._finished)
+            self._accumulator.finish(self._finished)
+            self.completed += len(self._finished)
+            self._finished = []
+
+    def resolve_sequences(self, partition: TopicPartition, now: float) -> None:
+        """Reenqueue retries or bump the epoch, once the partition has no batch in flight (Java:
+        ``maybeResolveSequences``).
+        """
+        self._resolve(partition, self._sequences.partition(partition), now)
+
+    def _resolve_all(self, batches: Sequence[ProducerBatch], states: Sequence[PartitionSequence], now: float) -> None:
+        for batch, state in zip(batches, states, strict=True):
+            self._resolve(batch.partition, state, now)
+
+    def _resolve(self, partition: TopicPartition, state: PartitionSequence, now: float) -> None:
+        if state.resolved and not self._one_in_flight:
+            return
+        if state.in_flight:
+            self._accumulator.set_drain_mode(partition, DrainMode.MUTED)
+            return
+        retries = self._sequences.resolve(partition)
+        moved = partition in self._moved
+        self._moved.discard(partition)
+        if retries:
+            delay = 0.0 if moved else self._retry_delay(retries)
+            self._accumulator.reenqueue(retries, now + delay)
+        mode = DrainMode.MUTED if state.bump_epoch else DrainMode.RETRIES_ONLY if state.unresolved else DrainMode.OPEN
+        self._accumulator.set_drain_mode(partition, mode)
+
+    def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
+        if not retries[0].attempts:
+            return 0.0  # a part of a split batch, not sent yet
+        completing = any(_is_completing(batch.last_error) for batch in retries)
+        backoff = self._soon if completing else self._backoff
+        return backoff.delay(max(0, *(batch.attempts - 1 for batch in retries)))
+
+    def _handle_response(self, batches: Sequence[ProducerBatch], response: Response) -> None:
+        if response.error is not None:
+            self._handle_failed_request(batches, response.error, response.completed_at)
+        elif isinstance(response.body, ProduceResponse):
+            self._metrics.response_received(response.node_id, response.latency_ms, throttle_time_ms(response.body))
+            self._handle_partitions(batches, response.body, response)
+        else:
+            for batch in batches:
+                self._complete(batch, UNKNOWN_OFFSET, NO_TIMESTAMP, response.completed_at)
+
+    def _handle_partitions(self, batches: Sequence[ProducerBatch], body: ProduceResponse, response: Response) -> None:
+        partitions = [body.partitions.get(batch.partition) for batch in batches]
+        if len(body.partitions) != len(batches) or None in partitions:
+            requested = ", ".join(str(batch.partition) for batch in batches)
+            error = NetworkError(f"node {response.node_id} responded for other partitions than requested: {requested}")
+            self._handle_failed_request(batches, error, response.completed_at)
+            return
+        for batch, partition in zip(batches, partitions, strict=True):
+            assert partition is not None
+            if partition.error_code is NO_ERROR:
+                self._complete(batch, partition.base_offset, partition.log_append_time, response.completed_at)
+            else:
+                self._handle_error(batch, partition, response)
+
+    def _handle_failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
+        self._metadata.request_update()
+        for batch in batches:
+            if isinstance(error, NOT_RETRIED):
+                self._fail_unless_done(batch, error)
+            else:
+                self._retry(batch, error, False, now)
+
+    def _handle_error(self, batch: ProducerBatch, partition: PartitionResponse, response: Response) -> None:
+        code = partition.error_code
+        if partition.leader is not None:
+            self._metadata.update_leader(batch.partition, partition.leader, partition.leader_epoch)
+            # The retry goes to the new leader without backoff (KIP-951). An outdated hint changes no leader.
+            if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
+                self._moved.add(batch.partition)
+        what = action(TRANSACTIONAL_PRODUCE if self._sequences.transactional else "produce", code)
+        if what is Action.REFRESH_RETRY:
+            self._metadata.request_update()
+        if what is Action.SUCCEED:
+            self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
+            return
+        error = broker_error(code, str(batch.partition), partition.error_message)
+        if code is ErrorCode.unknown_topic_or_partition:
+            self._sequences.forget_producer(batch)
+        if what is Action.BUMP_EPOCH and not self._can_retry_sequence(batch):
+            what = Action.FAIL
+        if what < Action.SPLIT or what is Action.BUMP_EPOCH:
+            self._retry(batch, error, what is Action.BUMP_EPOCH, response.completed_at)
+        elif what is Action.SPLIT and batch.count > 1:
+            self._too_large(batch, response.completed_at)
+        else:
+            self._fail_unless_done(batch, error)
+
+    def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
+        """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""
+        if self._sequences.transactional:
+            return not self._sequences.is_first(batch)
+        return not self._sequences.is_overtaken(batch)
+
+    def _retry(self, batch: ProducerBatch, error: Exception, bump_epoch: bool, now: float) -> None:
+        if batch.done:
+            return
+        batch.last_error = error
+        if now >= batch.created + self._config.delivery_timeout_ms:
+            self._fail_unless_done(batch, expiry_error(batch, now))
+        elif batch.attempts > self._config.retries:
+            self._fail_unless_done(batch, error)
+        else:
+            _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
+            if not _is_completing(error):
+                self._trouble.retried(batch, error, now)
+            self._metrics.topic(batch.partition.topic).retries += batch.count
+            self._sequences.retry(batch, bump_epoch)
+
+    def look_up_limits(self, now: float) -> float:
+        """Split the batches whose topic's limit became known; returns when to call again (monotonic ms)."""
+        if not self._looks_up:
+            return NEVER
+        wake_at = self._limit_lookup.advance(now)
+        for topic in self._limit_lookup.take_ended():
+            for batch in self._awaiting_limit.pop(topic, ()):
+                state = self._sequences.remove_in_flight(batch)
+                try:
+                    self._split(batch)
+                except Exception as error:
+                    _log.exception("A batch could not be split: its records fail")
+                    if not batch.parts:
+                        self._fail_unless_done(batch, unexpected(error))
+                self._resolve(batch.partition, state, now)
+        self._looks_up = self._limit_lookup.busy
+        self.release_finished()
+        return wake_at
+
+    def refresh_limits(self, batches: Iterable[ProducerBatch], now: float) -> None:
+        """Look up old limits of the batches' topics again: they may have been raised."""
+        for topic in {batch.partition.topic for batch in batches}:
+            if topic in self._accumulator.topic_limits.max_message_bytes:
+                self._limit_lookup.refresh(topic, now)
+                self._looks_up = True
+
+    def split_unsent(self, batch: ProducerBatch) -> None:
+        """Split a drained, sealed batch that its topic does not accept. Its parts become the head of its queue."""
+        parts = self._split_into(batch)
+        if batch.header is not None:
+            self._sequences.replace(batch, parts)
+        self._accumulator.undrain_parts(parts)
+
+    def _too_large(self, batch: ProducerBatch, now: float) -> None:
+        """Split the batch; before that, find out how much its topic takes. Its partition is held meanwhile."""
+        topic = batch.partition.topic
+        if not batch.done and self._limit_lookup.begin(topic, now):
+            self._looks_up = True
+            self._awaiting_limit.setdefault(topic, []).append(batch)
+            self._sequences.hold(batch)
+        else:
+            self._split(batch)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        if not batch.done:
+            self._sequences.replace(batch, self._split_into(batch))
+            self._sequences.retry(batch, False)
+
+    def _split_into(self, batch: ProducerBatch) -> Sequence[ProducerBatch]:
+        topic = batch.partition.topic
+        parts = self._accumulator.split(batch, self._accumulator.topic_limits.refused(topic, batch.size))
+        self._metrics.topic(topic).splits += 1
+        _log.debug("%s: split a batch of %d bytes, more than its topic takes", batch.partition, batch.size)
+        return parts
+
+    def _fail_unless_done(self, batch: ProducerBatch, error: Exception) -> None:
+        if not batch.done:
+            self.fail(batch, error)
+
+    def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        self._trouble.acknowledged_at = now
+        if not batch.done:
+            self._sequences.complete(batch)
+            batch.complete(base_offset, log_append_time, None)
+            self._finished.append(batch)
+
+    def _complete_with_error(self, batch: ProducerBatch, error: Exception) -> None:
+        self._metrics.topic(batch.partition.topic).errors += batch.count
+        batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, error)
+        self._finished.append(batch)
+
+
+def _is_completing(error: Exception | None) -> bool:
+    """Whether the coordinator is still completing the previous transaction, as it often is."""
+    return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
+
+
+def expiry_error(batch: ProducerBatch, now: float, no_producer_id: KafkaError | None = None) -> KafkaTimeoutError:
+    """Kafka's text, and the last error of the batch, or why there is no producer id to send it with."""
+    waited = f"{now - batch.created:.0f} ms has passed since batch creation"
+    text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
+    if batch.last_error is not None:
+        text += f" (attempt {batch.attempts}: {batch.last_error})"
+    elif no_producer_id is not None:
+        text += f" without a producer id ({no_producer_id})"
+    return KafkaTimeoutError(text)

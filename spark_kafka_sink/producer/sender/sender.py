@@ -1,0 +1,289 @@
+"""``Sender``: one iteration of the loop is a function of the time and of network events (Java: ``Sender.runOnce``).
+
+No thread, clock or socket here: ``sender_thread.py`` runs it, tests run it by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
+from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
+from spark_kafka_sink.network.calls import CallEnd
+from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
+from spark_kafka_sink.network.error_table import NOT_RETRIED
+from spark_kafka_sink.network.metadata import MetadataUpdater
+from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sender.context import SenderContext
+from spark_kafka_sink.producer.sender.produce_api import ProduceRequest
+from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
+from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
+from spark_kafka_sink.producer.transactions import messages
+from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.states import State
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+
+class Sender:
+    """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
+
+    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
+        self._trouble = TroubleLog(config, parts)
+        self.response_handler = ProduceResponseHandler(config, parts, self._trouble)
+        self._config = config
+        self._parts = parts
+        self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
+        self._granted: ProducerIdentity | None = None
+        self._refused: KafkaError | None = None
+        self._unavailable: KafkaError | None = (
+            None  # InitProducerId ended with it: waiting batches fail, later ones ask
+        )
+        self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
+        self._producer_id_delay = 0.0
+        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._in_flight: dict[ProducerBatch, None] = {}
+        self._aborted = False
+
+    @property
+    def has_work(self) -> bool:
+        transactions = self._parts.transactions
+        return self._parts.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
+
+    @property
+    def completed(self) -> int:
+        """Number of completed batches, delivered or failed."""
+        return self.response_handler.completed
+
+    def begin_close(self, now: float) -> float:
+        """Abort an open transaction. Returns a deadline for its end (monotonic ms); batches expire by themselves."""
+        if self._parts.transactions is None:
+            return NEVER
+        self._parts.transactions.close()
+        return now + self._config.delivery_timeout_ms
+
+    def run_once(self, now: float, events: Sequence[Event]) -> float:
+        """Handle ``events``, send ready batches, return the time of the next call at the latest (monotonic ms)."""
+        parts = self._parts
+        transactions = parts.transactions
+        parts.client.handle(events, now)
+        parts.client.expire(now)
+        self._expire(now)
+        wake_at = parts.pending.publish_due(now)
+        # Before the transactions: the parts of a split batch fail in this iteration if the transaction is aborted.
+        wake_at = min(wake_at, self.response_handler.look_up_limits(now))
+        if transactions is not None:
+            wake_at = min(wake_at, self._run_transactions(transactions, now))
+        snapshot = parts.metadata.snapshot
+        ready = parts.accumulator.ready(snapshot, now)
+        if ready.unknown_leaders:
+            parts.metadata.request_update()
+        # Before Produce requests: under load they fill every connection, and an update would never find room.
+        wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(parts.client, now))
+        if transactions is None:
+            wake_at = min(wake_at, self._request_producer_id(ready.nodes, now))
+        if not parts.sequences.needs_identity and (transactions is None or transactions.may_send):
+            wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
+        trouble = self._trouble
+        if now >= trouble.next_at:
+            trouble.write(now)
+        rows_wait = parts.accumulator.has_incomplete or parts.metadata.has_waiters
+        if rows_wait or trouble.unwritten or (transactions is not None and parts.calls.busy):
+            wake_at = min(wake_at, trouble.next_at)
+        return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail every batch, queued or in flight, and refuse new rows."""
+        self.response_handler.abort(self._parts.accumulator.abort(error), error)
+        self._parts.pending.abort(error)
+        self._in_flight.clear()
+        self._parts.metadata.fail_waiters(error)
+        if self._parts.transactions is not None:
+            self._parts.transactions.end(error)
+        self._aborted = True
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._parts.client.close()
+
+    def _run_transactions(self, transactions: TransactionManager, now: float) -> float:
+        """Java: ``maybeSendAndPollTransactionalRequest``."""
+        self._fail_rejected(transactions, now)
+        transactions.take_commands()
+        self._fail_rejected(transactions, now)
+        wake_at = transactions.advance(now)
+        if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
+            self.abort(transactions.error)
+        return wake_at
+
+    def _fail_rejected(self, transactions: TransactionManager, now: float) -> None:
+        """Outside a transaction, and in a failed one, queued batches fail."""
+        if not transactions.may_send and self._parts.accumulator.has_incomplete:
+            batches = self._parts.accumulator.drain_all()
+            if batches:
+                error = transactions.rejection()
+                self._fail_all([(batch, error) for batch in batches], now)
+
+    def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
+        """Get a producer id once a batch needs it; returns when to call again at the latest."""
+        sequences, calls = self._parts.sequences, self._parts.calls
+        if self._unavailable is not None:
+            error, self._unavailable = self._unavailable, None
+            self._fail_all([(batch, error) for batch in self._parts.accumulator.drain_all()], now)
+        if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
+            return NEVER
+        if self._refused is not None:
+            self.abort(self._refused)
+        elif self._granted is not None:
+            sequences.identity, self._granted = self._granted, None
+            for partition in sequences.to_resolve():
+                self.response_handler.resolve_sequences(partition, now)
+            return now
+        elif not calls.busy:
+            call = messages.producer_id(self._producer_id_completed)
+            call.retry_at = now + self._producer_id_delay
+            calls.start(call)
+        return calls.advance(now)
+
+    def _producer_id_completed(self, end: CallEnd) -> None:
+        if end.error is None and end.body.producer_id >= 0:
+            self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
+            _log.debug("Producer id %d, epoch %d", *self._granted)
+        elif isinstance(end.error, UnsupportedVersionError):
+            self._unavailable = UnsupportedVersionError(f"{end.error}: see enable.idempotence, which needs it")
+        elif isinstance(end.error, NOT_RETRIED):
+            self._unavailable = end.error
+        elif end.error is not None and end.code is not ErrorCode.none:
+            self._refused = end.error
+        else:  # no broker refused: the response was invalid
+            self._no_producer_id = end.error or NetworkError("The response to InitProducerId has no producer id")
+            self._producer_id_delay = self._parts.backoff.delay(0)
+
+    def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
+        """Fill each ready node's connection with Produce requests (Java: ``sendProducerData``); returns when a full
+        connection may have room.
+        """
+        parts = self._parts
+        wake_at = NEVER
+        for node_id in nodes:
+            node = snapshot.nodes[node_id]
+            if (refusal := parts.client.refusal(node, now)) is not None:
+                while batches := parts.accumulator.drain(node_id, now):
+                    self._fail_all([(batch, refusal) for batch in batches], now)
+                continue
+            parts.accumulator.nodes.update(node_id, parts.client.ready(node, now), now)
+            while parts.client.ready(node, now):
+                batches = parts.accumulator.drain(node_id, now)
+                if not batches:
+                    break
+                if parts.transactions is not None:
+                    drained, batches = batches, parts.transactions.sendable(batches)
+                    if len(batches) < len(drained):
+                        wake_at = now  # the next iteration adds the partitions of the other batches
+                if parts.accumulator.topic_limits.max_message_bytes:
+                    self.response_handler.refresh_limits(batches, now)
+                    batches = self._within_limits(batches, now)
+                if not batches:
+                    continue
+                self._send_produce_request(node_id, batches, now)
+            else:
+                wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
+        return wake_at
+
+    def _within_limits(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
+        """The batches that their topics take. Larger ones that were never sent are split and return to their queues."""
+        accumulator = self._parts.accumulator
+        fitting = []
+        for batch in batches:
+            try:
+                if batch.payload is None:
+                    accumulator.seal(batch)
+                if not batch.attempts and accumulator.exceeds_topic_limit(batch):
+                    self.response_handler.split_unsent(batch)
+                else:
+                    fitting.append(batch)
+            except Exception as error:
+                _log.exception("A batch could not be split: its records fail")
+                self._fail_all([(batch, unexpected(error))], now)
+        return fitting
+
+    def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
+        """After an unexpected exception the request's batches fail, and no other batch."""
+        sent = False
+
+        def on_complete(response: Response) -> None:
+            if sent:
+                for batch in batches:
+                    self._in_flight.pop(batch, None)
+                self.response_handler.handle(batches, response)
+
+        try:
+            for batch in batches:
+                self._stamp(batch)
+            transactions = self._parts.transactions
+            versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
+            transactional_id = None if transactions is None else transactions.transactional_id
+            request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id)
+            self._parts.client.send(node_id, request, now)
+            sent = True
+        except Exception as error:
+            _log.exception("A Produce request could not be made: its records fail")
+            for batch in batches:
+                if batch in self._in_flight:
+                    del self._in_flight[batch]
+                    self._parts.sequences.remove_in_flight(batch)
+            self._fail_all([(batch, unexpected(error)) for batch in batches], now)
+        else:
+            metrics = self._parts.accumulator.metrics
+            metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
+            for batch in batches:
+                metrics.batch_sent(batch, now - batch.created)
+
+    def _stamp(self, batch: ProducerBatch) -> None:
+        parts = self._parts
+        if batch.payload is None:
+            parts.accumulator.seal(batch)
+        alone = parts.sequences.send(batch)
+        self._in_flight[batch] = None
+        if alone or self._one_in_flight:
+            parts.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
+
+    def _expire(self, now: float) -> None:
+        """Fail batches older than delivery.timeout.ms, those in flight first, in their order."""
+        overdue = dict.fromkeys(self._parts.accumulator.expire(now))
+        if overdue:
+            in_flight = [batch for batch in self._in_flight if batch in overdue]
+            for batch in in_flight:
+                del self._in_flight[batch]
+            expired = dict.fromkeys(in_flight) | overdue
+            reason = self._why_no_producer_id()
+            self._fail_all([(batch, expiry_error(batch, now, reason)) for batch in expired], now)
+
+    def _why_no_producer_id(self) -> KafkaError | None:
+        """The last error of the InitProducerId that batches wait for."""
+        parts = self._parts
+        if parts.transactions is not None or not parts.sequences.needs_identity:
+            return None
+        call = parts.calls.oldest
+        return self._no_producer_id if call is None or call.last_error is None else call.last_error
+
+    def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
+        """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""
+        handler, unexpected_error = self.response_handler, None
+        for batch, error in batches:
+            try:
+                handler.fail(batch, error)
+                if batch.header is not None:
+                    handler.resolve_sequences(batch.partition, now)
+            except Exception as raised:
+                unexpected_error = raised
+        handler.release_finished()
+        if unexpected_error is not None:
+            raise unexpected_error

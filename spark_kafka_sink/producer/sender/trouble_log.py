@@ -1,0 +1,169 @@
+"""``TroubleLog``: the sender's log lines while rows or calls wait for brokers: retries, lost connections, stalls."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_LEADER
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.network.calls import STALL_MS
+from spark_kafka_sink.producer.accumulator.accumulator import Backlog
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sender.context import SenderContext
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+SUM_MS: Final = 10_000.0
+"""The first retry is logged at once, those of this time after it as one line."""
+
+_MOST_ERRORS: Final = 5
+
+
+class _Stall:
+    """One kind of waiting, of which a warning is due each ``STALL_MS``."""
+
+    def __init__(self) -> None:
+        self._warned_at = -NEVER
+
+    def is_due(self, since: float, now: float) -> bool:
+        """Whether to warn of what has waited ``since`` then; the caller does, if so."""
+        due = now >= self.next_at(since)
+        if due:
+            self._warned_at = now
+        return due
+
+    def next_at(self, since: float) -> float:
+        return max(since, self._warned_at) + STALL_MS
+
+
+class TroubleLog:
+    """Owned by the sender thread. Times are monotonic ms.
+
+    ``next_at``: when to call ``write``. ``unwritten``: there is something to sum up then. ``acknowledged_at``: of the
+    last acknowledgement, which the response handler notes.
+    """
+
+    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
+        self.next_at = 0.0
+        self.unwritten = False
+        self.acknowledged_at = -NEVER
+        self._config = config
+        self._accumulator = parts.accumulator
+        self._metadata = parts.metadata
+        self._client = parts.client
+        self._calls = parts.calls
+        self._retries: Counter[str] = Counter()
+        self._summing_since: float | None = None  # None: the next retry is logged at once
+        self._written_at = 0.0
+        self._rows_stall = _Stall()
+        self._metadata_stall = _Stall()
+        self._calls_stall = _Stall()
+
+    def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """``batch`` is sent again because of ``error``."""
+        if self._summing_since is None:
+            _log.warning("Sending a batch of %s again after attempt %d: %s", batch.partition, batch.attempts, error)
+            self._summing_since = now
+        else:
+            self._retries[error.name if isinstance(error, BrokerError) else str(error)] += 1
+            self.unwritten = True
+        self.next_at = min(self.next_at, self._summing_since + SUM_MS)
+
+    def write(self, now: float) -> None:
+        """Log what is due."""
+        self._sum_up(now)
+        due = min(now + STALL_MS, self._check_metadata(now), self._check_calls(now), self._check_rows(now))
+        self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
+
+    def _sum_up(self, now: float) -> None:
+        since = self._written_at if self._summing_since is None else self._summing_since
+        if now < since + SUM_MS:
+            return
+        self._written_at, self._summing_since = now, None
+        failures = self._client.take_repeated_failures()
+        lines = []
+        if self._retries:
+            lines.append(f"{_batches(self._retries.total())} sent again ({_by_error(self._retries)})")
+        if failures:
+            lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
+        if lines:
+            level = logging.WARNING if self._is_waited_for() else logging.DEBUG
+            _log.log(level, "In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
+            self._retries.clear()
+            self.unwritten = False
+            self._summing_since = now
+
+    def _check_metadata(self, now: float) -> float:
+        """Rows that wait for their topics; returns when to check them again."""
+        since = self._metadata.waiting_since
+        if since is None:
+            return NEVER
+        if self._metadata_stall.is_due(since, now):
+            _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing())
+        return self._metadata_stall.next_at(since)
+
+    def _check_calls(self, now: float) -> float:
+        """API calls, such as those of a transaction; returns when to check them again."""
+        call = self._calls.oldest
+        if call is None:
+            return NEVER
+        if self._calls_stall.is_due(call.began, now):
+            _log.warning("%s", self._calls.stalled(call, now - call.began))
+        return self._calls_stall.next_at(call.began)
+
+    def _check_rows(self, now: float) -> float:
+        """Batches without an acknowledgement; returns when to check them again."""
+        backlog = self._accumulator.backlog()
+        if backlog is None:
+            return NEVER
+        since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
+        if self._rows_stall.is_due(since, now):
+            _log.warning("%s", self._stall(backlog, now - since, now))
+        return self._rows_stall.next_at(since)
+
+    def _is_waited_for(self) -> bool:
+        """False for an idle producer, which reconnects too, for its metadata."""
+        return bool(self._retries) or self._accumulator.has_incomplete or self._metadata.has_waiters
+
+    def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
+        oldest = backlog.oldest
+        age = now - oldest.created
+        left = max(0.0, self._config.delivery_timeout_ms - age)
+        text = (
+            f"No acknowledgement for {silent_ms / 1000:.0f} s: {_batches(backlog.batches)} ({backlog.bytes} bytes) "
+            f"wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is {age / 1000:.0f} s old; "
+            f"delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
+        )
+        return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
+
+    def _waits_for(self, batch: ProducerBatch, now: float) -> str:
+        snapshot = self._metadata.snapshot
+        leader = snapshot.leader(batch.partition)
+        if leader == NO_LEADER:
+            error = self._metadata.last_connection_error()
+            return f"{batch.partition} has no leader{'' if error is None else f'; the last connection error: {error}'}"
+        node = snapshot.nodes[leader]
+        if requests := self._client.in_flight(leader):
+            return f"Broker {node} has not responded to {requests} request{'' if requests == 1 else 's'}"
+        if (error := self._client.last_error(leader)) is not None:
+            return f"Broker {node} is not connected: {error}"
+        delay = self._client.ready_delay(node, now)
+        return f"It waits for broker {node}" + (
+            f", which throttles for {delay:.0f} ms more" if 0 < delay < NEVER else ""
+        )
+
+
+def _batches(count: int) -> str:
+    return f"{count} batch{'' if count == 1 else 'es'}"
+
+
+def _by_error(counts: Mapping[str, int]) -> str:
+    """``NOT_ENOUGH_REPLICAS: 500, …``, the most frequent first."""
+    ranked = Counter(counts).most_common()
+    shown = ", ".join(f"{error}: {count}" for error, count in ranked[:_MOST_ERRORS])
+    return shown if len(ranked) <= _MOST_ERRORS else f"{shown}, and {len(ranked) - _MOST_ERRORS} other errors"

@@ -1,0 +1,247 @@
+"""Ends prepared transactions and fences their producers on the caller's thread: no sender thread, many at a time.
+
+A transaction that one process prepared is committed or aborted here in another. EndTxn and InitProducerId are all it
+takes; nothing of the producer is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.common.clock import NEVER, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
+from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.network.calls import Call, CallEnd
+from spark_kafka_sink.network.error_table import NOT_OPEN
+from spark_kafka_sink.network.rpc import Rpc, timeout_error
+from spark_kafka_sink.producer.transactions import messages
+from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    TRANSACTION_VERSION_FEATURE,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
+
+Config = ProducerConfig | Mapping[str, object]
+
+CONNECTIONS: Final = 10
+"""To one coordinator: a broker serves one request of a connection at a time."""
+
+
+_METADATA_VERSION: Final = "metadata.version"
+_KAFKA_3_6: Final = 12
+"""Level of metadata.version (3.6-IV0) that only a cluster without older brokers can have."""
+
+
+class EndVerdict(Enum):
+    COMMITTED = "committed, now or by an earlier attempt with the same verdict"
+    ABORTED = "aborted, now or by an earlier attempt with the same verdict"
+    GONE = "this transaction is no longer open: it was ended before, or its id was initialised again"
+    UNDECIDED = "no response until the deadline, or an error: it may be open, and may have been ended by this attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnOutcome:
+    """The outcome of one EndTxn. ``error`` and its Kafka ``error_code`` (0: none): the reason of GONE and UNDECIDED.
+
+    ``identity``: the one for the id's next transaction after COMMITTED and ABORTED. ``unanswered``: an attempt never
+    had a response and may still arrive, so the next transaction needs another epoch than this one's (KAFKA-17754).
+    ``repeated``: there were earlier attempts, which may have ended the transaction.
+    """
+
+    prepared: PreparedTransaction
+    verdict: EndVerdict
+    error_code: int = 0
+    error: KafkaError | None = None
+    identity: TransactionalIdentity | None = None
+    unanswered: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdOutcome:
+    """The new identity of an id, or the error that prevented it."""
+
+    transactional_id: str
+    identity: TransactionalIdentity | None
+    error: KafkaError | None
+
+
+def end_transactions(
+    config: Config,
+    endings: Sequence[tuple[PreparedTransaction, bool]],
+    timeout_ms: float,
+) -> list[EndTxnOutcome]:
+    """Commits (True) or aborts (False) prepared transactions; one outcome for each, in their order. Raises nothing.
+
+    Every attempt uses the EndTxn version of ``PreparedTransaction``, so that the same verdict may be sent again, in
+    this call or a later one.
+    """
+    parsed = _parsed(config)
+    with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
+        return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
+
+
+def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
+    """A prepared transaction in the process that is to end it."""
+    return ResumedTransaction(prepared, _parsed(config))
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedTransaction:
+    """``commit`` and ``abort`` raise ``ProducerFencedError`` or another ``BrokerError`` if the transaction is gone, and
+    ``KafkaTimeoutError`` without a response in ``timeout_ms`` (default max.block.ms): call the same again.
+    """
+
+    prepared: PreparedTransaction
+    config: ProducerConfig
+
+    def commit(self, timeout_ms: float | None = None) -> TransactionalIdentity:
+        return self._end(True, timeout_ms)
+
+    def abort(self, timeout_ms: float | None = None) -> TransactionalIdentity:
+        return self._end(False, timeout_ms)
+
+    def _end(self, commit: bool, timeout_ms: float | None) -> TransactionalIdentity:
+        deadline = self.config.max_block_ms if timeout_ms is None else timeout_ms
+        (outcome,) = end_transactions(self.config, [(self.prepared, commit)], deadline)
+        if outcome.identity is None:
+            raise outcome.error or KafkaError(f"{outcome.verdict.value}: {self.prepared}")
+        return outcome.identity
+
+
+class Committer:
+    """Calls to transaction coordinators over ``rpc``, which stays open. ``transaction_timeout_ms``: of new epochs."""
+
+    def __init__(self, rpc: Rpc, transaction_timeout_ms: int) -> None:
+        self._rpc = rpc
+        self._transaction_timeout_ms = transaction_timeout_ms
+
+    def end(
+        self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float, latest_ms: float = NEVER
+    ) -> list[EndTxnOutcome]:
+        """``latest_ms``: epoch ms, from which on no EndTxn is sent."""
+        calls = [messages.end_txn(each, commit) for each, commit in endings]
+        self._run(calls, timeout_ms, latest_ms)
+        return [
+            _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
+        ]
+
+    def abort(self, prepared: Iterable[PreparedTransaction], timeout_ms: float) -> list[EndTxnOutcome]:
+        """Aborts these transactions, so that no row that arrives later can be committed; one outcome for each, in their
+        order.
+
+        EndTxn ends exactly this transaction, and rows that arrive later are refused: in transactions version 2 for
+        their epoch, in version 1 from Kafka 3.6 on because the transaction no longer has their partition. Older brokers
+        would take them, and commit them with the successor's. There InitProducerId with the identity (KIP-360) aborts
+        with markers of the next epoch. It is not exact: while a transaction of a successor is open, the coordinator
+        compares the producer id only, and aborts that one.
+        """
+        asked = list(prepared)
+        timeout = self._transaction_timeout_ms
+        verified = self._partitions_are_verified()
+        calls = [
+            messages.end_txn(each, False)
+            if verified or each.end_txn_version >= END_TXN_V2
+            else messages.init_producer_id(each, timeout)
+            for each in asked
+        ]
+        self._run(calls, timeout_ms)
+        return [
+            _ended(each, False, call, timeout_ms) if call.api == "end_txn" else _fenced(each, call, timeout_ms)
+            for each, call in zip(asked, calls, strict=True)
+        ]
+
+    def init_producer_ids(
+        self, latest: Mapping[str, ProducerIdentity], timeout_ms: float
+    ) -> list[InitProducerIdOutcome]:
+        """Aborts the open transaction of each id and fences its producer; one outcome for each, in their order.
+
+        ``latest``: transactional id → the identity that must still be the latest (KIP-360), else the error is
+        ``ProducerFencedError``; or ``NO_IDENTITY``. A broker takes a repeated identity for a retry and returns the same
+        epoch again.
+        """
+        timeout = self._transaction_timeout_ms
+        calls = {
+            name: messages.init_producer_id(TransactionalIdentity(name, *identity, END_TXN_V1), timeout)
+            for name, identity in latest.items()
+        }
+        self._run(calls.values(), timeout_ms)
+        outcomes = []
+        for name, call in calls.items():
+            error = timeout_error(call, timeout_ms) if call.end is None else call.end.error
+            identity = self._identity(name, call.end) if call.end is not None and error is None else None
+            outcomes.append(InitProducerIdOutcome(name, identity, error))
+        return outcomes
+
+    def add_partitions(
+        self, identity: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
+    ) -> None:
+        """AddPartitionsToTxn, which transactions version 1 needs before Produce; raises its error."""
+        call = messages.add_partitions(identity, partitions)
+        self._rpc.call(call, self._rpc.now() + timeout_ms)
+
+    def _partitions_are_verified(self) -> bool:
+        """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
+        a connection, and for clusters with ZooKeeper, which do not say."""
+        found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
+        versions = next((each for each in found if each is not None), None)
+        return versions is not None and versions.features.get(_METADATA_VERSION, 0) >= _KAFKA_3_6
+
+    def _run(self, calls: Iterable[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
+        self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
+
+    def _identity(self, transactional_id: str, end: CallEnd) -> TransactionalIdentity:
+        versions = self._rpc.api_versions(end.node_id)
+        v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
+        version = END_TXN_V2 if v2 else END_TXN_V1
+        return TransactionalIdentity(transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
+
+
+def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    if call.end is None or call.end.error is not None:
+        return _failed(prepared, call, timeout_ms)
+    producer = messages.identity_after(call.end.body, prepared.identity)
+    identity = TransactionalIdentity(prepared.transactional_id, *producer, prepared.end_txn_version)
+    verdict = EndVerdict.COMMITTED if commit else EndVerdict.ABORTED
+    return EndTxnOutcome(prepared, verdict, identity=identity, unanswered=call.unanswered)
+
+
+def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    """The outcome of InitProducerId with the transaction's identity.
+
+    The coordinator of an open transaction responds CONCURRENT_TRANSACTIONS while it writes the markers, then
+    PRODUCER_FENCED, as its epoch is bumped by then. One that was completing already, perhaps by a commit, succeeds.
+    """
+    end = call.end
+    if end is not None and end.error is None:
+        return EndTxnOutcome(prepared, EndVerdict.GONE)
+    before = call.last_error.code if isinstance(call.last_error, BrokerError) else None
+    if end is not None and end.code in NOT_OPEN and before == ErrorCode.concurrent_transactions:
+        return EndTxnOutcome(prepared, EndVerdict.ABORTED)
+    return _failed(prepared, call, timeout_ms)
+
+
+def _failed(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+    end = call.end
+    if end is None:
+        unanswered = call.unanswered or call.in_flight
+        return EndTxnOutcome(
+            prepared, EndVerdict.UNDECIDED, error=timeout_error(call, timeout_ms), unanswered=unanswered
+        )
+    verdict = EndVerdict.GONE if end.code in NOT_OPEN else EndVerdict.UNDECIDED
+    return EndTxnOutcome(
+        prepared, verdict, int(end.code), end.error, unanswered=call.unanswered, repeated=call.attempts > 1
+    )
+
+
+def _parsed(config: Config) -> ProducerConfig:
+    return config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)

@@ -1,0 +1,478 @@
+"""``TransactionManager``: the state of one transactional producer and its requests (Java: ``TransactionManager``).
+
+Owned by the sender thread. Any thread may call ``submit`` and ``records_lost`` and read ``state``, ``error`` and
+``identity``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.errors import (
+    BrokerError,
+    IllegalStateError,
+    KafkaError,
+    RequestBuildError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    UnsupportedVersionError,
+    unexpected,
+)
+from spark_kafka_sink.network.calls import CallEnd, Calls
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
+from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.transactions import messages
+from spark_kafka_sink.producer.transactions.messages import Offsets
+from spark_kafka_sink.producer.transactions.sequences import Sequences
+from spark_kafka_sink.producer.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
+from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    TRANSACTION_VERSION_FEATURE,
+    ConsumerGroupMetadata,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
+
+_log = logging.getLogger("spark_kafka_sink.sender")
+
+PRODUCE_V1: Final = (9, 11)
+"""From version 12 on, Produce adds partitions to the transaction (KIP-890)."""
+
+
+class CommandListener(Protocol):
+    def complete(self, result: object, error: Exception | None) -> None:
+        """Called once, on the sender thread or the thread that closes the producer. Must not block."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
+    RESUME, ``transactional_id`` to INIT_AS.
+    """
+
+    step: Step
+    listener: CommandListener
+    offsets: Offsets = field(default_factory=dict)
+    group: ConsumerGroupMetadata | None = None
+    identity: TransactionalIdentity | None = None
+    transactional_id: str | None = None
+
+
+class TransactionManager:
+    """``submit`` commands; the sender calls ``take_commands``, then ``advance``, in each iteration.
+
+    Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        sequences: Sequences,
+        client: NetworkClient,
+        calls: Calls,
+    ) -> None:
+        assert config.transactional_id is not None
+        self.state = State.UNINITIALIZED
+        self.error: KafkaError | None = None
+        self._identity = TransactionalIdentity(config.transactional_id, *NO_IDENTITY, END_TXN_V1)
+        self._timeout_ms = config.transaction_timeout_ms
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._client = client
+        self._calls = calls
+        self._commands: deque[Command] = deque()
+        self._taken: Command | None = None
+        self._losses: deque[Exception] = deque()
+        self._ended_by: Exception | None = None
+        self._pending: Command | None = None
+        self._sending_offsets: dict[Command, None] = {}
+        self._flush = Flush()
+        self._flushing = False
+        self._partitions: set[TopicPartition] = set()
+        self._new_partitions: dict[TopicPartition, None] = {}
+        self._adding_partitions = False
+        self._started = False
+        self._confirmed = False
+        self._end_unanswered = False
+
+    # Any thread
+
+    @property
+    def identity(self) -> TransactionalIdentity | None:
+        """The identity of the next transaction; None before the first InitProducerId response."""
+        return None if self._identity.identity == NO_IDENTITY else self._identity
+
+    def submit(self, command: Command) -> None:
+        """Queue a command. The caller wakes the sender. A second call with the same command has no effect."""
+        self._commands.append(command)
+        if self._ended_by is not None:
+            self._refuse_commands(self._ended_by)
+
+    def records_lost(self, error: Exception) -> None:
+        """Records of the open transaction could not be appended."""
+        self._losses.append(error)
+
+    @property
+    def waits_for(self) -> KafkaError | None:
+        """The last error of the request that has waited longest; it is retried."""
+        call = self._calls.oldest
+        return None if call is None else call.last_error
+
+    def check_in_transaction(self) -> None:
+        """Raise unless records may be appended now."""
+        if self.state is not State.IN_TRANSACTION:
+            raise self._refusal("append records")
+
+    # The sender
+
+    @property
+    def may_send(self) -> bool:
+        return self.state in SENDING
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether a transaction is being committed or aborted."""
+        return self.state in (State.COMMITTING, State.ENDING, State.ABORTING)
+
+    @property
+    def transactional_id(self) -> str:
+        return self._identity.transactional_id
+
+    @property
+    def produce_versions(self) -> tuple[int, int]:
+        return PRODUCE_V2 if self._v2 else PRODUCE_V1
+
+    def take_commands(self) -> None:
+        """A caller notes lost records, then submits its commit. Here: take the commit, then the lost records."""
+        while self._commands and self._ended_by is None:
+            command = self._commands.popleft()
+            if command is self._taken:
+                continue  # submitted again after an interrupt
+            self._taken = command
+            try:
+                self._take_losses()
+                self._take(command)
+            except Exception as error:
+                command.listener.complete(None, unexpected(error))
+                raise
+        self._take_losses()
+
+    def advance(self, now: float) -> float:
+        """Send due requests; returns the time of the next call at the latest (monotonic ms)."""
+        if self.state in SENDING and self._new_partitions and not self._adding_partitions:
+            self._add_partitions([*self._new_partitions])
+        if self._flushing and not (
+            self._calls.busy or self._accumulator.has_incomplete or self._sequences.any_in_flight
+        ):
+            self._flushed()
+        return self._calls.advance(now) if self._calls.busy else NEVER
+
+    def sendable(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """The drained batches whose partitions are in the transaction. The others return to their queues."""
+        if self._v2:
+            self._started = True
+            return list(batches)
+        sendable = []
+        for batch in batches:
+            if batch.header is None and batch.partition not in self._partitions:
+                self._new_partitions[batch.partition] = None
+                self._accumulator.undrain(batch)
+            else:
+                sendable.append(batch)
+        return sendable
+
+    def batch_failed(self, error: Exception) -> None:
+        """The batch's transaction must not be committed."""
+        fatal = isinstance(error, UnsupportedVersionError) or (
+            isinstance(error, BrokerError) and action(TRANSACTIONAL_PRODUCE, error.code) >= Action.FAIL
+        )
+        if fatal and isinstance(error, KafkaError):
+            self._break(error)
+        elif (self.state, Step.FAIL) in TRANSITIONS:
+            self._fail(error)
+
+    def rejection(self) -> KafkaError:
+        """The error of batches that this state does not send."""
+        if self.state is State.ABORTABLE_ERROR:
+            return TransactionAbortedError(f"Not sent, because the transaction has failed: {self.error}")
+        if self.state is State.ABORTING:
+            return TransactionAbortedError("Not sent, because the transaction was aborted")
+        return self._refusal("append records")
+
+    def close(self) -> None:
+        """Abort an open transaction; a prepared one stays open."""
+        if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR):
+            _log.info("Aborting the open transaction of %s: the producer is closed", self.transactional_id)
+            self._abort(None)
+
+    def end(self, error: Exception) -> None:
+        """The sender ends: every command fails, now and later."""
+        self._ended_by = error
+        self._fail_requests(error)
+        self._refuse_commands(error)
+
+    def _refuse_commands(self, error: Exception) -> None:
+        """On any thread, after the end."""
+        while True:
+            try:
+                command = self._commands.popleft()
+            except IndexError:
+                return
+            command.listener.complete(None, error)
+
+    def _take_losses(self) -> None:
+        while self._losses:
+            self.batch_failed(self._losses.popleft())
+
+    # Commands
+
+    def _take(self, command: Command) -> None:
+        if (self.state, command.step) not in TRANSITIONS:
+            command.listener.complete(None, self._refusal(command.step.value))
+            return
+        match command.step:
+            case Step.INIT:
+                self._begin_step(command)
+                self._init()
+            case Step.INIT_AS:
+                assert command.transactional_id is not None
+                self._begin_step(command)
+                self._identity = TransactionalIdentity(
+                    command.transactional_id, *NO_IDENTITY, self._identity.end_txn_version
+                )
+                self._init()
+            case Step.RESUME:
+                assert command.identity is not None
+                self._identity = replace(self._identity, end_txn_version=command.identity.end_txn_version)
+                self._restart(command.identity.identity)
+                self._begin_step(command)
+                self._complete(command.identity, None)
+            case Step.BEGIN:
+                self._begin(command)
+            case Step.SEND_OFFSETS:
+                self._send_offsets(command)
+            case Step.ABORT:
+                self._abort(command)
+            case _:
+                self._begin_step(command)
+
+    def _begin_step(self, command: Command) -> None:
+        self._pending = command
+        self._move(command.step)
+
+    def _begin(self, command: Command) -> None:
+        if self._end_unanswered:
+            # It would end the next transaction of the same epoch, should it arrive late (KAFKA-17754).
+            self._pending = command
+            self._move(Step.BUMP)
+            self._init()
+            return
+        self._started = self._confirmed = False
+        node = self._calls.located(messages.transaction_key(self.transactional_id))
+        if node is not None:
+            self._choose_protocol(node.id)
+        self._begin_step(command)
+        self._complete(None, None)
+
+    def _send_offsets(self, command: Command) -> None:
+        group = command.group
+        assert group is not None
+
+        def committed(end: CallEnd) -> None:
+            del self._sending_offsets[command]
+            self._handle_error(end)
+            command.listener.complete(None, None if end.error is None else self.error)
+
+        def added(end: CallEnd) -> None:
+            if end.error is None:
+                self._confirmed = True
+                commit(messages.TXN_OFFSET_COMMIT_V1)
+            else:
+                committed(end)
+
+        def commit(versions: tuple[int, int]) -> None:
+            call = messages.txn_offset_commit(self._identity, versions, command.offsets, group, committed)
+            self._calls.start(call)
+
+        self._started = True
+        self._sending_offsets[command] = None
+        if self._v2:
+            commit(messages.TXN_OFFSET_COMMIT_V2)
+        else:
+            self._calls.start(messages.add_offsets(self._identity, group, added))
+
+    def _abort(self, command: Command | None) -> None:
+        self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
+        self._pending = command
+        self._move(Step.ABORT)
+
+    # Requests and their responses
+
+    def _init(self) -> None:
+        self._calls.start(messages.init_producer_id(self._identity, self._timeout_ms, self._initialized))
+
+    def _initialized(self, end: CallEnd) -> None:
+        if isinstance(end.error, RequestBuildError):
+            self._move(Step.UNSENT)
+            self._complete(None, end.error)
+            return
+        if end.error is not None:
+            self._break(end.error)
+            return
+        self._choose_protocol(end.node_id)
+        self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
+        self._move(Step.INITIALIZED)
+        command = self._pending
+        if command is not None and command.step is Step.BEGIN:
+            self._begin(command)
+        else:
+            self._complete(self.identity, None)
+
+    def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        def added(end: CallEnd) -> None:
+            self._handle_error(end)
+            if end.error is None:
+                self._confirmed = True
+                self._adding_partitions = False
+                for partition in partitions:
+                    del self._new_partitions[partition]
+                    self._partitions.add(partition)
+                    self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
+
+        self._adding_partitions = self._started = True
+        self._calls.start(messages.add_partitions(self._identity, partitions, added))
+
+    def _flushed(self) -> None:
+        """No batch is incomplete and no request pending: PREPARING, COMMITTING or ABORTING can end."""
+        if self.state is State.PREPARING:
+            self._move(Step.FLUSHED)
+            identity = self._identity
+            prepared = PreparedTransaction(self.transactional_id, *identity.identity, identity.end_txn_version)
+            self._complete(prepared, None)
+        elif not self._started:
+            self._ended(self._identity.identity)
+        else:
+            commit = self.state is State.COMMITTING
+            if commit:
+                self._move(Step.FLUSHED)
+            self._calls.start(messages.end_txn(self._identity, commit, self._end_txn_completed))
+
+    def _end_txn_completed(self, end: CallEnd) -> None:
+        self._end_unanswered |= end.unanswered
+        if end.error is None:
+            self._ended(messages.identity_after(end.body, self._identity.identity))
+        elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
+            # The coordinator does not know this transaction: no AddPartitionsToTxn or its response was lost.
+            self._ended(self._identity.identity)
+        elif isinstance(end.error, RequestBuildError):
+            self.error = None  # of a transaction that was being aborted for it
+            self._fail(end.error, Step.UNSENT)
+        else:
+            self._handle_error(end)
+
+    def _ended(self, identity: ProducerIdentity) -> None:
+        lost_sequences = bool(self._sequences.to_resolve())
+        if identity != self._identity.identity:
+            self._restart(identity)
+        elif self.state is State.ABORTING and lost_sequences:
+            self._move(Step.BUMP)
+            self._init()
+            return
+        self._unmute()
+        self._move(Step.ENDED)
+        self._complete(None, None)
+
+    def _handle_error(self, end: CallEnd) -> None:
+        if end.error is None:
+            return
+        step = Step.REFUSED if self.state is State.ENDING else Step.FAIL
+        if end.action is Action.ABORT and (self.state, step) in TRANSITIONS and self.state is not State.ABORTING:
+            self._fail(end.error, step)
+        else:
+            self._break(end.error)
+
+    # State
+
+    @property
+    def _v2(self) -> bool:
+        """Transaction protocol v2 (KIP-890)."""
+        return self._identity.end_txn_version >= END_TXN_V2
+
+    def _choose_protocol(self, node_id: int) -> None:
+        """Choose the transaction protocol by the coordinator's ApiVersions; unchanged without a connection to it."""
+        versions = self._client.api_versions(node_id)
+        if versions is not None:
+            v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
+            self._identity = replace(self._identity, end_txn_version=END_TXN_V2 if v2 else END_TXN_V1)
+
+    def _restart(self, identity: ProducerIdentity) -> None:
+        """A new producer id or epoch: every sequence starts at 0, and no EndTxn of another epoch has an effect."""
+        self._end_unanswered = False
+        self._unmute()
+        self._sequences.restart(identity)
+        self._identity = replace(self._identity, producer_id=identity.producer_id, epoch=identity.epoch)
+        _log.debug("%s", self.identity)
+
+    def _unmute(self) -> None:
+        """The transaction has ended: open the partitions that it muted."""
+        for partition in (*self._new_partitions, *self._sequences.to_resolve()):
+            self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
+        self._new_partitions.clear()
+        self._partitions.clear()
+
+    def _fail(self, error: Exception, step: Step = Step.FAIL) -> None:
+        self._move(step)
+        if self.state is not State.ABORTABLE_ERROR:
+            return
+        if self.error is None:
+            self.error = TransactionAbortableError(f"The transaction has failed, abort it: {error}")
+            self.error.__cause__ = error
+        self._complete(None, self.error)
+
+    def _break(self, error: KafkaError) -> None:
+        self._move(Step.BREAK)
+        self.error = error
+        self._fail_requests(error)
+
+    def _fail_requests(self, error: Exception) -> None:
+        """Drop every pending request; the commands that wait for them fail."""
+        self._calls.stop()
+        self._adding_partitions = False
+        self._complete(None, error)
+        while self._sending_offsets:
+            self._sending_offsets.popitem()[0].listener.complete(None, error)
+
+    def _move(self, step: Step) -> None:
+        self.state = TRANSITIONS[self.state, step]
+        if step in (Step.ENDED, Step.INITIALIZED):
+            self.error = None
+        flush = self.state in FLUSHING
+        if flush and not self._flushing:
+            self._accumulator.begin_flush(self._flush)
+        elif self._flushing and not flush:
+            self._accumulator.end_flush(self._flush)
+        self._flushing = flush
+
+    def _complete(self, result: Any, error: Exception | None) -> None:
+        command, self._pending = self._pending, None
+        if command is not None:
+            command.listener.complete(result, error)
+
+    def _refusal(self, call: str) -> KafkaError:
+        if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
+            return self.error
+        return IllegalStateError(f"Cannot {call}: the producer of {self.transactional_id} {self.state.value}")

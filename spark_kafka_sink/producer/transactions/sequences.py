@@ -1,0 +1,210 @@
+"""``Sequences``: sequence numbers and outstanding batches per partition (Java: ``TxnPartitionMap``,
+``TxnPartitionEntry``; KIP-98, KIP-360). Owned by the sender thread; no I/O, clock or lock.
+
+*Outstanding* batches are stamped and not completed: in flight or waiting for a retry. ``resolve`` handles the three
+flags below once the partition has nothing in flight:
+
+- ``retry_pending``: all outstanding batches return to the queue together, in sequence order;
+- ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first, new batches
+  wait and get a new epoch, unless a later success shows that no sequence is missing;
+- ``bump_epoch``: the broker lacks a sequence before the first outstanding batch. All of them get a new epoch.
+
+A broker accepts any first sequence of a producer that it does not know. A partition's first batch is therefore sent
+``alone``: otherwise the broker could reject it and accept the second one, and the first would end up behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.records.batch import NO_SEQUENCE, TRANSACTIONAL
+
+MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing
+_SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequences wrap from 2³¹ - 1 to 0 (Java: ``DefaultRecordBatch.incrementSequence``)."""
+
+
+@dataclass(slots=True)
+class PartitionSequence:
+    """``acked_until``: the sequence after the last acknowledged record. ``known``: a broker knows this producer id."""
+
+    identity: ProducerIdentity
+    next: int = 0
+    acked_until: int = 0
+    in_flight: int = 0
+    outstanding: list[ProducerBatch] = field(default_factory=list)
+    known: bool = False
+    alone: bool = False
+    retry_pending: bool = False
+    unresolved: bool = False
+    bump_epoch: bool = False
+
+    @property
+    def resolved(self) -> bool:
+        return not (self.alone or self.retry_pending or self.unresolved or self.bump_epoch)
+
+
+class Sequences:
+    """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1); the order is kept as well.
+
+    With transactions only the coordinator gives epochs: unresolved partitions stay so until ``restart``.
+    """
+
+    def __init__(self, idempotent: bool, transactional: bool = False) -> None:
+        self.idempotent = idempotent
+        self.transactional = transactional
+        self._flags = TRANSACTIONAL if transactional else 0
+        self.identity = NO_IDENTITY
+        self._partitions: dict[TopicPartition, PartitionSequence] = {}
+
+    @property
+    def needs_identity(self) -> bool:
+        return self.idempotent and self.identity is NO_IDENTITY
+
+    @property
+    def epochs_exhausted(self) -> bool:
+        """Whether a partition waits for a new producer id."""
+        return self.needs_identity and any(state.bump_epoch or state.unresolved for state in self._partitions.values())
+
+    @property
+    def any_in_flight(self) -> bool:
+        return any(state.in_flight for state in self._partitions.values())
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Start every sequence at 0 under ``identity``. No batch may be outstanding."""
+        same = identity.producer_id == self.identity.producer_id
+        self.identity = identity
+        self._partitions = {
+            partition: PartitionSequence(identity, known=True)
+            for partition, state in self._partitions.items()
+            if same and state.known
+        }
+
+    def partition(self, partition: TopicPartition) -> PartitionSequence:
+        state = self._partitions.get(partition)
+        if state is None:
+            state = self._partitions[partition] = PartitionSequence(self.identity)
+        return state
+
+    def is_first(self, batch: ProducerBatch) -> bool:
+        """Whether no outstanding batch of the partition precedes it."""
+        outstanding = self.partition(batch.partition).outstanding
+        return bool(outstanding) and outstanding[0] is batch
+
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
+        """Whether a later batch of the partition is in the log: the broker did not know the producer, rejected this
+        batch and accepted the next.
+        """
+        state = self.partition(batch.partition)
+        behind = (state.acked_until - batch.base_sequence) & _SEQUENCE_MASK
+        return self.idempotent and batch.identity == state.identity and 0 < behind <= _SEQUENCE_MASK // 2
+
+    def send(self, batch: ProducerBatch) -> bool:
+        """Count a batch as in flight and stamp it if it is new; returns whether it must be sent alone."""
+        state = self.partition(batch.partition)
+        if batch.header is None:
+            self._stamp(batch, state)
+            state.outstanding.append(batch)
+        batch.attempts += 1
+        state.in_flight += 1
+        state.alone = self.idempotent and not state.known
+        return state.alone
+
+    def remove_in_flight(self, batch: ProducerBatch) -> PartitionSequence:
+        """Its request has ended. Returns the state of its partition."""
+        state = self._partitions[batch.partition]
+        state.in_flight -= 1
+        return state
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """The batch is in the log."""
+        state = self._partitions[batch.partition]
+        state.outstanding.remove(batch)
+        if batch.identity == state.identity:
+            state.known = True
+            state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
+
+    def forget_producer(self, batch: ProducerBatch) -> None:
+        """The partition does not exist. Created again, it does not know the producer id."""
+        self.partition(batch.partition).known = False
+
+    def fail(self, batch: ProducerBatch) -> None:
+        """The batch failed or expired; its records may be in the log."""
+        state = self.partition(batch.partition)
+        if batch in state.outstanding:  # not after an unexpected exception in ``complete``
+            state.outstanding.remove(batch)
+        state.unresolved = self.idempotent
+
+    def retry(self, batch: ProducerBatch, bump_epoch: bool) -> None:
+        """The batch is to be sent again. ``bump_epoch``: the broker rejected its sequence or epoch."""
+        state = self.partition(batch.partition)
+        state.retry_pending = True
+        if bump_epoch and state.outstanding[0] is batch:
+            state.bump_epoch = self.idempotent
+
+    def hold(self, batch: ProducerBatch) -> None:
+        """Count the batch, too large for its topic, as in flight until ``remove_in_flight``."""
+        state = self.partition(batch.partition)
+        state.in_flight += 1
+        state.retry_pending = True
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Put the parts of a split batch in its place among the outstanding ones; they get its sequences."""
+        state = self.partition(batch.partition)
+        index = state.outstanding.index(batch)
+        sequence = batch.base_sequence
+        for part in parts:
+            part.stamp(batch.identity, sequence, self._flags)
+            if self.idempotent:
+                sequence = (sequence + part.count) & _SEQUENCE_MASK
+        state.outstanding[index : index + 1] = parts
+
+    def resolve(self, partition: TopicPartition) -> list[ProducerBatch]:
+        """With nothing in flight: clear the flags and return the batches to reenqueue (Java:
+        ``maybeResolveSequences``).
+
+        When the epochs are exhausted, the flags stay until there is a new producer id.
+        """
+        state = self.partition(partition)
+        state.alone = False
+        lost = state.bump_epoch or (state.unresolved and not state.outstanding and state.acked_until != state.next)
+        if lost and not self._bump_epoch(state):
+            return []
+        if state.bump_epoch:
+            for batch in state.outstanding:
+                self._stamp(batch, state)
+        retries = state.outstanding if state.retry_pending else []
+        state.retry_pending = False
+        state.unresolved = state.unresolved and not lost and bool(state.outstanding)
+        state.bump_epoch = False
+        return list(retries)
+
+    def to_resolve(self) -> list[TopicPartition]:
+        """Unresolved partitions with nothing in flight: a new producer id may resolve them."""
+        return [partition for partition, state in self._partitions.items() if not (state.resolved or state.in_flight)]
+
+    def _stamp(self, batch: ProducerBatch, state: PartitionSequence) -> None:
+        sequence = NO_SEQUENCE
+        if self.idempotent:
+            sequence = state.next
+            state.next = (sequence + batch.count) & _SEQUENCE_MASK
+        batch.stamp(state.identity, sequence, self._flags)
+
+    def _bump_epoch(self, state: PartitionSequence) -> bool:
+        """A new epoch for this partition alone: brokers check (id, epoch, sequence) per partition (KIP-360)."""
+        if self.transactional:
+            return False
+        if state.identity == self.identity:
+            if self.identity.epoch >= MAX_EPOCH:
+                self.identity = NO_IDENTITY
+            else:
+                self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
+        if self.identity is NO_IDENTITY:
+            return False
+        state.known = state.known and state.identity.producer_id == self.identity.producer_id
+        state.identity = self.identity
+        state.next = state.acked_until = 0
+        return True

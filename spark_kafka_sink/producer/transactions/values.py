@@ -1,0 +1,100 @@
+"""Transactional identities, prepared transactions and consumer offsets: frozen, picklable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.common.model import ProducerIdentity
+from spark_kafka_sink.common.protocol_values import (
+    LARGEST_INT16,
+    LARGEST_INT32,
+    LARGEST_INT64,
+    check_number,
+    check_text,
+)
+
+END_TXN_V1: Final = 3
+"""Version of EndTxn in the first transaction protocol; every broker supports it."""
+
+END_TXN_V2: Final = 5
+"""Version in the second protocol (KIP-890): the response has producer id and epoch of the next transaction."""
+
+TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
+"""The finalized feature of a cluster that chooses the protocol: the second one from level 2 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalIdentity:
+    """A transactional id with the producer id and epoch from InitProducerId, which fences earlier producers.
+
+    ``end_txn_version``: version of EndTxn for its transactions, ``END_TXN_V1`` or ``END_TXN_V2``.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    end_txn_version: int
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a field that no request can carry."""
+        check_text("transactional_id", self.transactional_id)
+        check_number("producer_id", self.producer_id, -1, LARGEST_INT64)
+        check_number("epoch", self.epoch, -1, LARGEST_INT16)
+        if self.end_txn_version not in (END_TXN_V1, END_TXN_V2):
+            raise ValueError(
+                f"Invalid end_txn_version: it must be {END_TXN_V1} or {END_TXN_V2}, but is {self.end_txn_version!r}."
+            )
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction(TransactionalIdentity):
+    """An open transaction with all its records in the log. Any process may commit or abort it, until
+    ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
+
+    ``end_txn_version``: version of EndTxn for every attempt; a retry in another version fails.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """``offset`` of the next record to read, as a consumer commits it. ``leader_epoch`` -1: unknown.
+
+    Raises ``ValueError`` for a field that no request can carry.
+    """
+
+    offset: int
+    metadata: str | None = ""
+    leader_epoch: int = -1
+
+    def __post_init__(self) -> None:
+        check_number("offset", self.offset, -LARGEST_INT64, LARGEST_INT64)
+        if self.offset < 0:
+            raise ValueError(f"Invalid negative offset: {self.offset}")  # Java's text
+        check_number("leader_epoch", self.leader_epoch, -1, LARGEST_INT32)
+        if self.metadata is not None:
+            check_text("metadata", self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """The consumer of a transaction's input. The defaults do not fence zombie members (KIP-447).
+
+    ``group_instance_id``: of a static member. Raises ``ValueError`` for a field that no request can carry.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("group_id", self.group_id)
+        check_text("member_id", self.member_id)
+        check_number("generation_id", self.generation_id, -1, LARGEST_INT32)
+        if self.group_instance_id is not None:
+            check_text("group_instance_id", self.group_instance_id)

@@ -1,0 +1,280 @@
+"""Which kernel writes which Arrow type as which Avro type, and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.schemas.encoding.avro_decimal import Decimal
+from spark_kafka_sink.schemas.encoding.avro_default import default_bytes
+from spark_kafka_sink.schemas.encoding.avro_fixed import Duration, Enum, Fixed
+from spark_kafka_sink.schemas.encoding.avro_kernels import (
+    Branch,
+    Constant,
+    Entries,
+    Items,
+    Kernel,
+    Nothing,
+    RecordFields,
+    Required,
+)
+from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
+from spark_kafka_sink.schemas.encoding.avro_uuid import UUID_BYTES, Uuid, UuidBytes, UuidText
+from spark_kafka_sink.schemas.encoding.avro_values import LONGS, PER_SECOND, Boolean, Bytes, Integer, Real, Text
+from spark_kafka_sink.schemas.encoding.columns import is_any_list
+from spark_kafka_sink.schemas.encoding.type_names import type_name
+
+_INT_BITS = 32
+_LONG_BITS = 64
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_DAY = 86_400
+_INTS = (-1 << 31, (1 << 31) - 1)
+
+
+class Planner:
+    """Plans a schema for a column; collects what does not fit in ``mismatches``, a sentence each.
+
+    ``promotes``: whether values may become another type without loss, as Avro's readers promote them (int, long, float,
+    double; string, bytes). The branches of a union are tried without first.
+    """
+
+    def __init__(self, promotes: bool = True) -> None:
+        self.mismatches: list[str] = []
+        self._promotes = promotes
+
+    def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of a field whose values may be null in Arrow."""
+        kind = plain_kind(kind)
+        if schema.type == "union":
+            return self._union(schema, kind, path)
+        if schema.type == "null" and pt.is_null(kind):
+            return Nothing()
+        return Required(path, str(schema), self._value(schema, kind, path))
+
+    def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
+        """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
+        value = self._value(schema, plain_kind(kind), "")
+        if isinstance(value, Bytes | Decimal):
+            value = replace(value, has_length=False)
+        return Required("", str(schema), value)
+
+    def _union(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        null = schema.null_branch
+        if null is not None and pt.is_null(kind):
+            return Constant(encode_varint(null))
+        index = self._branch(schema, kind, path)
+        if index is None:
+            return Nothing()
+        value = self._value(schema.branches[index], kind, path)
+        if null is None:
+            return Required(path, str(schema), value, encode_varint(index))
+        return Branch(encode_varint(null), encode_varint(index), value)
+
+    def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
+        """The only branch, or the only one that fits; else notes a mismatch."""
+        branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
+        if len(branches) == 1:
+            return branches[0]
+        for promotes in (False, True)[: 1 + self._promotes]:
+            fitting = [index for index in branches if fits(schema.branches[index], kind, path, promotes)]
+            if len(fitting) == 1:
+                return fitting[0]
+            if fitting:
+                names = " and ".join(str(schema.branches[index]) for index in fitting)
+                self._mismatch(path, f"column type {type_name(kind)} fits more than one branch of the union: {names}")
+                return None
+        self._mismatch(path, f"column type {type_name(kind)} fits no branch of the union {schema}")
+        return None
+
+    def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of values that are not null."""
+        kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
+        if kernel is None:
+            hint = ""
+            if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
+                hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
+            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
+        return kernel or Nothing()
+
+    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "record" and pt.is_struct(kind):
+            return self._record(schema, kind, path)
+        if schema.type == "array" and is_any_list(kind):
+            return Items(self.plan(schema.items, kind.value_type, f"{path}[]"))
+        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
+            key = Required(f"{path}.key", "string", Text(f"{path}.key"))
+            return Entries(path, key, self.plan(schema.values, kind.item_type, f"{path}.value"))
+        return None
+
+    def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
+        names = [field.name for field in kind]
+        fields = schema.fields
+        unknown = set(names) - {field.name for field in fields}
+        for name in names:
+            if name in unknown:
+                self._mismatch(_join(path, name), f"{schema} has no such field ({type_name(kind.field(name).type)})")
+        kernels = []
+        for field in fields:
+            places = kind.get_all_field_indices(field.name)
+            inner = _join(path, field.name)
+            if len(places) > 1:
+                self._mismatch(inner, f"{len(places)} columns have this name")
+            elif places:
+                kernels.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
+            else:
+                kernels.append((-1, self._absent(field, inner, unknown)))
+        return RecordFields(tuple(kernels))
+
+    def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
+        """The kernel of a field without a column."""
+        if field.default is not NO_DEFAULT:
+            try:
+                return Constant(default_bytes(field.schema, field.default))
+            except (ValueError, OverflowError, RecursionError) as error:
+                self._mismatch(path, f"the default in the schema is wrong: {error}")
+        elif field.schema.null_branch is not None:
+            return Constant(encode_varint(field.schema.null_branch))
+        elif field.schema.type != "null":
+            other = next((f", only {name}" for name in unknown if name.lower() == field.name.lower()), "")
+            self._mismatch(path, f"no such column{other}, and the field ({field.schema}) has no default and no null")
+        return Nothing()
+
+    def _single(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        match schema.type:
+            case "boolean" if pt.is_boolean(kind):
+                return Boolean()
+            case "int":
+                return self._int(schema, kind, path)
+            case "long":
+                return self._long(schema, kind, path)
+            case "float" | "double":
+                return self._real(schema, kind, path)
+            case "bytes" | "fixed" if schema.logical == "decimal":
+                return _decimal(schema, kind, path)
+            case "bytes" if _is_bytes(kind) or (self._promotes and _is_string(kind)):
+                return Bytes()
+            case "string" | "enum":
+                return self._text(schema, kind, path)
+            case "fixed":
+                return self._fixed(schema, kind, path)
+        return None
+
+    def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "enum":
+            return Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
+        if schema.logical == "uuid" and _is_uuid(kind):
+            return UuidText()
+        if not (_is_string(kind) or (self._promotes and _is_bytes(kind))):
+            return None
+        return Uuid(path) if schema.logical == "uuid" else Text(path)
+
+    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.logical == "duration":
+            is_interval = pt.is_interval(kind) or pt.is_duration(kind)
+            return Duration(path) if is_interval else None
+        if schema.logical == "uuid" and _is_string(kind):
+            return UuidBytes(path)
+        width = kind.byte_width if pt.is_fixed_size_binary(kind) else schema.size
+        fits = width == schema.size and _is_bytes(kind) and (self._promotes or pt.is_fixed_size_binary(kind))
+        return Fixed(path, str(schema), schema.size) if fits else None
+
+    def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name = str(schema)
+        if schema.logical == "date" or (not schema.logical and self._promotes):
+            if pt.is_date32(kind):
+                return Integer(path, name)
+            if pt.is_date64(kind):
+                return Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
+        bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else LONGS
+        if bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "ms", bounds=bounds)
+        if _is_integer(kind, _INT_BITS) and (self._promotes or not schema.logical):
+            return Integer(path, name, bounds=bounds)
+        return None
+
+    def _long(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name, logical = str(schema), schema.logical
+        bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else LONGS
+        if pt.is_timestamp(kind):
+            if not logical and self._promotes:
+                return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
+            if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
+                unit = _UNITS[logical.rpartition("-")[2]]
+                return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
+        elif bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "us", bounds=bounds)
+        elif not logical and self._promotes and pt.is_duration(kind):
+            return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
+        elif _is_integer(kind, _LONG_BITS) and (self._promotes or not (logical or _is_integer(kind, _INT_BITS))):
+            return Integer(path, name, bounds=bounds)
+        return None
+
+    def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        bits = 32 if schema.type == "float" else 64
+        exact = pt.is_floating(kind) and kind.bit_width == bits
+        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _LONG_BITS)
+        return Real(path, bits) if exact or (self._promotes and widened) else None
+
+    def _mismatch(self, path: str, text: str) -> None:
+        self.mismatches.append(f"{path}: {text}" if path else text)
+
+
+def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
+    """Whether a branch of a union takes the values of a column."""
+    planner = Planner(promotes)
+    planner.plan(schema, kind, path)
+    return not planner.mismatches
+
+
+def _scaled(
+    path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
+) -> Integer:
+    """The kernel that converts one unit of time to another."""
+    have, want = PER_SECOND[unit], PER_SECOND[wanted]
+    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
+
+
+def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    """More digits than the schema has are an error of the row; a scale that would lose digits is one of the type."""
+    if not pt.is_decimal(kind) or kind.scale > schema.scale:
+        return None
+    rescaled = None
+    if kind.scale < schema.scale:
+        digits = kind.precision + schema.scale - kind.scale
+        if digits > 76:
+            return None
+        rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
+    return Decimal(path, str(schema), schema.precision, schema.size if schema.type == "fixed" else None, rescaled)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_integer(kind: pa.DataType, bits: int) -> bool:
+    """Whether a signed number of ``bits`` bits holds all values."""
+    if pt.is_unsigned_integer(kind):
+        return bool(kind.bit_width < bits)
+    return bool(pt.is_signed_integer(kind) and kind.bit_width <= bits)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary))
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == UUID_BYTES)
+
+
+def plain_kind(kind: pa.DataType) -> pa.DataType:
+    """The type that ``plain`` gives an array."""
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return plain_kind(kind.value_type)
+    return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind

@@ -1,0 +1,253 @@
+"""Avro schemas: parsed by fastavro, then walked by the planner with names resolved. Never in a worker."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
+
+Json: TypeAlias = Any
+NO_DEFAULT: Json = object()
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
+BUILT_IN = _PRIMITIVES | _COMPLEX
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+_LOGICAL_TYPES = {
+    "date": ("int",),
+    "decimal": ("bytes", "fixed"),
+    "duration": ("fixed",),
+    "local-timestamp-micros": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-nanos": ("long",),
+    "time-micros": ("long",),
+    "time-millis": ("int",),
+    "timestamp-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-nanos": ("long",),
+    "uuid": ("string", "fixed"),
+}
+"""The types that each logical type may annotate."""
+_FIXED_SIZES = {"duration": 12, "uuid": 16}
+_ATTRIBUTES: Mapping[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "fields": (list, "a list"),
+    "symbols": (list, "a list"),
+    "size": (int, "a whole number"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AvroField:
+    """A field of a record. ``default``: as in the JSON, or ``NO_DEFAULT``."""
+
+    name: str
+    schema: AvroSchema
+    default: Json
+
+
+class AvroSchema:
+    """A schema or a part of one. ``type``: Avro's word for it, ``union`` included.
+
+    ``logical``: its logical type, empty if it has none or one that Avro ignores. ``attributes``: as in the JSON.
+    """
+
+    __slots__ = ("_names", "attributes", "branches", "logical", "type")
+
+    def __init__(self, node: Json, names: Mapping[str, Json]) -> None:
+        if isinstance(node, str) and node not in _PRIMITIVES:
+            node = names[node]
+        self._names = names
+        self.branches: Sequence[AvroSchema] = ()
+        self.attributes: Mapping[str, Json] = {}
+        if isinstance(node, list):
+            self.type = "union"
+            self.branches = [AvroSchema(each, names) for each in node]
+        elif isinstance(node, str):
+            self.type = node
+        else:
+            self.type = "record" if node["type"] == "error" else node["type"]
+            self.attributes = node
+        self.logical = self._logical_type()
+
+    @classmethod
+    def parse(cls, text: str, *, checks_defaults: bool = True) -> AvroSchema:
+        """``checks_defaults`` false: for a schema that a registry holds, as in Java.
+
+        Raises ``InvalidSchemaError`` if ``text`` is not a valid Avro schema, and ``ImportError`` if fastavro is not
+        installed.
+        """
+        try:
+            from fastavro import parse_schema
+            from fastavro.schema import SchemaParseException, UnknownType
+        except ImportError as error:
+            raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]") from error
+        try:
+            node = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSchemaError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
+        names: dict[str, Json] = {}
+        prepared = _Preparation()
+        try:
+            plain = prepared.schema(node, "")
+            names.update(dict.fromkeys(prepared.fallbacks, "null"))
+            parsed = parse_schema(plain, names, _ignore_default_error=not checks_defaults)
+            names.update({name: names[of] for name, of in prepared.fallbacks.items()})
+            return cls(parsed, names)
+        except UnknownType as error:
+            raise InvalidSchemaError([f"not an Avro schema (unknown type {error.name}): {_short(text)}"]) from error
+        except KeyError as error:
+            raise InvalidSchemaError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
+        except (SchemaParseException, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+
+    @property
+    def items(self) -> AvroSchema:
+        """The items of an array."""
+        return AvroSchema(self.attributes["items"], self._names)
+
+    @property
+    def values(self) -> AvroSchema:
+        """The values of a map."""
+        return AvroSchema(self.attributes["values"], self._names)
+
+    @property
+    def fields(self) -> Sequence[AvroField]:
+        """The fields of a record."""
+        return [
+            AvroField(each["name"], AvroSchema(each["type"], self._names), each.get("default", NO_DEFAULT))
+            for each in self.attributes["fields"]
+        ]
+
+    @property
+    def null_branch(self) -> int | None:
+        """The index of the branch null of a union; None if the union does not have that branch."""
+        return next((index for index, branch in enumerate(self.branches) if branch.type == "null"), None)
+
+    @property
+    def precision(self) -> int:
+        """The precision of a decimal."""
+        return int(self.attributes["precision"])
+
+    @property
+    def scale(self) -> int:
+        """The scale of a decimal."""
+        return int(self.attributes.get("scale", 0))
+
+    @property
+    def size(self) -> int:
+        """The size of a fixed in bytes."""
+        return int(self.attributes["size"])
+
+    def __str__(self) -> str:
+        """The schema's name in messages."""
+        if self.type == "union":
+            return f"[{', '.join(map(str, self.branches))}]"
+        if self.type in ("array", "map"):
+            return f"{self.type} of {self.items if self.type == 'array' else self.values}"
+        text = f"{self.type} {self.attributes['name']}" if "name" in self.attributes else self.type
+        if self.type == "fixed":
+            text += f"({self.size})"
+        if self.logical == "decimal":
+            return f"{text} decimal({self.precision}, {self.scale})"
+        return f"{text} {self.logical}" if self.logical else text
+
+    def _logical_type(self) -> str:
+        """Avro ignores a logical type that it does not know or that does not go with the type."""
+        logical = self.attributes.get("logicalType")
+        if not isinstance(logical, str) or self.type not in _LOGICAL_TYPES.get(logical, ()):
+            return ""
+        if self.type == "fixed" and self.size != _FIXED_SIZES.get(logical, self.size):
+            return ""
+        return "" if logical == "decimal" and not self.attributes.get("precision") else logical
+
+
+def full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def name_of(node: Mapping[str, Json], namespace: str) -> str:
+    """The full name of a named type. ``namespace``: around it."""
+    given = node.get("namespace")
+    return full_name(node["name"], namespace if given is None else given)
+
+
+class _Preparation:
+    """What Java's parser takes, as fastavro takes it. A name is looked up in its namespace, then in none.
+
+    ``fallbacks``: the full name that fastavro will look up → the type of the null namespace that it stands for.
+    """
+
+    def __init__(self) -> None:
+        self.fallbacks: dict[str, str] = {}
+        self._defined: set[str] = set()
+
+    def schema(self, node: Json, namespace: str) -> Json:
+        """The schema for fastavro, which is stricter than Java.
+
+        Unwraps types such as ``{"type": {"type": "int"}}``, and drops decimal annotations that are invalid.
+
+        Raises ``ValueError`` for JSON that fastavro does not look at.
+        """
+        if isinstance(node, list):
+            return [self.schema(each, namespace) for each in node]
+        if isinstance(node, str):
+            full = full_name(node, namespace)
+            if full != node and full not in self._defined and node in self._defined:
+                self.fallbacks[full] = node
+            return node
+        if isinstance(node, dict) and "type" not in node:
+            return node
+        if not isinstance(node, dict):
+            raise ValueError(f"{_short(json.dumps(node))} is not a type")
+        kind = node["type"]
+        if not isinstance(kind, str) or kind not in BUILT_IN:
+            return self.schema(kind, namespace)
+        _check_attributes(node, kind)
+        if kind in NAMED and "name" in node:
+            name = name_of(node, namespace)
+            self._defined.add(name)
+            self.fallbacks.pop(name, None)
+            namespace = name.rpartition(".")[0]
+        plain = {
+            key: self.schema(value, namespace) if key in ("items", "values") else value for key, value in node.items()
+        }
+        if isinstance(node.get("fields"), list):
+            plain["fields"] = [
+                {**field, "type": self.schema(field["type"], namespace)}
+                if isinstance(field, dict) and "type" in field
+                else field
+                for field in node["fields"]
+            ]
+        if plain.get("logicalType") == "decimal" and not _is_decimal(plain):
+            del plain["logicalType"]
+        return plain
+
+
+def _is_decimal(node: Mapping[str, Json]) -> bool:
+    """Java ignores an annotation with other numbers (``LogicalTypes.Decimal.validate``)."""
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision == 0:
+        return False
+    size = node.get("size")
+    return node["type"] != "fixed" or type(size) is not int or precision <= math.floor(math.log10(2) * (8 * size - 1))
+
+
+def _check_attributes(node: Mapping[str, Json], kind: str) -> None:
+    """Raises ``ValueError``, ``KeyError``."""
+    if kind in ("record", "error"):
+        node["fields"]
+    for name, (wanted, words) in _ATTRIBUTES.items():
+        if name in node and type(node[name]) is not wanted:
+            raise ValueError(f"{kind}: {name} must be {words}, but is {_short(json.dumps(node[name]))}")
+    for field in node.get("fields", ()):
+        if isinstance(field, dict) and not isinstance(name := field.get("name", ""), str):
+            raise ValueError(f"{kind}: the name of a field must be a string, but is {_short(json.dumps(name))}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"

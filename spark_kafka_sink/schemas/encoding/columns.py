@@ -1,0 +1,211 @@
+"""Arrow arrays of any layout as an encoder reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.row_writer import Mask, mask_of
+
+Missing: TypeAlias = npt.NDArray[np.bool_] | None
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The array without layouts that only save memory (dictionaries, run ends); the storage of extension types."""
+    while True:
+        if pt.is_dictionary(array.type):
+            array = _without_views(array).dictionary_decode()
+        elif pt.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        elif isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        else:
+            return array
+
+
+def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """``dictionary_decode`` takes no string views."""
+    kind = array.type.value_type
+    if not is_view(kind):
+        return array
+    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
+    return pa.DictionaryArray.from_arrays(array.indices, values)
+
+
+@lru_cache(64)
+def refuse_layouts(kind: pa.DataType) -> None:
+    """Raises ``SchemaMismatchError`` for what Arrow does not decode: some of its functions would end the process."""
+    problems = list(_undecodable(kind, "", False))
+    if problems:
+        raise SchemaMismatchError(problems)
+
+
+def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
+    """Run ends in lists and maps; dictionaries and run ends of other than single values."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _undecodable(kind.storage_type, path, in_list)
+    elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        values, runs = kind.value_type, pt.is_run_end_encoded(kind)
+        layered = pt.is_nested(values) or pt.is_dictionary(values) or pt.is_run_end_encoded(values)
+        if layered or (runs and (in_list or is_view(values))):
+            decode = "run_end_decode" if runs else "dictionary_decode"
+            yield f"{path}: {kind} cannot be encoded: call {decode}".removeprefix(": ")
+    elif is_any_list(kind):
+        yield from _undecodable(kind.value_type, f"{path}[]", True)
+    elif pt.is_map(kind):
+        yield from _undecodable(kind.key_type, f"{path}.key", True)
+        yield from _undecodable(kind.item_type, f"{path}.value", True)
+    elif pt.is_struct(kind):
+        for each in kind:
+            yield from _undecodable(each.type, f"{path}.{each.name}".removeprefix("."), in_list)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that arrays of the same values have, whatever their layout and time zone: small, without dictionaries.
+
+    Lists of entries and maps stay different; nullability and metadata are dropped.
+    """
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pt.is_large_string(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if is_any_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pt.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(each.name, plain_type(each.type)) for each in kind])
+    return kind
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """A list of any layout, not a map."""
+    return bool(
+        pt.is_list(kind)
+        or pt.is_large_list(kind)
+        or pt.is_fixed_size_list(kind)
+        or pt.is_list_view(kind)
+        or pt.is_large_list_view(kind)
+    )
+
+
+def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
+    """The number of elements per row (a null list has none), then all elements.
+
+    Entries of maps are structs of ``key`` and ``value``.
+    """
+    kind = array.type
+    if pt.is_map(kind):
+        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    lengths = pc.list_value_length(array)
+    counts = integers(lengths)
+    present = mask_of(lengths)
+    if present is not None:
+        counts = counts & present.view(np.int64)
+    # Respects slices, and leaves out the slots that a null list spans.
+    return counts, array.flatten()
+
+
+def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    """True for a key that its map has had before."""
+    again = np.zeros(len(keys), np.bool_)
+    if int(counts.max(initial=0)) < 2:
+        return again
+    codes = (binary_column(keys) if is_view(keys.type) else keys).dictionary_encode().indices  # views are not hashed
+    maps = np.repeat(np.arange(len(counts)), counts)
+    pairs = maps * len(keys) + integers(codes)
+    order = np.argsort(pairs, kind="stable")
+    ordered = pairs[order]
+    again[order[1:][ordered[1:] == ordered[:-1]]] = True
+    return again
+
+
+def only(array: pa.Array, keep: Mask | None) -> pa.Array:
+    """The array with nulls outside ``keep``: the values of a row that was refused are still there."""
+    present = mask_of(array)
+    if keep is None or (present is not None and not (present & ~keep).any()):
+        return array
+    dropped = pa.py_buffer(np.packbits(keep == 0, bitorder="little"))
+    mask = pa.BooleanArray.from_buffers(pa.bool_(), len(array), [None, dropped])
+    return pa.StructArray.from_arrays([array], ["kept"], mask=mask).flatten()[0]
+
+
+def integers(array: pa.Array) -> Int64Array:
+    """The numbers of integers, dates, times, timestamps and durations; a null slot has any number."""
+    kind = array.type
+    sign = "u" if pt.is_unsigned_integer(kind) else "i"
+    return _numbers(array, np.dtype(f"{sign}{kind.bit_width // 8}")).astype(np.int64, copy=False)
+
+
+def floats(array: pa.Array) -> npt.NDArray[np.generic]:
+    """Floats in their own width; a null slot has any number."""
+    return _numbers(array, np.dtype(f"f{array.type.bit_width // 8}"))
+
+
+def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
+    """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
+
+    None in place of the last: those rows have no bytes.
+    """
+    column = binary_column(array)
+    _, offsets_buffer, data = column.buffers()
+    if not len(column) or offsets_buffer is None:
+        return binary_array(np.zeros(len(column) + 1, np.int32), b""), np.zeros(len(column), np.int64), None
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
+    lengths = np.diff(offsets).astype(np.int64)
+    missing = None
+    if keep is not None:
+        kept = lengths & keep.view(np.int64)
+        if (kept != lengths).any():  # a null slot may span bytes
+            missing = keep == 0
+        lengths = kept
+    return binary_array(offsets, data or b""), lengths, missing
+
+
+def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
+    """The slots that are not UTF-8; None if all are."""
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
+    first, end = int(bounds[0]), int(bounds[-1])
+    if int(np.frombuffer(data, np.uint8, end - first, first).max(initial=0)) < 0x80:
+        return None
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+        return bad if missing is None else bad & ~missing
+    return None
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _numbers(array: pa.Array, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(len(array), kind)
+    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)

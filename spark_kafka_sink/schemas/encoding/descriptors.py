@@ -1,0 +1,176 @@
+"""Protobuf descriptors by the ``protobuf`` library. For the driver: workers have plans.
+
+A *descriptor set* is a serialized ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it
+and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has, and those of
+``confluent``, which registries know.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.encoding.confluent_files import confluent_file
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+_LIBRARIES: Final = ("google/protobuf/", "google/type/")
+
+
+def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
+    """The message of this full name; or of this name, if only one file has it at its top (as in Spark's functions)."""
+    files = ordered_files(descriptor_set)
+    pool = pool_of(files)
+    try:
+        return pool.FindMessageTypeByName(message.removeprefix("."))
+    except KeyError:
+        pass
+    named = [
+        f"{file.package}.{each.name}".removeprefix(".")
+        for file in files
+        for each in file.message_type
+        if each.name == message
+    ]
+    if len(named) == 1:
+        return pool.FindMessageTypeByName(named[0])
+    if named:
+        raise ConfigError([f"{message} is the name of {' and '.join(named)}: give the full name"])
+    there = [f"{file.package}.{each.name}".removeprefix(".") for file in files for each in file.message_type]
+    raise ConfigError([f"the descriptor set has no message {message}; it has {', '.join(there) or 'none'}"])
+
+
+def message_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
+    """The way to the message within its file: the index at the top, then of each nested one (Java: MessageIndexes)."""
+    descriptor = message_descriptor(descriptor_set, message)
+    indexes: list[int] = []
+    while descriptor.containing_type is not None:
+        indexes.append(list(descriptor.containing_type.nested_types).index(descriptor))
+        descriptor = descriptor.containing_type
+    top = list(descriptor.file.message_types_by_name).index(descriptor.name)
+    return (top, *reversed(indexes))
+
+
+def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[str, str] | None = None) -> bytes:
+    """The descriptor set of what a registry answers to ``format=serialized``.
+
+    ``file``: a base64 ``FileDescriptorProto``; ``imports``: the same of its references, by the names that imports use.
+    The schema's own name in the registry is not known: ``name`` is used if the file has none.
+    """
+    files = library().FileDescriptorSet()
+    for at, text in (*(imports or {}).items(), (None, file)):
+        parsed = files.file.add()
+        try:
+            parsed.ParseFromString(base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError, _decode_error()) as error:
+            raise ConfigError(
+                [f"{at or 'the schema'} is not a serialized Protobuf file (format=serialized): {error}"]
+            ) from error
+        if at is not None:
+            parsed.name = at  # a registry may have given it another one
+        elif not parsed.name or parsed.name in (imports or {}):
+            parsed.name = name
+    data: bytes = files.SerializeToString(deterministic=True)
+    ordered_files(data)
+    return data
+
+
+def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
+    """The files, each behind those that it imports; with the known ones that the set lacks."""
+    descriptor_pb2 = library()
+    try:
+        files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
+    except _decode_error() as error:
+        raise ConfigError(
+            ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
+        ) from error
+    by_name = {each.name: each for each in files.file}
+    ordered: dict[str, FileDescriptorProto] = {}
+    for each in by_name.values():
+        _visit(each, by_name, ordered)
+    return list(ordered.values())
+
+
+def known_files(names: Iterable[str]) -> bytes:
+    """The descriptor set of those of the files that are known here, with their imports; empty if none is."""
+    descriptor_pb2 = library()
+    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_known_file, names)))
+    files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
+    data: bytes = files.SerializeToString(deterministic=True)
+    return data
+
+
+def library() -> ModuleType:
+    """The module ``descriptor_pb2``."""
+    try:
+        return import_module("google.protobuf.descriptor_pb2")
+    except ImportError:
+        raise ConfigError(
+            ["Protobuf needs the package protobuf on the driver: pip install 'spark-kafka-sink[protobuf]'"]
+        ) from None
+
+
+def _visit(
+    file: FileDescriptorProto,
+    files: Mapping[str, FileDescriptorProto],
+    ordered: dict[str, FileDescriptorProto],
+    importers: tuple[str, ...] = (),
+) -> None:
+    """Adds the file to ``ordered`` behind what it imports. Each file is visited once, however many import it."""
+    if file.name in importers:
+        raise ConfigError([f"the descriptor set has files that import each other: {', '.join(importers)}"])
+    if file.name in ordered:
+        return
+    for name in file.dependency:
+        imported = ordered.get(name) or files.get(name) or _known_file(name)
+        if imported is None:
+            raise ConfigError(
+                [f"the descriptor set lacks {name}, which {file.name} imports (protoc --include_imports adds it)"]
+            )
+        _visit(imported, files, ordered, (*importers, file.name))
+    ordered[file.name] = file
+
+
+def _known_file(name: str) -> FileDescriptorProto | None:
+    if not name.startswith(_LIBRARIES):
+        return confluent_file(name)
+    try:
+        module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:
+        return None
+    file: FileDescriptorProto = library().FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    return file
+
+
+def is_map_entry(descriptor: Descriptor) -> bool:
+    """The message that a map field consists of."""
+    return bool(descriptor.GetOptions().map_entry)
+
+
+def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
+    pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    for each in files:
+        try:
+            pool.Add(each)
+            pool.FindFileByName(each.name)
+        except (TypeError, KeyError) as error:
+            raise ConfigError([f"{each.name} of the descriptor set is not valid: {error}"]) from error
+    return pool
+
+
+def _decode_error() -> type[Exception]:
+    error: type[Exception] = import_module("google.protobuf.message").DecodeError
+    return error
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    if hasattr(field, "is_repeated"):  # not in protobuf 5; later ones warn for ``label``
+        return bool(field.is_repeated)
+    return bool(field.label == field.LABEL_REPEATED)

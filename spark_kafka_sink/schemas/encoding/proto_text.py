@@ -1,0 +1,314 @@
+"""Descriptors → .proto text, as a schema registry keeps Protobuf.
+
+``protoc`` makes the same descriptor of the text, but for comments and the order within a message: oneofs stand behind
+other fields, entries of maps (and groups) behind other nested messages. Java's deserializer numbers nested messages
+without them, the one of confluent-kafka with them; in this order they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.encoding.confluent_files import DECIMAL, META
+from spark_kafka_sink.schemas.encoding.descriptors import (
+    is_map_entry,
+    library,
+    message_descriptor,
+    ordered_files,
+    pool_of,
+)
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import (
+        DescriptorProto,
+        EnumDescriptorProto,
+        FieldDescriptorProto,
+        FileDescriptorProto,
+        ServiceDescriptorProto,
+    )
+
+KNOWN_IMPORTS: Final = frozenset(
+    [
+        META,
+        DECIMAL,
+        *(
+            f"google/type/{name}.proto"
+            for name in (
+                "calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
+                "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday",
+            )
+        ),
+        *(
+            f"google/protobuf/{name}.proto"
+            for name in (
+                "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
+                "type", "wrappers",
+            )
+        ),
+    ]
+)  # fmt: skip
+"""Files that registries have (Java: ``ProtobufSchema.knownTypes``): not registered (``skip.known.types``)."""
+
+_MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
+_LABELS: Final = ("", "optional ", "required ", "repeated ")
+_SCALARS: Final = (
+    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
+    "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
+)  # fmt: skip
+_GROUP, _STRING, _BYTES, _REPEATED = 10, 9, 12, 3
+
+
+class ProtoFile(NamedTuple):
+    """``name``: as other files import it. ``imports``: those of them that must be registered before."""
+
+    name: str
+    text: str
+    imports: tuple[str, ...]
+
+
+class ProtoTexts(NamedTuple):
+    """``files``: each behind those that it imports, the message's file last. ``message_indexes``: in that text."""
+
+    files: tuple[ProtoFile, ...]
+    message_indexes: tuple[int, ...]
+
+
+def proto_texts(descriptor_set: bytes, message: str) -> ProtoTexts:
+    """The .proto files to register for a message, without those that every registry has."""
+    files = {each.name: each for each in ordered_files(descriptor_set)}
+    descriptor = message_descriptor(descriptor_set, message)
+    needed = _with_imports(descriptor.file.name, files)
+    printer = _Printer(pool_of(files.values()))
+    texts = tuple(
+        ProtoFile(name, printer.file(file), tuple(each for each in file.dependency if each not in KNOWN_IMPORTS))
+        for name, file in files.items()
+        if name in needed
+    )
+    return ProtoTexts(texts, tuple(_indexes(descriptor)))
+
+
+def text_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
+    """The way to the message in .proto text, which declares no entries of maps and no groups."""
+    return tuple(_indexes(message_descriptor(descriptor_set, message)))
+
+
+def _indexes(descriptor: Descriptor) -> Iterator[int]:
+    parent, file = descriptor.containing_type, descriptor.file
+    if parent is not None:
+        yield from _indexes(parent)
+        siblings, fields = parent.nested_types, [*parent.fields, *parent.extensions]
+    else:
+        siblings, fields = file.message_types_by_name.values(), file.extensions_by_name.values()
+    # In editions, a field of this type has message_encoding = DELIMITED, and its message is declared as any other.
+    is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
+    groups = [] if is_edition else [each.message_type for each in fields if each.type == _GROUP]
+    declared = [each for each in siblings if not is_map_entry(each) and each not in groups]
+    if descriptor not in declared:
+        raise ConfigError([f"{descriptor.full_name} is an entry of a map or a group: give a message"])
+    yield declared.index(descriptor)
+
+
+def _with_imports(name: str, files: dict[str, FileDescriptorProto]) -> set[str]:
+    needed, unseen = {name}, [name]
+    while unseen:
+        imported = {each for each in files[unseen.pop()].dependency if each not in KNOWN_IMPORTS}
+        unseen += imported - needed
+        needed |= imported
+    return needed
+
+
+class _Printer:
+    """Prints descriptors as lines. ``pool``: has the extensions that are custom options."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._syntax = ""
+        self._text_encoding = import_module("google.protobuf.text_encoding")
+        self._text_format = import_module("google.protobuf.text_format")
+
+    def file(self, file: FileDescriptorProto) -> str:
+        self._syntax = file.syntax or "proto2"
+        lines = [f'syntax = "{self._syntax}";']
+        if self._syntax == "editions":
+            lines = [f'edition = "{library().Edition.Name(file.edition).removeprefix("EDITION_")}";']
+        if file.package:
+            lines.append(f"package {file.package};")
+        for index, name in enumerate(file.dependency):
+            public = "public " * (index in file.public_dependency) + "weak " * (index in file.weak_dependency)
+            lines.append(f"import {public}{self._quoted(name)};")
+        lines += [f"import option {self._quoted(name)};" for name in getattr(file, "option_dependency", ())]
+        lines += self._option_lines(file.options)
+        lines += self._types(file.message_type, file.enum_type, file.extension, f".{file.package}".rstrip("."))
+        for service in file.service:
+            lines += self._service(service)
+        return "\n".join(lines) + "\n"
+
+    def _types(
+        self,
+        messages: Iterable[DescriptorProto],
+        enums: Iterable[EnumDescriptorProto],
+        extensions: Iterable[FieldDescriptorProto],
+        scope: str,
+        groups: Iterable[str] = (),
+    ) -> list[str]:
+        """What a file or a message declares, without its fields; ``groups``: declared by fields."""
+        named = {f"{scope}.{each.name}": each for each in messages}
+        declared = {*groups, *(each.type_name for each in extensions if each.type == _GROUP)}
+        lines: list[str] = []
+        for name, message in named.items():
+            if name not in declared and not message.options.map_entry:
+                body = _indented(self._message_body(message, name))
+                lines += [f"{_visibility(message)}message {message.name} {{", *body, "}"]
+        for enum in enums:
+            lines += self._enum(enum)
+        for each in extensions:
+            lines += [f"extend {each.extendee} {{", *_indented(self._field(each, named)), "}"]
+        return lines
+
+    def _message_body(self, message: DescriptorProto, name: str) -> list[str]:
+        groups = [each.type_name for each in message.field if each.type == _GROUP]
+        lines = self._option_lines(message.options)
+        lines += self._types(message.nested_type, message.enum_type, message.extension, name, groups)
+        largest = _MAX_MESSAGE_SET_FIELD if message.options.message_set_wire_format else _MAX_FIELD
+        for each in message.extension_range:
+            lines.append(f"extensions {_range(each.start, each.end - 1, largest)}{self._bracketed(each.options)};")
+        lines += self._reserved(
+            [_range(each.start, each.end - 1, largest) for each in message.reserved_range], message.reserved_name
+        )
+        return lines + self._fields(message, {f"{name}.{each.name}": each for each in message.nested_type})
+
+    def _fields(self, message: DescriptorProto, nested: Mapping[str, DescriptorProto]) -> list[str]:
+        lines: list[str] = []
+        members: dict[int, list[str]] = {}
+        for field in message.field:
+            if not field.HasField("oneof_index") or field.proto3_optional:
+                lines += self._field(field, nested)
+            else:
+                members.setdefault(field.oneof_index, []).extend(self._field(field, nested, in_oneof=True))
+        for index, printed in members.items():
+            oneof = message.oneof_decl[index]
+            lines += [f"oneof {oneof.name} {{", *_indented([*self._option_lines(oneof.options), *printed]), "}"]
+        return lines
+
+    def _field(
+        self, field: FieldDescriptorProto, nested: Mapping[str, DescriptorProto], in_oneof: bool = False
+    ) -> list[str]:
+        """``nested``: the messages that the field may declare."""
+        label = "" if in_oneof else self._label(field)
+        kind = field.type_name or _SCALARS[field.type]
+        declared = nested.get(field.type_name)
+        if declared is not None and declared.options.map_entry:
+            key, value = declared.field
+            label = ""
+            kind = f"map<{_SCALARS[key.type]}, {value.type_name or _SCALARS[value.type]}>"
+        options = [*self._specials(field), *self._options(field.options)]
+        bracketed = f" [{', '.join(options)}]" if options else ""
+        if declared is None or field.type != _GROUP:
+            return [f"{label}{kind} {field.name} = {field.number}{bracketed};"]
+        body = _indented(self._message_body(declared, field.type_name))
+        return [f"{label}group {declared.name} = {field.number}{bracketed} {{", *body, "}"]
+
+    def _label(self, field: FieldDescriptorProto) -> str:
+        if self._syntax == "proto2" or field.proto3_optional or field.label == _REPEATED:
+            return _LABELS[field.label]
+        return ""
+
+    def _specials(self, field: FieldDescriptorProto) -> Iterator[str]:
+        """The default and the JSON name: .proto text writes them as options, but FieldOptions has no such fields."""
+        if field.HasField("default_value"):
+            value = field.default_value
+            if field.type == _STRING:
+                value = self._quoted(value)
+            elif field.type == _BYTES:
+                value = f'"{value}"'
+            yield f"default = {value}"
+        if field.json_name and field.json_name != _json_name(field.name):
+            yield f"json_name = {self._quoted(field.json_name)}"
+
+    def _enum(self, enum: EnumDescriptorProto) -> list[str]:
+        body = self._option_lines(enum.options)
+        for each in enum.value:
+            body.append(f"{each.name} = {each.number}{self._bracketed(each.options)};")
+        body += self._reserved(
+            [_range(each.start, each.end, _MAX_ENUM) for each in enum.reserved_range], enum.reserved_name
+        )
+        return [f"{_visibility(enum)}enum {enum.name} {{", *_indented(body), "}"]
+
+    def _service(self, service: ServiceDescriptorProto) -> list[str]:
+        body = self._option_lines(service.options)
+        for each in service.method:
+            given = "stream " * each.client_streaming + each.input_type
+            returned = "stream " * each.server_streaming + each.output_type
+            options = _indented(self._option_lines(each.options))
+            body += [f"rpc {each.name} ({given}) returns ({returned})", *(["{", *options, "}"] if options else [";"])]
+        return [f"service {service.name} {{", *_indented(body), "}"]
+
+    def _reserved(self, ranges: list[str], names: Iterable[str]) -> list[str]:
+        lines = [f"reserved {', '.join(ranges)};"] if ranges else []
+        quoted = [name if self._syntax == "editions" else self._quoted(name) for name in names]
+        return [*lines, f"reserved {', '.join(quoted)};"] if quoted else lines
+
+    def _option_lines(self, options: Any) -> list[str]:
+        return [f"option {each};" for each in self._options(options)]
+
+    def _bracketed(self, options: Any) -> str:
+        printed = list(self._options(options))
+        return f" [{', '.join(printed)}]" if printed else ""
+
+    def _options(self, options: Any) -> Iterator[str]:
+        name = options.DESCRIPTOR.full_name
+        try:
+            known = self._pool.FindMessageTypeByName(name)
+        except KeyError:
+            known = None  # without descriptor.proto there are no custom options
+        if known is not None:
+            kind = import_module("google.protobuf.message_factory").GetMessageClass(known)
+            options = kind.FromString(options.SerializeToString())
+        for field, value in options.ListFields():
+            label = f"({field.full_name})" if field.is_extension else field.name
+            if label == "map_entry":
+                continue
+            values = value if _is_list(value) else [value]
+            for each in values:
+                yield f"{label} = {self._value(field, each)}"
+
+    def _value(self, field: FieldDescriptor, value: Any) -> str:
+        if field.message_type is not None:
+            return f"{{ {self._text_format.MessageToString(value, as_one_line=True)} }}"
+        if field.enum_type is not None:
+            return str(field.enum_type.values_by_number[value].name)
+        if isinstance(value, bool):
+            return str(value).lower()
+        return self._quoted(value) if isinstance(value, str | bytes) else str(value)
+
+    def _quoted(self, value: str | bytes) -> str:
+        return f'"{self._text_encoding.CEscape(value.encode() if isinstance(value, str) else value, as_utf8=False)}"'
+
+
+def _is_list(value: Any) -> bool:
+    return not isinstance(value, str | bytes) and hasattr(value, "__len__")
+
+
+def _visibility(declared: Any) -> str:
+    """The visibility keyword of edition 2024."""
+    return ("", "local ", "export ")[getattr(declared, "visibility", 0)]
+
+
+def _range(first: int, last: int, largest: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first} to {'max' if last >= largest else last}"
+
+
+def _json_name(name: str) -> str:
+    """What ``protoc`` takes unless the file has another one."""
+    first, *others = name.split("_")
+    return first + "".join(each[:1].upper() + each[1:] for each in others)
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,332 @@
+"""The plan of a Protobuf message: its fields, and how each writes its Arrow array. Pickled for workers: no descriptors.
+
+Source of the format: https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, bytes_column
+from spark_kafka_sink.records.sizes import zigzag
+from spark_kafka_sink.schemas.encoding.columns import (
+    floats,
+    integers,
+    invalid_utf8,
+    list_elements,
+    only,
+    plain,
+    repeated_keys,
+    spans,
+)
+from spark_kafka_sink.schemas.encoding.row_writer import WORD_BITS, Mask, RowWriter, Words, bits_of, both, mask_of
+from spark_kafka_sink.schemas.encoding.varints import write_varints, write_words
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
+_LONGEST_DURATION = 315_576_000_000
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_NANOS = 1_000_000_000
+
+
+class Kind(Protocol):
+    """A Protobuf type, and the Arrow type that it is written from."""
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        """``tag`` and a slot of ``array``, of a plain layout, per row of ``keep``, where none is null.
+
+        Without ``presence`` the type's default is left out.
+        """
+
+
+class Field(Protocol):
+    """A field of a message."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        """A slot of ``array`` per row of ``keep``, nothing where it is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """``bounds``: of the Protobuf type, if the Arrow type has other numbers. ``fixed``: bits; 0 for a varint."""
+
+    path: str
+    type: str
+    fixed: int = 0
+    zigzag: bool = False
+    bounds: tuple[int, int] | None = None
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        numbers = integers(array)
+        if self.bounds is not None:
+            bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+            _refuse(writer, bad, keep, self.path, array, f"is out of range for {self.type}")
+        if self.fixed:
+            words = numbers.view(np.uint64)
+            _write_fixed(writer, tag, words if self.fixed == 64 else words & 0xFFFFFFFF, self.fixed, keep, presence)
+        else:
+            words = zigzag(numbers).view(np.uint64) if self.zigzag else numbers.view(np.uint64)
+            _write_varints(writer, tag, words, keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
+class Floating:
+    """float and double, from floats and from integers that they hold exactly."""
+
+    bits: int
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        values = floats(array) if pt.is_floating(array.type) else integers(array)
+        size = self.bits // 8
+        words = values.astype(f"f{size}", copy=False).view(f"u{size}").astype(np.uint64, copy=False)
+        _write_fixed(writer, tag, words, self.bits, keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        numbers = bits_of(array, 1) if pt.is_boolean(array.type) else np.zeros(len(array), np.uint8)
+        _write_varints(writer, tag, numbers.astype(np.uint64), keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """string (``text``) and bytes."""
+
+    path: str
+    text: bool
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        column, lengths, missing = spans(array, keep)
+        bad = invalid_utf8(column, missing) if self.text else None
+        if bad is not None:
+            writer.refuse(bad, self.path, column, "is not UTF-8, and a Protobuf string is")
+        _write_varints(writer, tag, lengths.view(np.uint64), keep, presence)
+        writer.column(column, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class EnumSymbol:
+    """An enum from its symbols."""
+
+    path: str
+    type: str
+    symbols: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        found = pc.index_in(binary_column(array), value_set=bytes_column(self.symbols))
+        known = mask_of(found)
+        places = integers(found)
+        if known is not None:
+            _refuse(writer, known == 0, keep, self.path, array, f"is not a symbol of enum {self.type}")
+            places = places & known.view(np.int64)
+        numbers = np.array(self.numbers, np.int64)[places]
+        _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
+class EnumNumber:
+    """An enum from numbers. ``numbers``: of a closed enum; empty for an open one, which has any."""
+
+    path: str
+    type: str
+    numbers: tuple[int, ...]
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        numbers = integers(array)
+        if self.numbers:
+            bad = ~np.isin(numbers, np.array(self.numbers, np.int64))
+            _refuse(writer, bad, keep, self.path, array, f"is not a number of enum {self.type}")
+        _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """google.protobuf.Timestamp: seconds rounded down, nanoseconds from 0 on."""
+
+    path: str
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        per_second = _PER_SECOND[array.type.unit]
+        numbers = integers(array)
+        seconds = numbers // per_second
+        bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
+        _refuse(writer, bad, keep, self.path, array, "is not in the years 0001 to 9999 of a Timestamp")
+        _write_time(writer, tag, seconds, (numbers - seconds * per_second) * (_NANOS // per_second), keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """google.protobuf.Duration: seconds and nanoseconds of the same sign."""
+
+    path: str
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        per_second = _PER_SECOND[array.type.unit]
+        numbers = integers(array)
+        rest = np.fmod(numbers, per_second)
+        seconds = (numbers - rest) // per_second
+        bad = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
+        _refuse(writer, bad, keep, self.path, array, "is longer than the 10,000 years of a Duration")
+        _write_time(writer, tag, seconds, rest * (_NANOS // per_second), keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """google.protobuf.StringValue and the like: a message around one value."""
+
+    tag: bytes
+    value: Kind
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        inner = RowWriter(writer.rows, writer)
+        self.value.write_value(inner, self.tag, array, keep, presence=False)
+        _write_message(writer, tag, inner, keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message from a struct. ``fields``: by number, each with its place in the struct. ``oneofs``: path, places."""
+
+    fields: tuple[tuple[int, Field], ...]
+    oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        inner = RowWriter(writer.rows, writer)
+        self.write(inner, array, keep)
+        _write_message(writer, tag, inner, keep)
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        columns = array.flatten()  # respects slices; children of a null struct become null
+        for path, places in self.oneofs:
+            self._check(writer, path, [plain(columns[place]) for place in places], array, keep)
+        for place, field in self.fields:
+            field.write(writer, columns[place], keep)
+
+    @staticmethod
+    def _check(writer: RowWriter, path: str, columns: list[pa.Array], array: pa.Array, keep: Mask | None) -> None:
+        count = np.zeros(writer.rows, np.uint64)
+        for each in columns:
+            present = mask_of(each)
+            count += 1 if present is None else present & 1
+        _refuse(writer, count > 1, keep, path, array, "has more than one column of a oneof that is not null")
+
+
+@dataclass(frozen=True, slots=True)
+class Singular:
+    """A field that is not repeated. ``presence``: its type's default is written too."""
+
+    tag: bytes
+    kind: Kind
+    path: str
+    presence: bool = False
+    required: bool = False
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        array = plain(array)
+        present = mask_of(array)
+        if self.required and present is not None:
+            _refuse(writer, present == 0, keep, self.path, array, "is not allowed: the field is required")
+        if not pt.is_null(array.type):
+            self.kind.write_value(writer, self.tag, array, both(keep, present), self.presence)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A list. ``packed``: one tag for all elements, else one each. Null elements are left out."""
+
+    tag: bytes
+    element: Kind
+    packed: bool
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        array = plain(array)
+        if pt.is_null(array.type):
+            return
+        counts, elements = list_elements(only(array, keep))
+        elements = plain(elements)
+        inner = RowWriter(len(elements), writer, counts)
+        if not pt.is_null(elements.type):
+            tag = b"" if self.packed else self.tag
+            self.element.write_value(inner, tag, elements, mask_of(elements), presence=True)
+        lists, lengths = _lists_of(inner, counts)
+        if self.packed:
+            _write_varints(writer, self.tag, lengths.view(np.uint64), None, presence=False)
+        writer.column(lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Entries are messages of key and value. Those with a null value are left out."""
+
+    tag: bytes
+    entry: Message
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        array = plain(array)
+        if pt.is_null(array.type):
+            return
+        counts, entries = list_elements(only(array, keep))
+        keys, values = (plain(each) for each in entries.flatten())
+        inner = RowWriter(len(entries), writer, counts)
+        again = repeated_keys(counts, keys)
+        if again.any():
+            inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)
+        writer.column(_lists_of(inner, counts)[0])
+
+
+def _write_varints(writer: RowWriter, tag: bytes, numbers: Words, keep: Mask | None, presence: bool) -> None:
+    write_varints(writer, numbers, keep if presence else _not_zero(numbers, keep), tag)
+
+
+def _write_fixed(writer: RowWriter, tag: bytes, words: Words, bits: int, keep: Mask | None, presence: bool) -> None:
+    if not presence:
+        keep = _not_zero(words, keep)
+    if 8 * len(tag) + bits > WORD_BITS:
+        writer.fixed(tag, keep)
+        tag = b""
+    write_words(writer, words, bits, bits // 8, keep, tag)
+
+
+def _write_message(writer: RowWriter, tag: bytes, message: RowWriter, keep: Mask | None) -> None:
+    _write_varints(writer, tag, message.lengths().view(np.uint64), keep, presence=True)
+    writer.append(message)
+
+
+def _write_time(writer: RowWriter, tag: bytes, seconds: Int64Array, nanos: Int64Array, keep: Mask | None) -> None:
+    inner = RowWriter(writer.rows, writer)
+    _write_varints(inner, b"\x08", seconds.view(np.uint64), keep, presence=False)
+    _write_varints(inner, b"\x10", nanos.view(np.uint64), keep, presence=False)
+    _write_message(writer, tag, inner, keep)
+
+
+def _lists_of(elements: RowWriter, counts: Int64Array) -> tuple[pa.BinaryArray, Int64Array]:
+    """``counts[i]`` rows of ``elements`` as one slot, and its length."""
+    starts, data = elements.finish()
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    bounds = starts[ends]
+    return binary_array(bounds, data), np.diff(bounds).astype(np.int64)
+
+
+def _not_zero(numbers: Words, keep: Mask | None) -> Mask | None:
+    """The rows of ``keep`` whose number is not 0."""
+    if numbers.min(initial=1):
+        return keep
+    return both(keep, np.negative((numbers != 0).astype(np.uint64)))
+
+
+def _refuse(
+    writer: RowWriter, bad: npt.NDArray[np.bool_], keep: Mask | None, path: str, array: pa.Array, reason: str
+) -> None:
+    if bad.any():
+        writer.refuse(bad if keep is None else bad & (keep != 0), path, array, reason)

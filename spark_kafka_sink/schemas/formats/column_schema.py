@@ -1,0 +1,225 @@
+"""A schema of each format: what a registry gets, the name of its record, the encoder of a column.
+
+For the driver; in a worker only where a topic has a schema of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.encoding.encoder import Encoder
+from spark_kafka_sink.schemas.encoding.proto_text import proto_texts, text_indexes
+from spark_kafka_sink.schemas.formats.avro_imports import with_imports
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format
+from spark_kafka_sink.schemas.formats.plain_encoder import PlainEncoder
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+
+_TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
+
+
+class Registry(Protocol):
+    """``SchemaRegistry``, or what keeps its responses."""
+
+    def register(self, subject: str, schema: Schema) -> RegisteredSchema: ...
+    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema: ...
+    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
+    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
+    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]: ...
+    def has_guids(self) -> bool: ...
+
+
+class ColumnSchema(Protocol):
+    """A schema that options give, a column derives or a registry holds."""
+
+    @property
+    def record(self) -> str:
+        """Full name of the record or message, title of a JSON Schema; "" for none."""
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        """The message indexes of a Protobuf schema; empty for other formats."""
+
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+        """``for_registry``: whether values name the schema in a registry. Raises ``SchemaMismatchError`` for a column
+        that does not fit.
+        """
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        """The schema to send to the registry. ``registers`` true: registers its imports first; false: looks them up."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroColumnSchema:
+    """``text``: Avro JSON without references. ``is_registered``: a registry holds it, perhaps with wrong defaults."""
+
+    text: str
+    is_registered: bool = False
+
+    @property
+    def record(self) -> str:
+        schema = json.loads(self.text)
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            return ""
+        name = str(schema.get("name", ""))
+        namespace = "" if "." in name else schema.get("namespace") or ""
+        return f"{namespace}.{name}".removeprefix(".")
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        return ()
+
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+        from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+
+        return AvroEncoder.plan(self.text, kind, for_registry=for_registry, checks_defaults=not self.is_registered)
+
+    def check(self) -> None:
+        """Raises ``InvalidSchemaError``."""
+        from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
+
+        AvroSchema.parse(self.text)
+
+    def unreadable(self, writer: str) -> list[str]:
+        """What this schema cannot read of data of ``writer``, Avro JSON. Raises ``InvalidSchemaError``."""
+        from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+
+        return unreadable(self.text, writer)
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        return Schema(SchemaType.AVRO, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonColumnSchema:
+    """JSON Schema, which no row is compared with."""
+
+    text: str
+
+    @property
+    def record(self) -> str:
+        schema = json.loads(self.text)
+        return str(schema.get("title") or "") if isinstance(schema, dict) else ""
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        return ()
+
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+        return PlainEncoder()
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        return Schema(SchemaType.JSON, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufColumnSchema:
+    """``descriptor_set``: a serialized FileDescriptorSet.
+
+    ``counts_entries``: whether entries of maps count in the numbers of messages. As in Java, those in a registry's text
+    do where they are written out (``option map_entry = true``), as Java's own serializers register them.
+    """
+
+    descriptor_set: bytes
+    message: str
+    counts_entries: bool = False
+
+    @property
+    def record(self) -> str:
+        from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
+
+        name: str = message_descriptor(self.descriptor_set, self.message).full_name
+        return name
+
+    @property
+    def message_indexes(self) -> tuple[int, ...]:
+        if not self.counts_entries:
+            return text_indexes(self.descriptor_set, self.message)
+        from spark_kafka_sink.schemas.encoding.descriptors import message_indexes
+
+        return message_indexes(self.descriptor_set, self.message)
+
+    def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
+        from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+
+        return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)
+
+    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+        """Imports have the subject that Java gives them: their name (``DefaultReferenceSubjectNameStrategy``)."""
+        ask = registry.register if registers else registry.lookup
+        references: dict[str, SchemaReference] = {}
+        *imported, file = proto_texts(self.descriptor_set, self.message).files
+        for each in imported:
+            schema = Schema(SchemaType.PROTOBUF, each.text, tuple(references[name] for name in each.imports))
+            version = ask(each.name, schema).version
+            assert version is not None
+            references[each.name] = SchemaReference(each.name, each.name, version)
+        return Schema(SchemaType.PROTOBUF, file.text, tuple(references[name] for name in file.imports))
+
+
+def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+    """The schema that a registry holds. Raises ``FormatError`` for one of another format, ``InvalidSchemaError``."""
+    schema = found.schema
+    if schema.type is not _TYPES[column.format]:
+        raise FormatError(
+            f"Schema {found.id} of subject {found.subject} is of type {schema.type.value}, but "
+            f"{column.option('Format')} is {column.format.value}."
+        )
+    if column.format is Format.JSON:
+        return JsonColumnSchema(schema.text)
+    if column.format is Format.AVRO:
+        imports = {name: each.text for name, each in registry.imports(schema).items()}
+        return AvroColumnSchema(with_imports(schema.text, imports), is_registered=True)
+    return _registered_protobuf(column, found, registry)
+
+
+def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+    """The message that the options name, else the first one of the file, as in Java."""
+    from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor, ordered_files
+    from spark_kafka_sink.schemas.formats.protoc import writes_entries_out
+
+    files, serialized = _descriptor_set(column, found, registry)
+    main = ordered_files(files)[-1]
+    if column.message is None and not main.message_type:
+        raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
+    message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
+    what = f"schema {found.id} of subject {found.subject}"
+    try:
+        descriptor = message_descriptor(files, message)
+    except ConfigError as error:
+        raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
+    if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for the import
+        raise FormatError(
+            f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own messages, "
+            f"{', '.join(each.name for each in main.message_type)}."
+        )
+    without_entries = ProtobufColumnSchema(files, message)
+    with_entries = replace(without_entries, counts_entries=True)
+    if with_entries.message_indexes == without_entries.message_indexes:
+        return without_entries
+    text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
+    return with_entries if writes_entries_out(text) else without_entries
+
+
+def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:
+    """What it imports, then its file; and whether the registry serialized it. protoc reads the others, .proto text."""
+    from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of
+    from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc
+
+    schemas = registry.imports(found.schema, serialized=True)
+    imports = {name: each.text for name, each in schemas.items()}
+    if all(each.serialized_file() is not None for each in (found.schema, *schemas.values())):
+        return descriptor_set_of(found.schema.text, found.subject, imports), True
+    what = f"Schema {found.id} of subject {found.subject}"
+    if not has_protoc():
+        raise FormatError(
+            f"{what} is .proto text, because this registry returns no descriptors, and protoc is missing: pip install "
+            "grpcio-tools on the driver, and with a column topic on the workers. Or give "
+            f"{column.option('DescriptorFile')} and {column.option('Message')} too."
+        )
+    return compile_proto(found.schema.text, imports, what), False

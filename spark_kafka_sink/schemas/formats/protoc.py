@@ -1,0 +1,120 @@
+""".proto text of a registry → a descriptor set, by the ``protoc`` of grpcio-tools in a process of its own.
+
+The text is foreign: ``protoc`` runs without plugins, and reads only a private folder with the given files and its own
+``google/protobuf``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from spark_kafka_sink.schemas.encoding.descriptors import known_files, library
+from spark_kafka_sink.schemas.formats.errors import FormatError
+
+_TIMEOUT_S: Final = 30
+_LONGEST_SHOWN: Final = 2000
+_MAP_ENTRY: Final = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\b(option\s+map_entry\s*=\s*true\s*;)""", re.DOTALL
+)
+"""Comments and strings are found too, because they may hold the same words; only the option is a group."""
+_MARK: Final = "_pykafka_map_entry_"
+_EDITION: Final = re.compile(r"^\s*edition\s*=", re.MULTILINE)
+_IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.proto)["']""")
+
+
+def has_protoc() -> bool:
+    return find_spec("grpc_tools") is not None
+
+
+def writes_entries_out(text: str) -> bool:
+    """Whether .proto text declares entries of maps as messages, as Java's serializers register it."""
+    return any(found[1] for found in _MAP_ENTRY.finditer(text))
+
+
+def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
+    """The descriptor set of ``text``, whose file comes last. ``imports``: texts by the names that imports use.
+
+    ``what``: the schema in errors. Raises ``FormatError``.
+    """
+    return _compiled(text, tuple(imports.items()), what)
+
+
+@lru_cache(16)  # planned anew for each micro-batch
+def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
+    imports = dict(imported)
+    main = "schema.proto"
+    while main in imports:
+        main = f"_{main}"
+    library = known_files(set(_IMPORTED.findall("\n".join((text, *imports.values())))) - imports.keys())
+    with TemporaryDirectory(prefix="spark-kafka-sink-protoc-") as private:
+        folder, known, output = Path(private, "files"), Path(private, "known"), Path(private, "output")
+        folder.mkdir()
+        for name, each in {**imports, main: text}.items():
+            _write(folder, name, _marked(each), what)
+        known.write_bytes(library)
+        arguments = [*([f"--descriptor_set_in={known}"] if library else []), "--include_imports"]
+        _run(folder, [*arguments, f"--descriptor_set_out={output}", main], what)
+        return _with_map_entries(output.read_bytes())
+
+
+def _marked(text: str) -> str:
+    """Java's serializers register text whose entries of maps are written out, which protoc refuses."""
+    mark = _MARK if _EDITION.search(text) else f'"{_MARK}"'
+    return _MAP_ENTRY.sub(lambda found: f"reserved {mark};" if found[1] else found[0], text)
+
+
+def _with_map_entries(descriptor_set: bytes) -> bytes:
+    """The descriptor set in which each message that has the mark gets the option ``map_entry``."""
+    if _MARK.encode() not in descriptor_set:
+        return descriptor_set
+    files = library().FileDescriptorSet.FromString(descriptor_set)
+    messages = [message for file in files.file for message in file.message_type]
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        if _MARK in message.reserved_name:
+            message.reserved_name.remove(_MARK)
+            message.options.map_entry = True
+    serialized: bytes = files.SerializeToString()
+    return serialized
+
+
+def _write(folder: Path, name: str, text: str, what: str) -> None:
+    parts = name.split("/")
+    if not name.isprintable() or "\\" in name or not {"", ".", ".."}.isdisjoint(parts):
+        raise FormatError(f"{what} imports {name!a:.200}, which is not a path of a .proto file.")
+    path = folder.joinpath(*parts)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{what} cannot be compiled: its file {name!a:.200} cannot be written: {reason}.") from error
+
+
+def _run(folder: Path, arguments: list[str], what: str) -> None:
+    # -P: a schema's file is never taken for a module. PYTHONPATH: Spark's files count as for this process.
+    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder}", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise FormatError(f"{what} cannot be compiled: protoc did not end within {_TIMEOUT_S} s.") from error
+    except OSError as error:
+        raise FormatError(f"{what} cannot be compiled: {sys.executable} does not start: {error.strerror}.") from error
+    if done.returncode:
+        said = (
+            done.stderr.decode(errors="replace").replace(f"{folder}/", "").strip() or f"it ended with {done.returncode}"
+        )
+        raise FormatError(f"{what} cannot be compiled; protoc says: {said[:_LONGEST_SHOWN]}")

@@ -1,0 +1,201 @@
+"""The schema of each subject of a column, by the registry's responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
+from spark_kafka_sink.schemas.formats.column_schema import AvroColumnSchema, Registry, registered_column_schema
+from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, takes_registered
+from spark_kafka_sink.schemas.formats.plan import ColumnPlan, GivenSchema, SchemaUse
+from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
+from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace
+from spark_kafka_sink.schemas.registry.registry_options import SideOptions
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
+from spark_kafka_sink.schemas.registry.subjects import Side
+
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_MOST_SHOWN: Final = 10
+
+
+class SubjectSchemas:
+    """The schemas of one column by subject. Planning uses it, and a task for topics that planning did not know."""
+
+    def __init__(self, plan: ColumnPlan, options: SideOptions, registry: Registry) -> None:
+        self._plan = plan
+        self._options = options
+        self._registry = registry
+        self._encoders: dict[Schema, tuple[Encoder, tuple[int, ...]]] = {}
+
+    def subject(self, topic: str) -> str:
+        return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
+
+    def current(self, subject: str) -> SchemaUse:
+        return self.use(self.registered(subject))
+
+    def registered(self, subject: str) -> RegisteredSchema:
+        """The subject's schema to write with.
+
+        The options decide whether it is registered, looked up, the latest version or the one with a given id.
+
+        Raises ``FormatError`` for a schema with rules for writers.
+        """
+        return _without_rules(self._found(subject))
+
+    def _found(self, subject: str) -> RegisteredSchema:
+        given, options = self._plan.given, self._options
+        if not takes_registered(options):
+            assert given is not None
+            if options.auto_register:
+                return self._registered(subject, given)
+            return self._registry.lookup(subject, given.schema)
+        if options.schema_id is not None:
+            found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
+        else:
+            found = self._registry.latest(subject, serialized=self._serialized)
+        if given is not None:
+            self._check_is(subject, given.schema, found)
+        if self._plan.compared is not None:
+            self._check_reads(subject, self._plan.compared, found)
+        return found
+
+    def use(self, found: RegisteredSchema) -> SchemaUse:
+        """A response to what ``registered`` asks for."""
+        given = self._plan.given
+        if given is None:
+            return self._of_registry(found)
+        return self._use(given.encoder, found, given.message_indexes)
+
+    def imports(self, use: SchemaUse) -> Mapping[str, Schema]:
+        """What the schema imports, by name; none where the options give the schema."""
+        if self._plan.given is not None or use.registered is None:
+            return {}
+        return self._registry.imports(use.registered.schema, serialized=self._serialized)
+
+    def by_id(self, subject: str, schema_id: int) -> SchemaUse:
+        """The schema of this id, whatever the options say."""
+        found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
+        return self._of_registry(_without_rules(found))
+
+    @property
+    def _serialized(self) -> bool:
+        return self._plan.column.format is Format.PROTOBUF
+
+    def _registered(self, subject: str, given: GivenSchema) -> RegisteredSchema:
+        """A derived schema has no defaults, so a registry under BACKWARD refuses one with a further field."""
+        try:
+            return self._registry.register(subject, given.schema)
+        except RegistryError as error:
+            if error.status != _CONFLICT or not given.is_derived:
+                raise
+            column = self._plan.column
+            raise FormatError(
+                f"{error} The schema is derived from the column {column.side.value}, so no field has a default: give "
+                f"{column.option('Schema')} with a default for each new field."
+            ) from error
+
+    def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
+        plan = self._plan
+        if found.schema not in self._encoders:
+            with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
+                schema = registered_column_schema(plan.column, found, self._registry)
+                encoder = schema.encoder(plan.kind, for_registry=True)
+            self._encoders[found.schema] = encoder, schema.message_indexes
+        encoder, indexes = self._encoders[found.schema]
+        return self._use(encoder, found, indexes)
+
+    def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
+        prefix, header = schema_name(found, indexes, self._plan.column.side, self._options.schema_id_place)
+        return SchemaUse(encoder, prefix, header, found)
+
+    def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
+        """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
+        with mismatch_explained(self._plan.column, f"schema {found.id} of subject {subject}"):
+            schema = registered_column_schema(self._plan.column, found, self._registry)
+            assert isinstance(schema, AvroColumnSchema)
+            faults = schema.unreadable(given)
+        if faults:
+            listed = "".join(f"\n- {fault}" for fault in faults)
+            raise FormatError(
+                f"{self._to_be_written(found)}, and does not read data of the one that the options give "
+                f"for the column {self._plan.column.side.value}:{listed}\n{self._instead}"
+            )
+
+    def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
+        """Raises ``FormatError`` if the registry's schema is not the explicit one."""
+        try:
+            same = self._registry.lookup(subject, given)
+        except RegistryError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            known_as = f"not under subject {subject}"
+        else:
+            if same.id == found.id:
+                return
+            known_as = f"schema {same.id} of subject {subject}"
+        raise FormatError(
+            f"{self._to_be_written(found)}, but the one that the options give for the column "
+            f"{self._plan.column.side.value} is {known_as}. {self._instead}"
+        )
+
+    @property
+    def _strict(self) -> str:
+        return f"{'latest' if self._options.schema_id is None else 'id'}.compatibility.strict"
+
+    def _to_be_written(self, found: RegisteredSchema) -> str:
+        return f"{self._strict}: schema {found.id} of subject {found.subject} is to be written"
+
+    @property
+    def _instead(self) -> str:
+        return f"Leave the options of the schema out, give that one, or set {self._strict}=false."
+
+
+def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
+    """Raises ``FormatError`` for a schema with rules that the writer must carry out: the sink carries out none."""
+    if found.rules:
+        raise FormatError(
+            f"Schema {found.id} of subject {found.subject} has rules, such as the encryption of a field, that every "
+            f"writer must carry out and the sink does not: {', '.join(found.rules[:_MOST_SHOWN])}. Write it with "
+            "Confluent's serializers, or use a version without these rules (disabled rules, migration rules and rules "
+            "of mode READ do no harm)."
+        )
+    return found
+
+
+def schema_name(
+    found: RegisteredSchema, indexes: tuple[int, ...], side: Side, place: SchemaIdPlace
+) -> tuple[bytes, bytes | None]:
+    """The prefix, and the header or None, with which a record names its schema. ``indexes``: of Protobuf, else empty.
+
+    Raises ``FormatError`` for a header without a GUID.
+    """
+    if place is SchemaIdPlace.PREFIX:
+        return id_prefix(found.id, indexes), None
+    if found.guid is None:
+        raise FormatError(no_guids(side, f"gives schema {found.id} of subject {found.subject} no GUID"))
+    return b"", guid_header(found.guid, indexes)
+
+
+def no_guids(side: Side, problem: str) -> str:
+    """The text of an error."""
+    return (
+        f"{side.value}.schema.id.serializer=header: the registry {problem}, which the header would name. Use prefix, "
+        "or a registry that has GUIDs (Confluent's from 8.0 on)."
+    )
+
+
+@contextmanager
+def mismatch_explained(column: ColumnFormat, schema: str) -> Iterator[None]:
+    """``schema``: what the column is compared with, as "schema 7 of subject t-value"."""
+    try:
+        yield
+    except InvalidSchemaError as error:
+        raise FormatError(f"The column {column.side.value} cannot be encoded: {schema} is wrong: {error}") from error
+    except SchemaMismatchError as error:
+        mismatches = "\n".join(f"- {each}" for each in error.mismatches)
+        raise FormatError(f"The column {column.side.value} does not fit {schema}:\n{mismatches}") from error

@@ -1,0 +1,210 @@
+"""A task's columns key and value, encoded. No Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
+from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
+from spark_kafka_sink.schemas.formats.cached_registry import TaskLookup
+from spark_kafka_sink.schemas.formats.column_schema import Registry
+from spark_kafka_sink.schemas.formats.plain_encoder import prefixed
+from spark_kafka_sink.schemas.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan, SchemaUse
+from spark_kafka_sink.schemas.formats.subject_schemas import SubjectSchemas
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.schema import Schema
+from spark_kafka_sink.schemas.registry.subjects import Side
+
+
+class _Asked(NamedTuple):
+    """``imports``: as in ``TaskLookup``."""
+
+    use: SchemaUse
+    imports: Mapping[str, Schema]
+
+
+_asked: dict[object, _Asked] = {}
+"""What this worker has asked for, by column and subject. A worker ends with its application."""
+
+
+class EncodedColumn(NamedTuple):
+    """``values``: null where the column is. ``headers``: per row the value of the header that names its schema, null
+    for a null value; None if no row has one.
+    """
+
+    values: pa.BinaryArray
+    headers: pa.BinaryArray | None = None
+
+
+@lru_cache(16)
+def worker_registry(options: RegistryOptions) -> Registry:
+    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+
+    return SchemaRegistry(options, SystemClock())
+
+
+class Topics(Protocol):
+    """The topics of the brokers."""
+
+    def require(self, topic: str) -> None:
+        """Raises ``KafkaError`` for one that does not exist."""
+
+
+class TaskFormats:
+    """The encoded columns of one task.
+
+    ``earlier``: of a replay, written with the schemas of its first run. ``topics``: a topic that planning does not know
+    must exist before the registry gets a schema for it, as in Java; None: not looked up.
+    """
+
+    def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
+        self.has_headers = plan.has_headers
+        self._columns = {
+            side: _TaskColumn(column, plan.registry, {} if earlier is None else earlier.uses.get(side, {}), topics)
+            for side, column in plan.columns.items()
+        }
+
+    @property
+    def ids(self) -> tuple[tuple[Side, str, int], ...]:
+        """Column, subject and id of the schemas that rows of this task were written with."""
+        return tuple(
+            (side, subject, use.registered.id)
+            for side, column in self._columns.items()
+            for subject, use in column.uses.items()
+            if use.registered is not None
+        )
+
+    @property
+    def asked(self) -> tuple[TaskLookup, ...]:
+        """Those of them that the plan does not know."""
+        return tuple(asked for column in self._columns.values() for asked in column.asked)
+
+    @property
+    def sides(self) -> Sequence[Side]:
+        """The encoded columns."""
+        return tuple(self._columns)
+
+    def encode(
+        self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
+    ) -> EncodedColumn:
+        """Raises ``UnencodableRowsError``; with ``faults``, these are added to it, by row, and their rows are null.
+        Raises ``RegistryError`` for a topic that planning does not know.
+        """
+        column = self._columns[side]
+        uses = [column.use(topic) for topic in topics.names]
+        values = _values(array, uses, topics.codes, faults)
+        return EncodedColumn(values, _headers(values, uses, topics.codes))
+
+
+class _TaskColumn:
+    """The column key or value. ``uses``: by subject."""
+
+    def __init__(
+        self,
+        plan: ColumnPlan,
+        registry: RegistryOptions | None,
+        earlier: Mapping[str, SchemaUse],
+        topics: Topics | None,
+    ) -> None:
+        self._plan = plan
+        self._topics = topics
+        self._registry = registry
+        self._known = {**plan.known, **earlier}
+        self._subjects: dict[str, str] = {}
+        self._imports: dict[str, Mapping[str, Schema]] = {}
+        self.uses: dict[str, SchemaUse] = {}
+
+    def use(self, topic: str) -> SchemaUse:
+        subject = self._subjects.get(topic)
+        if subject is None:
+            subject = self._subject(topic)
+            if subject not in self._known and self._topics is not None:
+                self._topics.require(topic)
+            self.uses[subject] = self._known.get(subject) or self._ask(subject)
+            self._subjects[topic] = subject
+        return self.uses[subject]
+
+    @property
+    def asked(self) -> Iterator[TaskLookup]:
+        for subject, use in self.uses.items():
+            if subject not in self._known and use.registered is not None:
+                yield TaskLookup(self._plan.identity, use.registered, self._imports[subject])
+
+    def _subject(self, topic: str) -> str:
+        if self._registry is None:
+            return ""
+        side = self._plan.column.side
+        return self._registry.side(side).subject_name_strategy.subject(topic, side, self._plan.record)
+
+    def _ask(self, subject: str) -> SchemaUse:
+        plan, registry = self._plan, self._registry
+        assert registry is not None
+        cache_key = (registry, plan.identity, plan.kind, subject)
+        if cache_key not in _asked:
+            client = worker_registry(registry)
+            schemas = SubjectSchemas(plan, registry.side(plan.column.side), client)
+            current = schemas.current(subject)
+            _asked[cache_key] = _Asked(current, schemas.imports(current))
+        use, self._imports[subject] = _asked[cache_key]
+        if plan.given is None:
+            return use
+        # The plan's own encoder: rows of topics with one encoder are encoded at once.
+        return use.without_text()._replace(encoder=plan.given.encoder)
+
+
+def _values(
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[Fault] | None
+) -> pa.BinaryArray:
+    """``codes``: of the use of each row; None: the only one."""
+    prefixes = [use.prefix for use in uses]
+    if len(set(prefixes)) == 1 and _one_encoder(uses):
+        return uses[0].encoder.encode(array, prefixes[0], faults)
+    assert codes is not None
+    one = _one_encoder(uses)
+    values = uses[0].encoder.encode(array, b"", faults) if one else _by_encoder(array, uses, codes, faults)
+    return prefixed(values, prefixes, codes) if any(prefixes) else values
+
+
+def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
+    return all(use.encoder is uses[0].encoder for use in uses)
+
+
+def _by_encoder(
+    array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[Fault] | None
+) -> pa.BinaryArray:
+    """Topics with schemas of their own: the rows of each encoder are taken, encoded and put back."""
+    encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
+    numbers = {key: number for number, key in enumerate(encoders)}
+    encoder_of_row = np.array([numbers[id(use.encoder)] for use in uses], np.int32)[codes]
+    order = np.argsort(encoder_of_row, kind="stable")
+    ends = np.cumsum(np.bincount(encoder_of_row, minlength=len(encoders))).tolist()
+    parts: list[pa.BinaryArray] = []
+    found: list[Fault] = []
+    for encoder, start, end in zip(encoders.values(), (0, *ends), ends, strict=False):
+        rows = order[start:end]
+        of_part: list[Fault] = []
+        parts.append(encoder.encode(array.take(int32_array(rows.astype(np.int32))), b"", of_part))
+        found += [fault._replace(row=int(rows[fault.row])) for fault in of_part]
+    if found and faults is None:
+        raise UnencodableRowsError(sorted(found))
+    if faults is not None:
+        faults += sorted(found)
+    back = np.empty(len(order), np.int32)
+    back[order] = np.arange(len(order), dtype=np.int32)
+    return pa.concat_arrays(parts).take(int32_array(back))
+
+
+def _headers(values: pa.BinaryArray, uses: Sequence[SchemaUse], codes: Int32Array | None) -> pa.BinaryArray | None:
+    headers = [use.header for use in uses]
+    if not any(headers):
+        return None
+    order = np.zeros(len(values), np.int32) if codes is None else codes
+    if values.null_count:
+        order = np.where(null_mask(values), np.int32(len(headers)), order)
+    return bytes_column([*headers, None]).take(int32_array(np.ascontiguousarray(order, np.int32)))

@@ -1,0 +1,358 @@
+"""``SchemaRegistry``: requests to a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``)."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import UUID
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config.operator_limits import url_fault
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.waiting import Sleeper
+from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.network.login.http import (
+    HttpExchangeError,
+    HttpFault,
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    exchange,
+    without_secrets,
+)
+from spark_kafka_sink.network.login.token_login import RetriableLoginError
+from spark_kafka_sink.network.security.tls_context import TlsContexts
+from spark_kafka_sink.schemas.registry.api import (
+    UnreadableResponseError,
+    problem,
+    read_object,
+    registered_schema,
+    request_body,
+)
+from spark_kafka_sink.schemas.registry.authorization import Authorization
+from spark_kafka_sink.schemas.registry.registry_options import (
+    AUTO_REGISTER,
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    URL,
+    USE_ID,
+    USE_LATEST,
+    RegistryOptions,
+    RegistryUrl,
+)
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
+
+_log = logging.getLogger("spark_kafka_sink.schema_registry")
+
+_HEADERS: Final = {
+    "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+    "Content-Type": "application/vnd.schemaregistry.v1+json",
+    # Without it, newer registries leave out what older clients do not know, such as GUIDs.
+    "Confluent-Accept-Unknown-Properties": "true",
+}
+_RETRIABLE: Final = frozenset({408, 429, 500, 502, 503, 504})  # Java: RestService.isRestClientExceptionRetriable
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_UNKNOWN_PATH: Final = frozenset({404, 405})
+_NOT_ALLOWED: Final = frozenset({401, 403})
+_NO_SUCH_SCHEMA: Final = 40403
+_NO_GUID: Final = UUID(int=0)
+_MAX_BYTES: Final = 16_000_000
+_MOST_IMPORTS: Final = 500
+
+
+class _Call(NamedTuple):
+    """``what``: for errors, as "register a schema under subject t-value". ``missing``: what to do after a 404."""
+
+    what: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None
+    missing: str
+
+
+class SchemaRegistry:
+    """A registry at several URLs. Blocks; each request, with all URLs and retries, ends at a deadline: the larger of
+    ``http.connect.timeout.ms`` and ``http.read.timeout.ms``.
+
+    All methods raise ``RegistryError``, and ``ConfigError`` for stores or placeholders that cannot be read. No text
+    has a credential. For one thread at a time.
+    """
+
+    def __init__(self, options: RegistryOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._authorization = Authorization(options, clock)
+        self._random = Random()
+        self._current = 0
+        self._tls: TlsContexts | None = None
+        self._imports: dict[tuple[Schema, bool], dict[str, Schema]] = {}
+
+    def register(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """The schema's version under the subject, a new one unless it has one already."""
+        call = self._of_subject(
+            f"register a schema under subject {subject}", "POST", subject, "/versions", self._normalize()
+        )
+        call = call._replace(body=request_body(schema), missing=f"is this {URL} complete, with its path?")
+        url, parsed = self._request(call)
+        registered = self._read(url, call, parsed, subject, schema)
+        if registered.version is None:  # older registries respond with nothing but the id
+            return self.lookup(subject, schema)._replace(id=registered.id)
+        return registered
+
+    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """The version of the subject that has this schema."""
+        call = self._of_subject(f"find the schema under subject {subject}", "POST", subject, "", self._normalize())
+        call = call._replace(
+            body=request_body(schema), missing=f"register the schema first, or set {AUTO_REGISTER}=true"
+        )
+        url, parsed = self._request(call)
+        return self._read(url, call, parsed, subject, schema)
+
+    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """``serialized``: see ``Schema.serialized_file``."""
+        query = {"format": "serialized"} if serialized else {}
+        call = self._of_subject(
+            f"read the latest version of subject {subject}", "GET", subject, "/versions/latest", query
+        )
+        call = call._replace(missing=f"register a schema under this subject first, or leave {USE_LATEST} out")
+        url, parsed = self._request(call)
+        return self._read(url, call, parsed, subject)
+
+    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """``subject``: its context is searched. The version may be None."""
+        query = {"subject": subject} | ({"format": "serialized"} if serialized else {})
+        call = _Call(
+            f"read the schema with id {schema_id} for subject {subject}",
+            "GET",
+            f"/schemas/ids/{schema_id}",
+            query,
+            None,
+            f"{USE_ID} must be the id of a schema in this registry",
+        )
+        url, parsed = self._request(call)
+        return self._read(url, call, {**parsed, "id": schema_id}, subject)
+
+    def version(self, reference: SchemaReference, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema that another one imports."""
+        query = {"format": "serialized"} if serialized else {}
+        what = f"read version {reference.version} of subject {reference.subject}, which a schema imports"
+        call = self._of_subject(what, "GET", reference.subject, f"/versions/{reference.version}", query)
+        url, parsed = self._request(call)
+        return self._read(url, call, parsed, reference.subject)
+
+    def has_guids(self) -> bool:
+        """Whether schemas have GUIDs: a registry that has them says that no schema has this one.
+
+        True also where a client may not ask.
+        """
+        path = f"/schemas/guids/{_NO_GUID}"
+        call = _Call("find out whether schemas have GUIDs", "GET", path, {}, None, "")
+        try:
+            self._request(call)
+        except RegistryError as error:
+            if error.status in _UNKNOWN_PATH:
+                return error.error_code == _NO_SUCH_SCHEMA
+            if error.status not in _NOT_ALLOWED:
+                raise
+        return True
+
+    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
+        """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
+
+        Asked once: a reference names a version, which never changes. All of them together have the time of one request.
+        """
+        kept = self._imports.get((schema, serialized))
+        if kept is not None:
+            return kept
+        found: dict[str, Schema] = {}
+        seen: set[SchemaReference] = set()
+        limit_ms = self._options.connect_timeout_ms + self._options.read_timeout_ms
+        end = self._clock.now() + limit_ms
+
+        def visit(references: tuple[SchemaReference, ...]) -> None:
+            for reference in references:
+                if reference in seen:
+                    continue
+                seen.add(reference)
+                if len(seen) > _MOST_IMPORTS:
+                    raise RegistryError(f"{URL}: a schema imports more than {_MOST_IMPORTS} others.")
+                if self._clock.now() > end:
+                    raise RegistryError(
+                        f"{URL}: the imports of a schema were not read within {limit_ms:.0f} ms ({CONNECT_TIMEOUT}, "
+                        f"{READ_TIMEOUT})."
+                    )
+                imported = self.version(reference, serialized=serialized).schema
+                visit(imported.references)
+                found[reference.name] = imported
+
+        visit(schema.references)
+        self._imports[schema, serialized] = found
+        return found
+
+    # -- internals ----------------------------------------------------------------------------------------------------
+
+    def _normalize(self) -> dict[str, str]:
+        return {"normalize": "true"} if self._options.normalize_schemas else {}
+
+    def _of_subject(self, what: str, method: str, subject: str, path: str, query: Mapping[str, str]) -> _Call:
+        return _Call(what, method, f"/subjects/{quote(subject, safe='')}{path}", query, None, "")
+
+    def _read(
+        self, url: RegistryUrl, call: _Call, parsed: dict[str, Any], subject: str, asked: Schema | None = None
+    ) -> RegisteredSchema:
+        try:
+            return registered_schema(parsed, subject, asked)
+        except UnreadableResponseError as error:
+            raise RegistryError(f"{_name(url)} cannot {call.what}: its response {error}.") from None
+
+    def _request(self, call: _Call) -> tuple[RegistryUrl, dict[str, Any]]:
+        """The response and the URL that gave it."""
+        options, urls = self._options, self._options.urls
+        started = self._clock.now()
+        deadline = started + max(options.connect_timeout_ms, options.read_timeout_ms)
+        failures: dict[RegistryUrl, RegistryError] = {}
+        for turn in range(options.max_retries + 1):
+            if turn and not self._wait(turn, deadline):
+                break
+            for left in range(len(urls), 0, -1):
+                remaining = deadline - self._clock.now()
+                if remaining <= 0 and failures:
+                    break
+                url = urls[self._current]
+                try:
+                    return url, self._attempt(url, call, max(remaining / left, 1.0))
+                except _RetriableError as error:
+                    failures[url] = error.error
+                    _log.info("%s", error.error)
+                    self._current = (self._current + 1) % len(urls)
+        raise _given_up(call, failures, self._clock.now() - started)
+
+    def _wait(self, turn: int, deadline: float) -> bool:
+        """Waits before a further round. False: the deadline would pass."""
+        options = self._options
+        longest = min(options.retries_wait_ms * 2 ** min(turn - 1, 30), options.retries_max_wait_ms)
+        end = self._clock.now() + self._random.uniform(0, longest)
+        if end >= deadline:
+            return False
+        while (remaining := end - self._clock.now()) > 0:
+            Sleeper().wait(remaining)
+        return True
+
+    def _attempt(self, url: RegistryUrl, call: _Call, time_ms: float) -> dict[str, Any]:
+        """One request to one URL. Raises ``RegistryError``, ``_RetriableError``."""
+        target = url.address + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        if (fault := url_fault(url.address)) is not None:
+            raise ConfigError([f"{_name(url)} {fault}."])
+        connect, read = self._options.connect_timeout_ms, self._options.read_timeout_ms
+        end = self._clock.now() + time_ms
+        try:
+            headers = {**_HEADERS, **self._authorization.headers(url, time_ms)}
+        except RetriableLoginError as error:
+            raise _RetriableError(RegistryError(f"{_name(url)} cannot {call.what}: {error}.")) from None
+        except SaslAuthenticationError as error:  # LoginError too
+            raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
+        left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
+        limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
+        request = HttpRequest(call.method, target, headers, call.body)
+        try:
+            response = exchange(request, self._tls_context(url), limits, self._clock)
+        except HttpExchangeError as error:
+            raise _failed(url, call, error, limits) from None
+        _log.debug("%s %s: HTTP status %d", call.method, target, response.status)
+        if response.status != 200:
+            raise self._refused(url, call, response)
+        try:
+            return read_object(response.content)
+        except UnreadableResponseError as error:
+            raise RegistryError(
+                f"{_name(url)} cannot {call.what}: its response {error}; is this {URL} complete, with its path?"
+            ) from None
+
+    def _tls_context(self, url: RegistryUrl) -> ssl.SSLContext | None:
+        if urlsplit(url.address).scheme.lower() != "https":
+            return None
+        try:
+            if self._tls is None:
+                self._tls = TlsContexts(self._options.tls)
+            return self._tls.context()
+        except ConfigError as error:
+            raise ConfigError([f"schema.registry.{fault}" for fault in error.faults]) from None
+
+    def _refused(self, url: RegistryUrl, call: _Call, response: HttpResponse) -> Exception:
+        status = response.status
+        code, message = problem(response.content)
+        said = f"HTTP status {status}" + (f", error code {code}" if code not in (None, status) else "")
+        text = f"{_name(url)} cannot {call.what}: {said}{f': {message}' if message else ''}"
+        advice = self._advice(url, call, response, has_code=code is not None)
+        text = f"{text.rstrip('.')}; {advice}" if advice else text
+        error = RegistryError(text if text.endswith(("?", ".")) else f"{text}.", status, code)
+        return _RetriableError(error) if status in _RETRIABLE else error
+
+    def _advice(self, url: RegistryUrl, call: _Call, response: HttpResponse, *, has_code: bool) -> str:
+        credentials = self._authorization.option(url)
+        match response.status:
+            case 401 if credentials is None:
+                return "it asks for credentials: give basic.auth.user.info or bearer.auth.token"
+            case 401:
+                return f"it does not accept {credentials}"
+            case 403:
+                return f"not allowed with {credentials}" if credentials else "not allowed without credentials"
+            case 404:
+                return call.missing if has_code else f"is this {URL} complete, with its path?"
+            case 409:
+                return "change the schema, or the compatibility of the subject"
+            case status if status in _REDIRECTS:
+                location = shown(without_secrets(response.headers.get("Location", ""))) or "nowhere"
+                return f"it redirects to {location}, where credentials are not sent: write that URL"
+        return ""
+
+
+class _RetriableError(Exception):
+    """The same request may succeed later, or at another URL."""
+
+    def __init__(self, error: RegistryError) -> None:
+        self.error = error
+        super().__init__(error)
+
+
+def _name(url: RegistryUrl) -> str:
+    return f"{URL} {url.address}"
+
+
+def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
+    text = f"{_name(url)} cannot {call.what}: "
+    match error.fault:
+        case HttpFault.TLS:
+            return RegistryError(
+                f"{text}TLS fails: {error.reason}; its certificate is trusted by "
+                "schema.registry.ssl.truststore.location, or by the system."
+            )
+        case HttpFault.TOO_LARGE:
+            return RegistryError(f"{text}the response has more than {_MAX_BYTES} bytes.")
+        case HttpFault.ENCODED:
+            return RegistryError(f"{text}the response has a Content-Encoding, which was not asked for.")
+        case HttpFault.CONNECT:
+            text += f"connection failed: {error.reason}."
+        case HttpFault.CONNECT_TIMEOUT:
+            text += f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT})."
+        case HttpFault.READ_TIMEOUT:
+            text += f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT})."
+        case HttpFault.BODY_TIMEOUT:
+            text += f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT})."
+        case HttpFault.NO_RESPONSE:
+            text += f"no response: {error.reason}."
+    return _RetriableError(RegistryError(text))
+
+
+def _given_up(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
+    """The last failure of each URL."""
+    last = list(failures.values())[-1]
+    if len(failures) == 1:
+        return last
+    texts = "\n".join(f"- {error}" for error in failures.values())
+    return RegistryError(f"No {URL} could {call.what} within {took_ms:.0f} ms:\n{texts}", last.status, last.error_code)

@@ -1,0 +1,209 @@
+"""Options of the login: basic and bearer authentication (Java: ``BasicAuthCredentialProvider``, ``BearerAuth…``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import urlsplit
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.clear_text import clear_text_request
+from spark_kafka_sink.common.config.config_providers import has_placeholder
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.operator_limits import url_fault
+from spark_kafka_sink.common.config.option import Kind, Matching, OneOf, Option, Password
+
+STRING, PASSWORD = Kind.STRING, Kind.PASSWORD
+
+BASIC_SOURCE: Final = "basic.auth.credentials.source"
+USER_INFO: Final = "basic.auth.user.info"
+BEARER_SOURCE: Final = "bearer.auth.credentials.source"
+TOKEN: Final = "bearer.auth.token"
+ISSUER: Final = "bearer.auth.issuer.endpoint.url"
+CLIENT_ID: Final = "bearer.auth.client.id"
+CLIENT_SECRET: Final = "bearer.auth.client.secret"
+_SCOPE: Final = "bearer.auth.scope"
+_CLUSTER: Final = "bearer.auth.logical.cluster"
+_POOL: Final = "bearer.auth.identity.pool.id"
+
+
+class CredentialSource(Enum):
+    """Where the header Authorization comes from; values of the two sources."""
+
+    URL = "URL"
+    USER_INFO = "USER_INFO"
+    SASL_INHERIT = "SASL_INHERIT"
+    STATIC_TOKEN = "STATIC_TOKEN"
+    OAUTHBEARER = "OAUTHBEARER"
+    SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
+
+    @property
+    def is_bearer(self) -> bool:
+        return self in _BEARER
+
+
+_BASIC: Final = (CredentialSource.URL, CredentialSource.USER_INFO, CredentialSource.SASL_INHERIT)
+_BEARER: Final = (
+    CredentialSource.STATIC_TOKEN,
+    CredentialSource.OAUTHBEARER,
+    CredentialSource.SASL_OAUTHBEARER_INHERIT,
+)
+
+_IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "ASCII characters without spaces")
+
+LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(BASIC_SOURCE, STRING, "URL", "medium",
+           "Where the user and password of HTTP basic authentication come from: URL (schema.registry.url), "
+           "USER_INFO (basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
+           OneOf(tuple(source.value for source in _BASIC))),
+    Option(USER_INFO, PASSWORD, None, "medium",
+           "user:password, or API key and secret of Confluent Cloud as key:secret."),
+    Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
+           "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
+           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (the options kafka.sasl.oauthbearer.*).",
+           OneOf(tuple(source.value for source in _BEARER))),
+    Option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN."),
+    Option(ISSUER, STRING, None, "medium",
+           "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*."),
+    Option(CLIENT_ID, STRING, None, "medium", "OAUTHBEARER: client id."),
+    Option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: client secret."),
+    Option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope."),
+    Option(_CLUSTER, STRING, None, "medium",
+           "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER),
+    Option(_POOL, STRING, None, "medium",
+           "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER),
+)  # fmt: skip
+
+_IMPLIED: Final[Mapping[str, CredentialSource]] = MappingProxyType({
+    ISSUER: CredentialSource.OAUTHBEARER,
+    TOKEN: CredentialSource.STATIC_TOKEN,
+    USER_INFO: CredentialSource.USER_INFO,
+})  # fmt: skip
+"""The sources of credentials that are given without one, the first found."""
+
+_WITH_PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
+    USER_INFO: (CredentialSource.USER_INFO,),
+    TOKEN: (CredentialSource.STATIC_TOKEN,),
+    ISSUER: (CredentialSource.OAUTHBEARER,),
+    CLIENT_ID: (CredentialSource.OAUTHBEARER,),
+    CLIENT_SECRET: (CredentialSource.OAUTHBEARER,),
+    _SCOPE: (CredentialSource.OAUTHBEARER,),
+    _CLUSTER: _BEARER,
+    _POOL: _BEARER,
+})  # fmt: skip
+"""The sources that each option belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLogin:
+    """``sasl``: the options of the brokers, for sources that inherit from them."""
+
+    source: CredentialSource
+    user_info: Password | None = None
+    token: Password | None = None
+    issuer_url: str | None = None
+    client_id: str | None = None
+    client_secret: Password | None = None
+    scope: str | None = None
+    logical_cluster: str | None = None
+    identity_pool_id: str | None = None
+    sasl: ProducerConfig | None = None
+
+
+def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
+    """The options of the login, or faults. ``producer``: None where its options have faults."""
+    values = draft.values
+    source = _source(draft)
+    misplaced = sorted(name for name, sources in _OF_SOURCE.items() if name in draft.given and source not in sources)
+    name = BEARER_SOURCE if source.is_bearer else BASIC_SOURCE
+    for each in misplaced:
+        needed = " or ".join(each.value for each in _OF_SOURCE[each])
+        draft.fault(each, f"has no effect with {name}={source.value}; it belongs to {needed}.")
+    if url_has_login and source is not CredentialSource.URL:
+        draft.fault(name, f"is {source.value}, but schema.registry.url has user and password; leave one of them out.")
+    if not {BASIC_SOURCE, BEARER_SOURCE} & draft.faulty:
+        _required(draft, source)
+        inherits = source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT)
+        if inherits and producer is not None:
+            _inheritable(draft, source, producer)
+    return RegistryLogin(
+        source=source,
+        user_info=values[USER_INFO],
+        token=values[TOKEN],
+        issuer_url=values[ISSUER],
+        client_id=values[CLIENT_ID],
+        client_secret=values[CLIENT_SECRET],
+        scope=values[_SCOPE],
+        logical_cluster=values[_CLUSTER],
+        identity_pool_id=values[_POOL],
+        sasl=producer if source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT) else None,
+    )
+
+
+def _source(draft: Draft) -> CredentialSource:
+    """The one that is given; else that of the given credentials, with a warning, as Java ignores them."""
+    given, values = draft.given, draft.values
+    if BASIC_SOURCE in given and BEARER_SOURCE in given:
+        draft.fault(BASIC_SOURCE, f"and {BEARER_SOURCE} exclude each other; leave one of them out.")
+    if BEARER_SOURCE in given:
+        return CredentialSource(values[BEARER_SOURCE])
+    if BASIC_SOURCE in given:
+        return CredentialSource(values[BASIC_SOURCE])
+    for name, source in _IMPLIED.items():
+        if name in given:
+            full = f"{BEARER_SOURCE if source.is_bearer else BASIC_SOURCE}={source.value}"
+            draft.warn(name, f"is given without {full}: used here, ignored by Java's serializers. Give the source too.")
+            return source
+    return CredentialSource.URL
+
+
+def _required(draft: Draft, source: CredentialSource) -> None:
+    values = draft.values
+    required = {
+        CredentialSource.USER_INFO: (USER_INFO,),
+        CredentialSource.STATIC_TOKEN: (TOKEN,),
+        CredentialSource.OAUTHBEARER: (ISSUER, CLIENT_ID, CLIENT_SECRET),
+    }
+    source_name = BEARER_SOURCE if source.is_bearer else BASIC_SOURCE
+    for name in required.get(source, ()):
+        if not getattr(values[name], "value", values[name]) and name not in draft.faulty:
+            draft.fault(name, f"is required with {source_name}={source.value}.")
+    pair = values[USER_INFO]
+    if isinstance(pair, Password) and pair.value and ":" not in pair.value and not has_placeholder(pair.value):
+        draft.fault(USER_INFO, "must be user:password.")
+    issuer = values[ISSUER]
+    if issuer and not _is_http(issuer):
+        draft.fault(ISSUER, "must begin with https:// or http://.")
+    elif issuer and (fault := url_fault(issuer)) is not None:
+        draft.forbid(ISSUER, fault)
+    elif issuer:
+        clear_text_request(draft, ISSUER, issuer)
+
+
+def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:
+    if source is CredentialSource.SASL_INHERIT:
+        if producer.sasl_jaas_config is None or producer.sasl_mechanism not in _WITH_PASSWORDS:
+            draft.fault(
+                BASIC_SOURCE,
+                "is SASL_INHERIT, which needs username and password in kafka.sasl.jaas.config; or write USER_INFO and "
+                f"{USER_INFO}.",
+            )
+    elif producer.sasl_mechanism != "OAUTHBEARER" or producer.sasl_token_provider is not None:
+        draft.fault(
+            BEARER_SOURCE,
+            "is SASL_OAUTHBEARER_INHERIT, which needs kafka.sasl.mechanism=OAUTHBEARER with "
+            f"kafka.sasl.oauthbearer.token.endpoint.url; or write OAUTHBEARER and {ISSUER}.",
+        )
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False

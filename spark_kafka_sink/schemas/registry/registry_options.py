@@ -1,0 +1,394 @@
+"""The registry's options: the names, defaults and meanings of Confluent's Java serializers.
+
+Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``. Names are known in any case, as Spark passes
+them in lower case. Options of the connection may have ``schema.registry.`` before their name, as in Kafka Connect.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config.clear_text import clear_text_request
+from spark_kafka_sink.common.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
+from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.operator_limits import url_fault
+from spark_kafka_sink.common.config.option import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    Kind,
+    Option,
+    Password,
+    Range,
+    did_you_mean,
+)
+from spark_kafka_sink.common.config.producer_config import take
+from spark_kafka_sink.common.config.table import TLS_OPTIONS
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace, schema_id_place, subject_name_strategy
+from spark_kafka_sink.schemas.registry.login_options import (
+    LOGIN_OPTIONS,
+    CredentialSource,
+    RegistryLogin,
+    registry_login,
+)
+from spark_kafka_sink.schemas.registry.subjects import Side, SubjectNameStrategy
+
+BOOLEAN, INT, LIST, CLASS = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.CLASS
+
+_PREFIX: Final = "schema.registry."
+URL: Final = "schema.registry.url"
+AUTO_REGISTER: Final = "auto.register.schemas"
+USE_LATEST: Final = "use.latest.version"
+USE_ID: Final = "use.schema.id"
+CONNECT_TIMEOUT: Final = "schema.registry.http.connect.timeout.ms"
+READ_TIMEOUT: Final = "schema.registry.http.read.timeout.ms"
+_SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# A placeholder, a comma between two URLs, or a character.
+_TOKEN: Final = re.compile(
+    rf"(?P<placeholder>\$\{{[^}}]*\}})|(?P<comma>,)(?={_SCHEME.pattern})|.", re.IGNORECASE | re.DOTALL
+)
+_HOST: Final = re.compile(r"\[[^\]]*\]|[^/?#:]*")
+_PATH: Final = frozenset("/?#")
+_NO_ID: Final = -1
+_ID = Range(0, besides=_NO_ID)
+
+_SUBJECTS: Final = (
+    "topic (<topic>-key, <topic>-value), record (full name of the record or message) or topic-record "
+    "(<topic>-<full name>); or Java's TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy."
+)
+
+SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(URL, LIST, None, "high",
+           "URLs of the schema registry, separated by commas; after a failure the next one is used. May have "
+           "user:password@, where / ? # and % must be percent-encoded."),
+    Option(AUTO_REGISTER, BOOLEAN, True, "medium",
+           "true: register the schema. false: the schema must be in the registry; the default together with "
+           "use.latest.version or use.schema.id."),
+    Option(USE_LATEST, BOOLEAN, False, "low",
+           "Write with the latest version of the subject at the start of the application."),
+    Option(USE_ID, INT, _NO_ID, "low",
+           "Write with the schema that has this id. If both key and value are encoded, set key.use.schema.id and "
+           "value.use.schema.id instead.", _ID),
+    Option(f"key.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the key.", _ID),
+    Option(f"value.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the value.", _ID),
+    Option("latest.compatibility.strict", BOOLEAN, True, "low",
+           "With use.latest.version, the latest version must read what an explicit Avro schema writes; an explicit "
+           "schema of another format must be the latest version. false: it is not compared."),
+    Option("id.compatibility.strict", BOOLEAN, True, "low",
+           "The same of the schema of use.schema.id."),
+    Option("normalize.schemas", BOOLEAN, False, "medium",
+           "Let the registry normalize schemas that it registers or looks up, so that a different order of fields "
+           "or attributes that means nothing creates no new version."),
+    Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the key's schema: {_SUBJECTS}"),
+    Option("value.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the value's schema: {_SUBJECTS}"),
+    Option("key.schema.id.serializer", CLASS, "prefix", "medium",
+           "Where a key has the id of its schema: prefix (magic byte 0 and the id, before the key) or header (magic "
+           "byte 1 and the GUID, in the header __key_schema_id); or Java's PrefixSchemaIdSerializer, "
+           "HeaderSchemaIdSerializer."),
+    Option("value.schema.id.serializer", CLASS, "prefix", "medium",
+           "Where a value has the id of its schema, as key.schema.id.serializer; the header is __value_schema_id."),
+)  # fmt: skip
+
+CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
+    *LOGIN_OPTIONS,
+    Option(CONNECT_TIMEOUT, INT, 60000, "low", "Time to connect to a URL.", AT_LEAST_1),
+    Option(READ_TIMEOUT, INT, 60000, "low",
+           "Time to wait for a response. The larger of both timeouts also limits a request as a whole, with all "
+           "URLs and retries.",
+           AT_LEAST_1),
+    Option("schema.registry.max.retries", INT, 3, "low",
+           "Further rounds through all URLs, after connection failures and the HTTP status codes 408, 429, 500, "
+           "502, 503 and 504.", AT_LEAST_0),
+    Option("schema.registry.retries.wait.ms", INT, 1000, "low",
+           "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The actual "
+           "wait is random.", AT_LEAST_0),
+    Option("schema.registry.retries.max.wait.ms", INT, 20000, "low", "Longest wait before any round.",
+           AT_LEAST_0),
+)  # fmt: skip
+
+REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
+    replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
+    for option in TLS_OPTIONS
+)
+
+REGISTRY_OPTIONS: Final = (*SCHEMA_OPTIONS, *CONNECTION_OPTIONS, *REGISTRY_TLS_OPTIONS)
+OPTIONS_BY_NAME: Final = {option.name: option for option in REGISTRY_OPTIONS}
+
+_OTHER_SPELLINGS: Final = {
+    option.name.removeprefix(_PREFIX) if option.name.startswith(_PREFIX) else _PREFIX + option.name: option.name
+    for option in CONNECTION_OPTIONS
+}
+
+
+def is_registry_option(name: str) -> bool:
+    """``name`` in lower case: an option of this table, or one that claims to be."""
+    return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS or name.startswith(_PREFIX)
+
+
+def unknown_registry_option(name: str) -> str | None:
+    """The fault of a name that claims to be a registry's and is not in the table; None for one that is."""
+    name = _OTHER_SPELLINGS.get(name, name)
+    if name in OPTIONS_BY_NAME:
+        return None
+    return f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME) or '.'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryUrl:
+    """``address``: without user and password. ``user_info``: ``user:password``, with its placeholders."""
+
+    address: str
+    user_info: Password | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SideOptions:
+    """The options of the key's or the value's schema.
+
+    ``strict``: an explicit schema beside ``use_latest_version`` or ``schema_id`` must be that one.
+    """
+
+    auto_register: bool
+    use_latest_version: bool
+    schema_id: int | None
+    strict: bool
+    subject_name_strategy: SubjectNameStrategy
+    schema_id_place: SchemaIdPlace
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """The options of a registry. Picklable; credentials keep their placeholders of config providers.
+
+    Times in milliseconds. ``tls``: only its ``ssl_`` fields and its config providers count.
+    """
+
+    urls: tuple[RegistryUrl, ...]
+    key: SideOptions
+    value: SideOptions
+    normalize_schemas: bool
+    connect_timeout_ms: int
+    read_timeout_ms: int
+    max_retries: int
+    retries_wait_ms: int
+    retries_max_wait_ms: int
+    login: RegistryLogin
+    tls: ProducerConfig
+
+    @classmethod
+    def parse(
+        cls,
+        options: Mapping[str, str],
+        faults: list[str],
+        producer: ProducerConfig | None = None,
+        sides: Collection[Side] = tuple(Side),
+    ) -> RegistryOptions | None:
+        """Adds to ``faults``. None after a fault, and where no option of a registry is given.
+
+        ``options``: those that are not the registry's are ignored. ``producer``: the options of the brokers, for
+        config providers and for credentials that are inherited; None where they have faults. ``sides``: the encoded
+        ones.
+        """
+        draft = Draft("", {option.name: option.default for option in REGISTRY_OPTIONS})
+        draft.values[URL] = ()
+        draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
+        options, logins = _logins_set_aside(draft, options)
+        tls = _take(draft, options)
+        if not draft.given and not tls and not draft.faults:
+            return None
+        urls = _urls(draft, registry_names(options), logins)
+        key, value = (_side(draft, side, sides) for side in Side)
+        login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
+        for url in urls:
+            if login.source is not CredentialSource.URL or url.user_info is not None:
+                clear_text_request(draft, URL, url.address)
+        tls_config = _tls(draft, tls, urls)
+        faults += draft.faults
+        if draft.faults or tls_config is None:
+            return None
+        for text in dict.fromkeys(draft.warnings):  # several URLs may have the same one
+            warnings.warn(text, ConfigWarning, stacklevel=2)
+        values = draft.values
+        return cls(
+            urls=urls,
+            key=key,
+            value=value,
+            normalize_schemas=values["normalize.schemas"],
+            connect_timeout_ms=values[CONNECT_TIMEOUT],
+            read_timeout_ms=values[READ_TIMEOUT],
+            max_retries=values["schema.registry.max.retries"],
+            retries_wait_ms=values["schema.registry.retries.wait.ms"],
+            retries_max_wait_ms=values["schema.registry.retries.max.wait.ms"],
+            login=login,
+            tls=tls_config,
+        )
+
+    def side(self, side: Side) -> SideOptions:
+        return self.key if side is Side.KEY else self.value
+
+
+def registry_names(options: Mapping[str, str]) -> list[str]:
+    """Those of the names that are a registry's, as given."""
+    return sorted(name for name in options if is_registry_option(name.lower()))
+
+
+def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options with a mark for each login in a URL, and these logins by their marks.
+
+    So a login may have commas, although they separate URLs. Its placeholders stay, as those of other credentials, and
+    what they stand for need not be percent-encoded.
+    """
+    logins: dict[str, str] = {}
+
+    def marked(url: list[str]) -> str:
+        text = "".join(url)
+        scheme = _SCHEME.match(text)
+        end = max((at for at, token in enumerate(url) if token == "@"), default=0)
+        if scheme is None or end <= scheme.end():
+            return text
+        login = url[scheme.end() : end]
+        if not _PATH.isdisjoint(login):
+            draft.fault(
+                URL,
+                f"has / ? or # before an @, in {_shown(text)}: percent-encode / ? and # in user and password (%2F, "
+                "%3F, %23), and @ after the host (%40).",
+            )
+        mark = f"%00{len(logins)}"
+        logins[unquote(mark)] = "".join(login)
+        return f"{scheme[0]}{mark}{''.join(url[end:])}"
+
+    kept = {
+        name: ",".join(map(marked, _split(value))) if name.lower() == URL else value for name, value in options.items()
+    }
+    providers = draft.values[CONFIG_PROVIDERS]
+    if (fault := next(filter(None, map(providers.fault, logins.values())), None)) is not None:
+        draft.fault(URL, fault)
+    return kept, logins
+
+
+def _split(urls: str) -> list[list[str]]:
+    """The characters and placeholders of each URL. Only a comma before a scheme ends one: a login may have others."""
+    parts: list[list[str]] = [[]]
+    for token in _TOKEN.finditer(urls):
+        if token["comma"]:
+            parts.append([])
+        else:
+            parts[-1].append(token[0])
+    return parts
+
+
+def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
+    """The values of all options but ``ssl.*``, into the draft; returns those."""
+    tls: dict[str, object] = {}
+    spelling: dict[str, str] = {}
+    for given in registry_names(options):
+        name = _OTHER_SPELLINGS.get(given.lower(), given.lower())
+        if (unknown := unknown_registry_option(name)) is not None:
+            draft.faults.append(unknown)
+        elif name.startswith(f"{_PREFIX}ssl."):
+            tls[name.removeprefix(_PREFIX)] = options[given]
+        elif name in spelling:
+            draft.faults.append(f"{spelling[name]} and {given} are the same option; leave one of them out.")
+        else:
+            spelling[name] = given
+            take(draft, OPTIONS_BY_NAME[name], options[given])
+    return tls
+
+
+def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[RegistryUrl, ...]:
+    """``names``: of the options that are given. ``logins``: those that are set aside."""
+    given = [url for url in draft.values[URL] if url]
+    if not given and URL not in draft.faulty:
+        others = ", ".join(name for name in names if name.lower() != URL)
+        draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
+    return tuple(parsed for url in given if (parsed := _url(draft, url, logins)) is not None)
+
+
+def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | None:
+    """The fault shows no more than scheme and host: what looks like a port or a path may be part of a password."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is not a number
+        is_whole = False
+    if not is_whole:
+        mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""
+        draft.fault(URL, f"must have URLs such as https://host:8081, but has {_shown(url)}{mock}.")
+        return None
+    if parts.query or parts.fragment:
+        draft.fault(URL, f"must have URLs without ? and #, but has {_shown(url)}.")
+        return None
+    if "@" in parts.path:
+        draft.fault(URL, f"must have URLs without @ in their path, but has {_shown(url)}: write %40.")
+        return None
+    user_info, _, host = parts.netloc.rpartition("@")
+    address = parts._replace(netloc=host).geturl().rstrip("/")
+    if (fault := url_fault(address)) is not None:
+        draft.forbid(URL, fault)
+        return None
+    login = unquote(user_info)
+    return RegistryUrl(address, Password(unquote(logins.get(login, login))) if user_info else None)
+
+
+def _shown(url: str) -> str:
+    """Scheme and host of a URL that is refused."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return "one that does not begin with http:// or https://"
+    _, login, rest = url[scheme.end() :].rpartition("@")
+    host = _HOST.match(rest)
+    shown = "" if host is None else host[0]
+    return repr(f"{scheme[0].strip()}{'…@' if login else ''}{shown}{'…' if shown != rest else ''}")
+
+
+def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
+    values, name = draft.values, side.value
+    id_name = f"{name}.{USE_ID}"
+    if side not in sides:
+        for each in sorted(given for given in draft.given if given.startswith(f"{name}.")):
+            draft.fault(each, f"has no effect: {name}Format is raw; leave it out.")
+    elif USE_ID in draft.given and len(sides) > 1:
+        if side is Side.KEY:  # once
+            draft.fault(USE_ID, f"must be key.{USE_ID} or value.{USE_ID}, as key and value are encoded.")
+    elif USE_ID in draft.given and id_name in draft.given:
+        draft.fault(id_name, f"and {USE_ID} are both given; leave one of them out.")
+    elif USE_ID in draft.given:
+        id_name = USE_ID
+    schema_id = None if values[id_name] == _NO_ID else values[id_name]
+    use_latest = values[USE_LATEST]
+    if use_latest and schema_id is not None:
+        draft.fault(id_name, f"and {USE_LATEST}=true exclude each other, leave one of them out.")
+    chosen = id_name if schema_id is not None else f"{USE_LATEST}=true" if use_latest else None
+    auto_register = values[AUTO_REGISTER]
+    if chosen is not None and AUTO_REGISTER not in draft.given:
+        auto_register = False
+    elif chosen is not None and auto_register and AUTO_REGISTER not in draft.faulty:
+        draft.fault(AUTO_REGISTER, f"is true and {chosen} is given: they exclude each other, leave one of them out.")
+    return SideOptions(
+        auto_register=auto_register,
+        use_latest_version=use_latest,
+        schema_id=schema_id,
+        strict=values["id.compatibility.strict" if schema_id is not None else "latest.compatibility.strict"],
+        subject_name_strategy=subject_name_strategy(draft, f"{name}.subject.name.strategy"),
+        schema_id_place=schema_id_place(draft, f"{name}.schema.id.serializer"),
+    )
+
+
+def _tls(draft: Draft, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) -> ProducerConfig | None:
+    """None after a fault."""
+    others: dict[str, Any] = {CONFIG_PROVIDERS: draft.values[CONFIG_PROVIDERS], "bootstrap.servers": "unused:1"}
+    try:
+        config = ProducerConfig.parse({**tls, **others, "security.protocol": "SSL"}, _PREFIX)
+    except ConfigError as error:
+        draft.faults += error.faults
+        return None
+    if tls and not any(url.address.lower().startswith("https:") for url in urls):
+        draft.warnings.append(f"{_PREFIX}{min(tls)} has no effect, as no URL of {URL} begins with https://.")
+    return config

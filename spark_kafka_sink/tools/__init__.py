@@ -1,0 +1,1 @@
+"""The command line and what only it uses: the connection check and the demo."""

@@ -1,0 +1,160 @@
+"""What the commands share: their subparsers, NAME=VALUE pairs, ``.properties`` files, a producer's options."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.common.config.rules import SERIALIZERS
+from spark_kafka_sink.errors import ConfigError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+VERBOSE = ("-v", "--verbose")
+
+_LARGEST = 1e9
+"""In seconds or hours this is longer than any wait; ``time.sleep`` takes no infinite one."""
+
+OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
+_AFTER_NAME = re.compile(r"[^\w.-]")
+
+
+def add_command(
+    commands: Subparsers, run: Callable[[argparse.Namespace], int], name: str, summary: str, *texts: str
+) -> argparse.ArgumentParser:
+    """A subcommand that calls ``run``. ``texts``: description and examples for its ``--help``, printed as they are."""
+    description, epilog = (*texts, None, None)[:2]
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(*VERBOSE, action="store_true", default=argparse.SUPPRESS, help="log what the client does")
+    command.set_defaults(run=run)
+    return command
+
+
+def add_pairs(
+    parser: argparse._ActionsContainer, *flags: str, text: str, dest: str | None = None, value: str = "VALUE"
+) -> None:
+    """A repeatable argument NAME=VALUE, parsed to a list of (name, value)."""
+    parser.add_argument(
+        *flags, type=_pair, action="append", default=[], metavar=f"NAME={value}", help=text, dest=dest
+    )  # fmt: skip
+
+
+def at_least_one(text: str) -> int:
+    """Argument type: a whole number."""
+    if not text.isdecimal() or (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """Argument type: a number, such as seconds."""
+    number = number_or_nan(text)
+    if not 0 < number <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def number_or_nan(text: str) -> float:
+    """NaN if ``text`` is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        shown = _AFTER_NAME.split(text, maxsplit=1)[0]  # after the name may stand a password
+        raise argparse.ArgumentTypeError(f"{shown!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
+    """The options of a Kafka client; the same for every command. ``config``, ``pairs``: earlier names of the flags."""
+    overrides = "overrides --command-config"
+    add_pairs(
+        command, *filter(None, (pairs, "--command-property")), dest="client_properties",
+        text=f"an option of Kafka's producer (docs/options.md), such as security.protocol=SSL; may be repeated, "
+        f"{overrides}. {OTHERS_CAN_READ} to a file",
+    )  # fmt: skip
+    command.add_argument(
+        *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",
+        help="a .properties file of such options, as for Kafka's own tools: TLS, SASL, passwords",
+    )  # fmt: skip
+
+
+def client_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of file and properties, which override the file. Raises ``ConfigError`` for an unreadable file."""
+    return overridden(_properties_of(arguments.client_config), dict(arguments.client_properties))
+
+
+def client_config(arguments: argparse.Namespace) -> ProducerConfig:
+    """``client_options`` with ``--bootstrap-server``. Raises ``ConfigError``."""
+    return ProducerConfig.parse(
+        overridden(client_options(arguments), {"bootstrap.servers": arguments.bootstrap_server})
+    )
+
+
+def add_producer_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
+        help="one or more brokers, separated by commas",
+    )  # fmt: skip
+    command.add_argument("--topic", required=True, help="topic to write to")
+    command.add_argument(
+        "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
+        help="acknowledgements to wait for: all in-sync replicas (all, the default), the leader (1), none (0)",
+    )  # fmt: skip
+    command.add_argument(
+        "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",
+        help=f"{', '.join(_CODECS)} (default: none; without a value: gzip)",
+    )  # fmt: skip
+    add_client_options(command, "--producer.config", "--producer-property")
+
+
+def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
+
+    Drops Java serializers: these commands send bytes.
+    """
+    flags = {"bootstrap.servers": arguments.bootstrap_server}
+    if arguments.request_required_acks is not None:
+        flags["acks"] = arguments.request_required_acks
+    if arguments.compression_codec is not None:
+        flags["compression.type"] = arguments.compression_codec
+    given = client_options(arguments)
+    sent_as_bytes = {
+        name: value
+        for name, value in given.items()
+        if ":" in str(value) or OLD_NAMES.get(name, name) not in SERIALIZERS
+    }
+    return overridden(sent_as_bytes, flags)
+
+
+def _properties_of(path: Path | None) -> dict[str, str]:
+    try:
+        return {} if path is None else read_properties(path)
+    except OSError as error:
+        raise ConfigError([f"--command-config {path} cannot be read: {error.strerror}."]) from error
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Name → value. Raises OSError."""
+    return parse_properties(path.read_bytes().decode("latin-1"))

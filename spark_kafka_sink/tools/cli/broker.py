@@ -1,0 +1,92 @@
+"""``spark-kafka-sink broker``: a real Kafka in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
+from spark_kafka_sink.tools.cli import in_process_broker
+from spark_kafka_sink.tools.cli.arguments import add_command, add_pairs, at_least_one
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.cli.arguments import Subparsers
+
+_LAST_PORT = 65535
+
+DESCRIPTION = """\
+Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17, but no containers and no
+ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
+~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
+
+It listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the end.
+
+--in-process needs no Java and starts in about a second: a test broker written in Python that
+responds like Kafka to any client (producers, transactions, consumer groups), in memory only. It is
+not Kafka: one thread, no retention, no TLS, no SASL."""
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink broker                                 one node on port 9092
+  spark-kafka-sink broker --port 19092 --nodes 3          three nodes on 19092, 19093 and 19094
+  spark-kafka-sink broker --version 3.9.1 --set auto.create.topics.enable=false
+  spark-kafka-sink broker --in-process --set num.partitions=4    without Java, in memory"""
+
+USAGE = """\
+Apache Kafka {version} is up: {servers}
+
+  df.write.format("pykafka") \\
+      .option("kafka.bootstrap.servers", "{servers}") \\
+      .option("topic", "try-it").mode("append").save()
+
+Ctrl-C stops it and removes its data."""
+
+
+def add_to(commands: Subparsers) -> None:
+    broker = add_command(
+        commands, run, "broker", "run a real Kafka on this machine until Ctrl-C", DESCRIPTION, EXAMPLES
+    )
+    broker.add_argument(
+        "--port", type=port_number, metavar="PORT", default=9092, help="port of the first node (default: %(default)s)"
+    )
+    broker.add_argument(
+        "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
+    )
+    broker.add_argument(
+        "--version", default=DEFAULT_VERSION, help="a release of Kafka from 3.3 on (default: %(default)s)"
+    )
+    add_pairs(broker, "--set", dest="properties", text="a property for server.properties; may be repeated")
+    broker.add_argument(
+        "--in-process", action="store_true",
+        help="run a test broker in memory, without Java, which imitates the release of --version",
+    )  # fmt: skip
+
+
+def port_number(text: str) -> int:
+    """Argument type."""
+    if not text.isdecimal() or not 1 <= (port := int(text)) <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: ports go from 1 to {_LAST_PORT}")
+    return port
+
+
+def run(arguments: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
+    if (last := arguments.port + arguments.nodes - 1) > _LAST_PORT:
+        raise ConfigError([f"--nodes {arguments.nodes} need ports up to {last}: ports go from 1 to {_LAST_PORT}."])
+    if arguments.in_process:
+        return in_process_broker.run(arguments)
+    kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)
+    with kafka:
+        print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
+        try:
+            while all(kafka.alive(node) for node in kafka.node_ids):
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            print("\nKafka has stopped.", file=sys.stderr)
+            return 0
+        ended = next(node for node in kafka.node_ids if not kafka.alive(node))
+        raise LocalKafkaError(f"Node {ended} has stopped unexpectedly:\n{kafka.log_tail(ended)}")

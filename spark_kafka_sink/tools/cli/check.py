@@ -1,0 +1,190 @@
+"""``spark-kafka-sink check``: does this machine reach the brokers, and what may the principal do there."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.spark.options import LEDGER_TOPIC
+from spark_kafka_sink.tools.cli.arguments import (
+    above_zero,
+    add_client_options,
+    add_command,
+    add_pairs,
+    at_least_one,
+    client_config,
+)
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.comparison import Difference, Place, by_differences
+from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.libraries import library_findings, required_libraries
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.cli.arguments import Subparsers
+    from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
+
+DESCRIPTION = """\
+Tries each step from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows how long each
+took, the broker's certificate, and, if a step fails, what to look at. Then checks the rights of the
+principal.
+
+Connects once to each bootstrap server, then once to each other broker. Stops after a refused login.
+Writes nothing to the cluster, creates no topic, fences no transactional id, and shows no secret.
+
+With --from-workers it also runs in a Spark job, once on each executor, and shows what differs there:
+a host name that cannot be resolved, a file or variable that is missing, another version of a library.
+
+The exit code is 0 if no step failed, else 1. Steps that cannot be tested without writing are shown as
+untested."""
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink check --bootstrap-server kafka1:9092
+  spark-kafka-sink check --bootstrap-server kafka1:9093,kafka2:9093 --command-config client.properties --topic events
+  spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --topic events \\
+      --transactional-id-prefix orders          also what deliveryGuarantee=exactly-once needs
+  spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
+      --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
+
+client.properties, for example (the kafka.* options of the job, without the prefix kafka.):
+  security.protocol=SASL_SSL
+  ssl.truststore.location=ca.pem
+  sasl.mechanism=SCRAM-SHA-512
+  sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+      username="alice" password="…";"""
+
+_WIDTH: Final = 110
+_INDENT: Final = 2
+_OUTCOME: Final = 9
+_STEP: Final = 12
+_TIME: Final = 10
+_LONGEST: Final = 8
+
+
+def add_to(commands: Subparsers) -> None:
+    summary = "try each step to the brokers: DNS, TCP, TLS, SASL, versions, rights"
+    command = add_command(commands, run, "check", summary, DESCRIPTION, EXAMPLES)
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add_client_options(command)
+    command.add_argument(
+        "--topic", help="topic to write to: check that it exists, and that the principal may write to it"
+    )
+    command.add_argument(
+        "--transactional-id-prefix", metavar="PREFIX",
+        help="the option transactionalIdPrefix: check what exactly-once needs, rights on these "
+        "transactional ids and on the commitLogTopic",
+    )  # fmt: skip
+    command.add_argument(
+        "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
+        help="the option commitLogTopic, for --transactional-id-prefix (default: %(default)s)",
+    )  # fmt: skip
+    _add_worker_options(command)
+
+
+def _add_worker_options(command: argparse.ArgumentParser) -> None:
+    workers = command.add_argument_group("Spark's workers")
+    workers.add_argument(
+        "--from-workers", action="store_true",
+        help="check from each executor of a Spark cluster, too, and show what differs from this machine",
+    )  # fmt: skip
+    workers.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
+    workers.add_argument("--remote", metavar="URL", help="Spark Connect server (sc://host), instead of a master")
+    add_pairs(workers, "--conf", text="a Spark property, as for spark-submit; may be repeated")
+    workers.add_argument(
+        "--tasks", type=at_least_one, metavar="N",
+        help="tasks of the Spark job (default: one per executor, with Spark Connect 8)",
+    )  # fmt: skip
+    workers.add_argument(
+        "--timeout", type=above_zero, default=300.0, metavar="SECONDS",
+        help="how long Spark's start and the job may take (default: 300)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    request = CheckRequest(
+        client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
+    )
+    settings = _spark_settings(arguments)
+    findings: list[Finding] = []
+    for finding in check(request, SystemClock()):
+        if not findings or finding.subject != findings[-1].subject:
+            print(finding.subject)
+        print(_lines(finding), flush=True)
+        findings.append(finding)
+    print(_conclusion(findings), flush=True)
+    failed = any(each.outcome is Outcome.FAILED for each in findings)
+    if arguments.from_workers:
+        from spark_kafka_sink.tools.cli.check_workers import check_on_workers
+
+        workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
+        failed |= _show_workers([*library_findings(required_libraries()), *findings], workers)
+    return 1 if failed else 0
+
+
+def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
+    settings = dict(arguments.conf)
+    for name in ("master", "remote"):
+        if (value := getattr(arguments, name)) is not None:
+            settings[f"spark.{name}"] = value
+    if not arguments.from_workers:
+        if settings or arguments.tasks:
+            raise ConfigError(["--master, --remote, --conf and --tasks belong to --from-workers: add it."])
+    elif importlib.util.find_spec("pyspark") is None:
+        raise KafkaError("check --from-workers needs PySpark: pip install 'spark-kafka-sink[spark]'")
+    return settings
+
+
+def _show_workers(here: Sequence[Finding], workers: WorkerFindings) -> bool:
+    """Prints what differs, once for all executors that have the same differences. Returns whether a step failed."""
+    grouped = by_differences(here, workers.by_place)
+    for differences, places in grouped.items():
+        print(_names(places))
+        if not differences:
+            print(f"{'':{_INDENT}}as here")
+        for each in differences:
+            print(_lines(_with_ours(each)))
+    checked = len(workers.by_place)
+    differing = checked - len(grouped.get((), ()))
+    missed = (workers.executors or checked) - checked
+    of_job = f"{checked} {'executor' if checked == 1 else 'executors'} of {workers.master} checked"
+    differ = f"{differing or 'none'} {'differs' if differing == 1 else 'differ'} from here"
+    print(f"{of_job}, {differ}" + (f", {missed} got no task" if missed > 0 else ""))
+    return any(each.outcome is Outcome.FAILED for findings in workers.by_place.values() for each in findings)
+
+
+def _names(places: Sequence[Place]) -> str:
+    more = f" and {len(places) - _LONGEST} more" if len(places) > _LONGEST else ""
+    return f"executor {', '.join(map(str, places[:_LONGEST]))}{more}"
+
+
+def _with_ours(difference: Difference) -> Finding:
+    """The finding there, in its text also what was found here."""
+    there, here = difference.there, difference.here
+    text = f"{there.subject}: {there.text}"
+    if here is not None:
+        text += f"\nhere: {'' if here.outcome is Outcome.OK else f'{here.outcome.value}, '}{here.text}"
+    return Finding(there.subject, there.step, there.outcome, text)
+
+
+def _lines(finding: Finding) -> str:
+    took = "" if finding.elapsed_ms is None else f"{finding.elapsed_ms:.1f} ms"
+    head = f"{'':{_INDENT}}{finding.outcome.value:{_OUTCOME}}{finding.step:{_STEP}}{took:>{_TIME}}  "
+    texts = [
+        line
+        for text in finding.text.splitlines()
+        for line in textwrap.wrap(text, _WIDTH - len(head), break_long_words=False, break_on_hyphens=False)
+    ]
+    return f"\n{'':{len(head)}}".join([head + (texts[0] if texts else ""), *texts[1:]])
+
+
+def _conclusion(findings: list[Finding]) -> str:
+    failed = [each for each in findings if each.outcome is Outcome.FAILED]
+    if failed:
+        return f"{len(failed)} of {len(findings)} steps failed, first {failed[0].step} of {failed[0].subject}"
+    untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
+    return "no step failed" + (f", {untested} could not be tested" if untested else "")

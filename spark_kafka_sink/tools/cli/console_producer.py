@@ -1,0 +1,183 @@
+"""``spark-kafka-sink console-producer``: lines of standard input as records."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO
+
+from spark_kafka_sink.errors import FailedToSendError, KafkaError
+from spark_kafka_sink.producer.append.record import RecordMetadata
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.producer_type import open_producer
+from spark_kafka_sink.tools.cli.arguments import add_command, add_pairs, add_producer_options, producer_options
+from spark_kafka_sink.tools.cli.line_reader import LineError, LineReader
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.sync_producer import SyncProducer
+    from spark_kafka_sink.tools.cli.arguments import Subparsers
+
+DESCRIPTION = """\
+Sends each line of standard input as a record, like Kafka's kafka-console-producer. Reads to the end, or
+until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. The exit code is 143 after
+SIGTERM and 129 after SIGHUP. It is 1 if a line is not a record, which ends the reading, or if a record
+could not be delivered."""
+
+PROPERTIES = """\
+properties (--property NAME=VALUE, may be repeated):
+  parse.key=true                 a line is KEY, key.separator, VALUE         (default: only VALUE)
+  key.separator=TEXT             default: a tab
+  parse.headers=true             a line begins with NAME:VALUE,NAME:VALUE, headers.delimiter
+  headers.delimiter=TEXT         after the headers (default: a tab)
+  headers.separator=TEXT         between two headers (default: ,)
+  headers.key.separator=TEXT     between name and value of a header (default: :)
+  null.marker=TEXT               a key, value or header value that equals TEXT is null
+
+examples:
+  seq 1000 | spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic numbers
+  spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic people \\
+      --property parse.key=true --property key.separator=: --property null.marker=- < people.txt
+  spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic t --sync \\
+      --request-required-acks 1 --compression-codec zstd --producer-property client.id=me"""
+
+
+def add_to(commands: Subparsers) -> None:
+    summary = "send the lines of standard input as records"
+    console = add_command(commands, run, "console-producer", summary, DESCRIPTION, PROPERTIES)
+    add_producer_options(console)
+    console.add_argument(
+        "--sync", action="store_true",
+        help="send one line at a time and wait for its acknowledgement (slow); the same as the "
+        "option producer.type=sync",
+    )  # fmt: skip
+    add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines, see below")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    reader = LineReader.parse(arguments.topic, arguments.properties)
+    lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
+    config = producer_options(arguments)
+    with _handled_by(lines.interrupt):
+        try:
+            with open_producer(config, "sync") if arguments.sync else open_producer(config) as producer:
+                if isinstance(producer, KafkaProducer):
+                    _send_all(lines, reader, producer)
+                else:
+                    _send_each(lines, reader, producer)
+        except KeyboardInterrupt:
+            if not lines.exit_code:
+                raise
+    return lines.exit_code
+
+
+_EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
+"""After one of these signals, with everything delivered."""
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handles these signals in the block, except for ignored ones (nohup ignores SIGHUP)."""
+    replaced = {}
+    try:
+        for number in _EXIT_CODES:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                replaced[number] = signal.signal(number, handler)
+        yield
+    finally:
+        for number, previous in replaced.items():
+            signal.signal(number, previous)
+
+
+class Lines:
+    """The lines of ``source`` with their numbers, until its end or a signal.
+
+    ``interrupt`` handles signals: the first one ends the reading, the second one raises KeyboardInterrupt.
+    """
+
+    def __init__(self, source: BinaryIO, prompt: bool) -> None:
+        self.exit_code = 0
+        self._source = source
+        self._prompt = prompt
+        self._reading = False
+        self._interrupted = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        again, self._interrupted = self._interrupted, True
+        self.exit_code = self.exit_code or _EXIT_CODES[signal.Signals(number)]
+        if again or self._reading:
+            raise KeyboardInterrupt
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        number = 0
+        while line := self._read():
+            number += 1
+            yield number, line
+
+    def _read(self) -> bytes:
+        read: list[bytes] = []
+        try:
+            self._reading = True  # set before the flag is read: a later signal interrupts the wait for a line
+            if self._interrupted:
+                return b""
+            if self._prompt:
+                print(">", end="", flush=True)
+            # One C call reads and stores the line: between two calls, a signal could drop it.
+            read.extend(map(self._source.readline, (-1,)))
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._reading = False
+        return read[0] if read else b""
+
+
+class Failures:
+    """Counts undelivered records, on the sender thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: tuple[int, Exception] | None = None
+
+    def callback(self, number: int) -> Callable[[RecordMetadata | None, Exception | None], None]:
+        def completed(_: RecordMetadata | None, error: Exception | None) -> None:
+            if error is not None:
+                self.count += 1
+                self.first = self.first or (number, error)
+
+        return completed
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return ""
+        number, error = self.first
+        return f"{self.count} of the records were not delivered, the first from line {number}: {error}"
+
+
+def _send_all(lines: Lines, reader: LineReader, producer: KafkaProducer) -> None:
+    """A line that is not a record, or cannot be sent, ends the reading; earlier lines are delivered."""
+    failures = Failures()
+    ended_by = ""
+    try:
+        for number, line in lines:
+            producer.send(reader.record(line, number), failures.callback(number))
+    except LineError as error:
+        ended_by = str(error)
+    except KafkaError as error:
+        ended_by = f"line {number}: {error}"
+    producer.flush()
+    if ended_by or failures.count:
+        raise LineError("; ".join(text for text in (ended_by, str(failures)) if text))
+
+
+def _send_each(lines: Lines, reader: LineReader, producer: SyncProducer) -> None:
+    for number, line in lines:
+        record = reader.record(line, number)
+        try:
+            producer.send(record)
+        except FailedToSendError as error:
+            raise LineError(f"line {number}: {error.errors[0]}") from error
+        except KafkaError as error:
+            raise LineError(f"line {number}: {error}") from error

@@ -1,0 +1,116 @@
+"""What the jobs for ``spark-submit`` share: command line, source, session, error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, Self
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.option_names import KAFKA_PREFIX
+from spark_kafka_sink.spark.source import KafkaDataSource
+from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.tools.cli.arguments import OTHERS_CAN_READ, add_pairs, read_properties
+from spark_kafka_sink.tools.cli.command_parser import CommandParser
+from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+
+
+class Reader(Protocol):
+    """``spark.read`` or ``spark.readStream``."""
+
+    def format(self, source: str) -> Self: ...
+    def options(self, **options: str) -> Self: ...
+    def schema(self, schema: str) -> Self: ...
+    def load(self, path: str | None = None) -> DataFrame: ...
+
+
+def parser(description: str, examples: str) -> argparse.ArgumentParser:
+    """The command line of both jobs."""
+    job = CommandParser(description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = job.add_argument_group("source of the rows")
+    source.add_argument(
+        "--source-format", required=True, metavar="NAME", help="any Spark source: parquet, csv, jdbc, kafka, …"
+    )
+    source.add_argument("--path", help="file or folder to read")
+    source.add_argument("--schema", metavar="DDL", help='columns of the source, as in "id INT, name STRING"')
+    add_pairs(source, "--source-option", text="an option of the source; may be repeated")
+
+    record = job.add_argument_group("columns of the records (default: the columns of the source)")
+    record.add_argument("--key", metavar="SQL", help="the record's key, a string or binary")
+    record.add_argument("--value", metavar="SQL", help='its value, a string or binary, such as "to_json(struct(*))"')
+    text = "topic, partition, headers or timestamp: topic=\"'t-' || region\""
+    add_pairs(record, "--column", text=text, value="SQL")
+
+    sink = job.add_argument_group("sink")
+    text = f"topic, kafka.bootstrap.servers, …: docs/options.md; may be repeated. {OTHERS_CAN_READ} to a file "
+    add_pairs(sink, "--sink-option", text=f"{text}(--producer-config), or a placeholder such as ${{file:PATH:KEY}}")
+    sink.add_argument(
+        "--producer-config", type=Path, metavar="FILE",
+        help="a file of Kafka's producer options, without the prefix kafka. (conf/producer.properties); "
+        "--sink-option overrides it",
+    )  # fmt: skip
+    return job
+
+
+def load(reader: Reader, arguments: argparse.Namespace) -> DataFrame:
+    """The source's rows with the columns of the records."""
+    reader = reader.format(arguments.source_format).options(**dict(arguments.source_option))
+    if arguments.schema:
+        reader = reader.schema(arguments.schema)
+    columns = dict(arguments.column)
+    columns |= {name: sql for name in ("key", "value") if (sql := getattr(arguments, name)) is not None}
+    frame = reader.load(arguments.path)
+    return frame.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items())) if columns else frame
+
+
+def sink_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the file with the prefix ``kafka.``, overridden by those of the command line."""
+    producer = read_properties(arguments.producer_config) if arguments.producer_config else {}
+    return {KAFKA_PREFIX + name: value for name, value in producer.items()} | dict(arguments.sink_option)
+
+
+@contextmanager
+def session(name: str) -> Iterator[SparkSession]:
+    """The session that ``spark-submit`` configured, with the sink; stopped at the end of the block."""
+    with spark_session(name, {}) as spark:
+        # A format that Spark discovers ignores spark.pyspark.python and --py-files, also in executors. A registered one
+        # runs like all other Python code.
+        spark.dataSource.register(KafkaDataSource)
+        yield spark
+
+
+@contextmanager
+def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
+    # Spark starts its Python workers with PYSPARK_PYTHON.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
+    spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
+    try:
+        yield spark
+    except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
+        raise JobError(reason(error)) from None
+    finally:
+        spark.stop()
+
+
+class JobError(KafkaError):
+    """The job failed; the message is the reason."""
+
+
+def exit_code(main: Callable[[], None]) -> int:
+    """0, or 1 after one line with the error."""
+    try:
+        with plain_config_warnings():
+            main()
+    except (KafkaError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,84 @@
+"""``spark-kafka-sink``: parses the command line and runs one subcommand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import spark_kafka_sink
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.diagnosis import diagnosis
+from spark_kafka_sink.tools.cli import broker, check, console_producer, demo, exporter, perf, receipts, transactions
+from spark_kafka_sink.tools.cli.arguments import VERBOSE
+from spark_kafka_sink.tools.cli.command_parser import SHELLS, CommandParser, PrintCompletion
+from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+
+COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts, exporter)
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"
+
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink broker --help                        what a command does, with examples
+  eval "$(spark-kafka-sink --print-completion bash)"    completes commands and options with the tab key"""
+
+
+def parser() -> CommandParser:
+    top = CommandParser(
+        prog="spark-kafka-sink",
+        description='Tools for the PySpark Kafka sink format("pykafka").',
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
+    top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
+    top.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0, 1 after one ``error:`` line, 2 for a wrong command line, 130 after Ctrl-C.
+
+    141 if the reader of stdout has gone, as in ``spark-kafka-sink receipts --json | head``.
+    """
+    arguments = parser().parse_args(argv)
+    _log_to_stderr(arguments.verbose)
+    try:
+        with plain_config_warnings():
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+    except KafkaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if note := diagnosis(error, CHECK):
+            print(note, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout at its end
+        return PIPE_CLOSED
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    """``verbose``: at DEBUG, but only this package's loggers. At that level py4j and botocore log secrets."""
+    logging.basicConfig(level=logging.INFO, format=DETAILED if verbose else "%(message)s", stream=sys.stderr)
+    if verbose:
+        logging.getLogger("spark_kafka_sink").setLevel(logging.DEBUG)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

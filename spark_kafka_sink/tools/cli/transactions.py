@@ -1,0 +1,288 @@
+"""``spark-kafka-sink transactions``: lists and ends the transactions that exactly-once writes left open."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.operator_commands import (
+    FoundWrite,
+    abort_undecided,
+    commit_decided,
+    discover,
+    forget_done,
+    forgettable,
+    refuse_decided,
+)
+from spark_kafka_sink.exactly_once.session import CommitSettings, Session
+from spark_kafka_sink.exactly_once.values import Entry, driver_id
+from spark_kafka_sink.spark.options import LEDGER_TOPIC
+from spark_kafka_sink.tools.cli.arguments import above_zero, add_client_options, add_command, client_config
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.cli.arguments import Subparsers
+
+DECLINED: Final = 1
+
+_DAY_MS: Final = 86_400_000
+
+_FORGOTTEN: Final = (
+    "A txnVersion that runs again after its entry was removed writes its rows twice. A query that continues from its "
+    "checkpoint is refused until ledgerStart=trust-checkpoint:N names its batch."
+)
+
+DESCRIPTION = """\
+Shows and ends transactions that exactly-once writes left open. The tasks of such a write prepare
+transactions, and the driver decides the batch and commits them. If the driver dies before that, the
+transactions stay open and block readers with isolation.level=read_committed.
+
+  list     lists open transactions, with their age and whether they will be committed; changes nothing.
+           Without --prefix it lists those of all writes
+  commit   commits the transactions of decided batches
+  abort    aborts the transactions of undecided batches; refused while a decided batch is not committed.
+           With --force, commits the rest of a decided batch and gives up its missing rows
+  forget   removes entries from the ledger whose batch is done, for jobs and queries that will not run again.
+           A txnVersion that runs again after its entry was removed writes its rows twice
+
+commit, abort and forget fence a running query with that name: it fails and must be restarted. They ask
+for confirmation; without a terminal they need --yes. --dry-run shows what they would do.
+
+As long as the checkpoint exists, prefer to restart the query: it commits and aborts by itself. Use this
+command for a batch job without txnAppId, since no later run has its name."""
+
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink transactions list --bootstrap-server broker:9092
+  spark-kafka-sink transactions commit --bootstrap-server broker:9092 --prefix orders --dry-run
+  spark-kafka-sink transactions abort --bootstrap-server broker:9092 --prefix orders --yes
+  spark-kafka-sink transactions forget --bootstrap-server broker:9092 --prefix 'txn-run-*' --older-than 30 --dry-run"""
+
+
+def add_to(commands: Subparsers) -> None:
+    summary = "list, commit or abort transactions that exactly-once writes left open, and remove old ledger entries"
+    command = add_command(commands, run, "transactions", summary, DESCRIPTION, EXAMPLES)
+    command.add_argument("action", choices=("list", "commit", "abort", "forget"))
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    command.add_argument(
+        "--prefix",
+        help="transactionalIdPrefix of the write, or its name as list shows it; optional for list. For forget the "
+        "name, which may end in * to match every name that begins so",
+    )
+    command.add_argument(
+        "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
+    )
+    command.add_argument(
+        "--commit-log-topic",
+        default=LEDGER_TOPIC,
+        metavar="TOPIC",
+        help="the write's commitLogTopic (default: %(default)s)",
+    )
+    command.add_argument(
+        "--force", action="store_true", help="for abort: also if a batch is decided; gives up its missing rows"
+    )
+    command.add_argument("--dry-run", action="store_true", help="show what commit, abort or forget would do")
+    command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")
+    add_client_options(command)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    forgets = arguments.action == "forget"
+    if arguments.older_than is not None and not forgets:
+        raise ConfigError(["--older-than is for forget only."])
+    if arguments.action != "list" and arguments.prefix is None and arguments.older_than is None:
+        wanted = "--prefix, --older-than or both" if forgets else "--prefix"
+        raise ConfigError([f"{arguments.action} needs {wanted}; `transactions list` shows the names."])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _check(arguments)
+    config = client_config(arguments)
+    found = _discover(config, arguments)
+    if arguments.action == "forget":
+        return _forget(found, config, arguments)
+    if arguments.action == "list":
+        print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
+        return 0
+    for each in found:
+        if each.unreadable is not None:
+            raise ExactlyOnceError(each.unreadable)
+    decided = arguments.action == "commit"
+    todo = [each for each in found if (each.intents if decided else _to_abort(each, arguments.force))]
+    if not todo:
+        print(f"nothing to {arguments.action}")
+        return 0
+    print("\n".join(line for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
+    if arguments.dry_run:
+        return 0
+    if not (arguments.yes or _agreed(todo)):
+        print("nothing done")
+        return DECLINED
+    if decided:
+        _commit(todo, config, arguments)
+    else:
+        _abort(todo, config, arguments)
+    return 0
+
+
+def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
+    with closing(Session(CommitSettings(config, "", "", arguments.commit_log_topic), SystemClock())) as session:
+        deadline = session.deadline(config.max_block_ms)
+        if session.cluster.topic(session.settings.topic, deadline) is None:
+            raise ConfigError([
+                f"--commit-log-topic {session.settings.topic}: there is no such topic. Set it to the write's option "
+                "commitLogTopic, which has the decisions."
+            ])  # fmt: skip
+        found = discover(session, deadline)
+        if arguments.prefix is None or arguments.action == "forget":
+            return found
+        return [under for each in found if (under := each.under(arguments.prefix)) is not None]
+
+
+def _to_abort(found: FoundWrite, force: bool) -> bool:
+    """Raises ``ExactlyOnceError`` while an intent stands."""
+    if not force:
+        refuse_decided(found.name, found.intents)
+    return bool(found.undecided or found.intents)
+
+
+def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
+    batches = [
+        f"commit batch {entry.number} of {entry.query}: "
+        + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
+        for entry in found.intents
+    ]
+    doubt = "" if found.entries else f" ({_no_entry(ledger)})"
+    return batches if decided else batches + [f"abort {each.transactional_id}{doubt}" for each in found.undecided]
+
+
+def _agreed(todo: Sequence[FoundWrite]) -> bool:
+    ids = ", ".join(driver_id(each.name) for each in todo)
+    warning = f"This fences {ids}: a running query or job with this transactional id fails and must be restarted."
+    if not sys.stdin.isatty():
+        raise ConfigError([f"{warning} There is no terminal to ask: confirm with --yes."])
+    try:
+        return input(f"{warning} Continue? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print()
+        return False
+
+
+def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+    """Commits all writes; those with lost rows fail after the others."""
+    lost: list[str] = []
+    for each in todo:
+        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        with closing(Session(settings, SystemClock())) as session:
+            try:
+                for entry in commit_decided(session, session.deadline(config.max_block_ms)):
+                    print(f"committed batch {entry.number} of {entry.query}")
+            except LostRowsError as error:
+                lost.append(str(error))
+    if lost:
+        raise ExactlyOnceError("\n".join(lost))
+
+
+def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
+    aborted = 0
+    for each in todo:
+        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        with closing(Session(settings, SystemClock())) as session:
+            aborted += abort_undecided(session, arguments.force, session.deadline(config.max_block_ms))
+    print(f"aborted {aborted} transactions")
+
+
+def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> int:
+    now_ms = SystemClock().epoch_ms()
+    before = now_ms + _DAY_MS if arguments.older_than is None else now_ms - int(arguments.older_than * _DAY_MS)
+    todo: list[FoundWrite] = []
+    for each in found:
+        if not _is_named(each.name, arguments.prefix):
+            continue
+        if (reason := _kept(each)) is not None:
+            print(f"{each.name} is kept: {reason}")
+        elif removed := forgettable(each.entries.values(), before):
+            todo.append(each)
+            print("\n".join(f"forget {each.name}: {_entry(entry, now_ms)}" for entry in removed))
+    if not todo:
+        print("nothing to forget")
+        return 0
+    print(_FORGOTTEN)
+    if arguments.dry_run:
+        return 0
+    if not (arguments.yes or _agreed(todo)):
+        print("nothing done")
+        return DECLINED
+    count = 0
+    for each in todo:
+        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        with closing(Session(settings, SystemClock())) as session:
+            count += len(forget_done(session, before, session.deadline(config.max_block_ms)))
+    print(f"removed {count} entries")
+    return 0
+
+
+def _is_named(name: str, wanted: str | None) -> bool:
+    """``wanted``: a name, or the beginning of names and ``*``; None: every name."""
+    if wanted is None:
+        return True
+    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+
+
+def _kept(found: FoundWrite) -> str | None:
+    """Why no entry of the write may be removed; None if it may."""
+    if found.unreadable is not None:
+        return found.unreadable
+    if found.intents:
+        return f"{' and '.join(map(str, found.intents))} is decided and not committed yet"
+    if found.transactions:
+        return f"{len(found.transactions)} transactions are open, so it may be running; otherwise `abort` ends them"
+    return None
+
+
+def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
+    if not found:
+        return "nothing is open, and the ledger has no entry"
+    lines: list[str] = []
+    for each in found:
+        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms))]
+        if not each.entries:
+            lines.append(f"  {_no_entry(ledger)}")
+    return "\n".join([*lines, f"{sum(len(each.transactions) for each in found)} transactions open"])
+
+
+def _lines(found: FoundWrite, now_ms: int) -> list[str]:
+    lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
+    lines += [_entry(entry, now_ms) for entry in found.entries.values()]
+    for each in found.transactions:
+        intent = found.intent_of(each)
+        outcome = (
+            "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"
+        )
+        age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
+        lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {outcome}")
+    return lines
+
+
+def _entry(entry: Entry, now_ms: int) -> str:
+    return (
+        f"{entry.query}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
+        f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
+    )
+
+
+def _no_entry(ledger: str) -> str:
+    """A batch decided in another ledger must not be aborted, and a transaction does not name its ledger."""
+    return f"no entry in {ledger}: make sure that this is the write's commitLogTopic"
+
+
+def _since(ms: int, now_ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({(now_ms - ms) / 1000:.0f} s ago)"

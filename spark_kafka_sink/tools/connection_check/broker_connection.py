@@ -1,0 +1,281 @@
+"""One connection to one broker, set up step by step as by ``NetworkClient``; each step is a ``Finding``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.network.channel_builder import ChannelBuilder
+from spark_kafka_sink.network.codec import API_KEYS, PRODUCE_VERSIONS, KioRequest, MakeEntity, Response, camel_case
+from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
+from spark_kafka_sink.network.diagnosis import advice
+from spark_kafka_sink.network.metadata import METADATA_VERSIONS
+from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
+from spark_kafka_sink.network.security.credentials import username
+from spark_kafka_sink.network.security.login_step import LoginStep
+from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport
+from spark_kafka_sink.producer.transactions.messages import INIT_PRODUCER_ID
+from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.network.security.tls import TlsLayer
+
+# By kio's names, with our versions.
+_NEEDED_APIS: Final = (
+    ("produce", PRODUCE_VERSIONS), ("metadata", METADATA_VERSIONS), ("init_producer_id", INIT_PRODUCER_ID),
+)  # fmt: skip
+_VERSIONS: Final = "versions"
+_SETUP: Final = "socket.connection.setup.timeout.ms"
+
+
+class NumberConnections(Protocol):
+    """Numbers for the connections of one transport, each once."""
+
+    def __next__(self) -> int: ...
+
+
+class BrokerConnection:
+    """``establish`` it, then ``call``, then ``close``. One thread.
+
+    ``refused``: an authentication error ended it; another broker would refuse this client too.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: ProducerConfig,
+        channels: ChannelBuilder,
+        transport: Transport,
+        clock: Clock,
+        numbers: NumberConnections,
+    ) -> None:
+        self.subject = f"{node.host}:{node.port}"
+        self.refused = False
+        self._node = node
+        self._config = config
+        self._channels = channels
+        self._transport = transport
+        self._clock = clock
+        self._numbers = numbers
+        self._number = -1
+        self._responded_at = math.nan
+        handshake = self._observed(channels.handshake(node))
+        self._connection = Connection(-1, node, config, handshake, math.inf)
+        self._tls: TlsLayer | None = None
+        self._body: Any = None
+        self._failed = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self._connection.state is ConnectionState.READY and not self._failed
+
+    def establish(self) -> Iterator[Finding]:
+        """The findings of each step; the last one has failed unless the connection ``is_ready``."""
+        began = self._clock.now()
+        try:
+            for finding in self._steps():
+                yield finding
+                began = self._clock.now()
+        except KafkaError as error:
+            self._failed = True
+            self.refused = isinstance(error, AuthenticationError)
+            yield self._failure(error, self._clock.now() - began)
+            self.close()
+
+    def call(self, api: str, versions: tuple[int, int], make: MakeEntity) -> Any:
+        """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
+        request = KioRequest(api, versions, make, _no_completion)
+        self._body = None
+        self._send(self._connection.send(request, self._clock.now()))
+        try:
+            while self._body is None:
+                self._poll()
+        except KafkaError:
+            self._failed = True
+            raise
+        return self._body
+
+    def close(self) -> None:
+        """Closing twice is harmless."""
+        if self._number >= 0:
+            self._send(self._connection.close())
+            self._transport.close(self._number)
+            self._number = -1
+
+    # Steps
+
+    def _steps(self) -> Iterator[Finding]:
+        began = self._clock.now()
+        addresses = self._resolve()
+        texts = list(dict.fromkeys(map(_address_text, addresses)))
+        resolved = self._clock.now()
+        yield self._ok(ConnectionStep.DNS, ", ".join(texts), resolved - began)
+        yield self._ok(ConnectionStep.TCP, self._connect(texts), self._clock.now() - resolved)
+        yield from self._authenticate()
+        yield self._versions()
+
+    def _resolve(self) -> tuple[Address, ...]:
+        host, port = self._node.host, self._node.port
+        if known := numeric_address(host, port):
+            return known
+        timeout_ms = self._config.socket_connection_setup_timeout_ms
+        deadline = self._clock.now() + timeout_ms
+        lookup = NameLookup(host, port, self._transport.wakeup)
+        while not lookup.done:
+            if (now := self._clock.now()) >= deadline:
+                raise self._connection.closed_error(f"{UNRESOLVED}: no response within {timeout_ms} ms ({_SETUP})")
+            self._transport.poll(deadline - now)
+        if lookup.error:
+            raise self._connection.closed_error(f"{UNRESOLVED}: {lookup.error}")
+        return lookup.addresses
+
+    def _connect(self, addresses: list[str]) -> str:
+        """Connect to the first address that accepts. The text names it, then why the others did not."""
+        reasons: list[str] = []
+        for address in addresses:
+            reason = self._try_address(address)
+            if reason is None:
+                connected = f"{address} port {self._node.port}"
+                return "; ".join([connected, *(f"{each}: it is skipped" for each in reasons)])
+            reasons.append(f"{address}: {reason}" if len(addresses) > 1 else reason)
+        raise self._connection.closed_error(", ".join(reasons))
+
+    def _try_address(self, address: str) -> str | None:
+        """Returns why it cannot be connected."""
+        timeout_ms = self._config.socket_connection_setup_timeout_ms
+        deadline = self._clock.now() + timeout_ms
+        self._connection.setup_deadline = deadline
+        self._number = next(self._numbers)
+        self._transport.connect(self._number, address, self._node.port)
+        while (now := self._clock.now()) < deadline:
+            for event in self._transport.poll(deadline - now):
+                match event:
+                    case Connected(self._number):
+                        return None
+                    case Closed(self._number, reason):
+                        self._number = -1
+                        return reason
+        self._transport.close(self._number)
+        self._number = -1
+        return f"no response within {timeout_ms} ms ({_SETUP})"
+
+    def _authenticate(self) -> Iterator[Finding]:
+        """TLS, ApiVersions, SASL. An alert about the client's certificate may come as late as the first response."""
+        connection, began = self._connection, self._clock.now()
+        self._tls = self._channels.tls_layer(self._node)
+        connection.connected(self._tls, began)
+        self._send(connection.take_output())
+        while connection.state is ConnectionState.TLS_HANDSHAKE:
+            self._poll()
+        established = self._clock.now()
+        while math.isnan(self._responded_at):
+            self._poll()
+        if self._tls is not None:
+            yield self._ok(ConnectionStep.TLS, self._tls_text(self._tls), established - began)
+        yield self._ok(ConnectionStep.KAFKA, "a Kafka broker responds", self._responded_at - established)
+        while connection.state is not ConnectionState.READY:
+            self._poll()
+        if self._config.security_protocol.startswith("SASL_"):
+            user = username(self._config)
+            text = self._config.sasl_mechanism + (f" as {user}" if user is not None else "")
+            yield self._ok(ConnectionStep.SASL, text, self._clock.now() - self._responded_at)
+
+    def _versions(self) -> Finding:
+        theirs = self._connection.api_versions
+        assert theirs is not None
+        try:
+            texts = [f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *ours)}" for api, ours in _NEEDED_APIS]
+        except UnsupportedVersionError as error:
+            self._failed = True
+            text = f"{error}: this sink needs Apache Kafka 2.8 or later"
+            return Finding(self.subject, _VERSIONS, Outcome.FAILED, text)
+        return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
+
+    def _observed(self, steps: Handshake) -> Handshake:
+        """The same handshake; notes when ApiVersions is done."""
+        request = next(steps)
+        while True:
+            response = yield request
+            try:
+                request = steps.send(response)
+            except StopIteration as done:
+                versions: ApiVersions = done.value
+                if math.isnan(self._responded_at):
+                    self._responded_at = self._clock.now()
+                return versions
+            is_login = isinstance(request, LoginStep) or request.__api_key__ != API_KEYS["api_versions"]
+            if is_login and math.isnan(self._responded_at):
+                self._responded_at = self._clock.now()
+
+    # Texts
+
+    def _ok(self, step: ConnectionStep, text: str, elapsed_ms: float) -> Finding:
+        return Finding(self.subject, step.value, Outcome.OK, text, elapsed_ms)
+
+    def _failure(self, error: KafkaError, elapsed_ms: float) -> Finding:
+        failed = self._connection.failed_step(error)
+        error.failed_step = failed
+        step = ConnectionStep.KAFKA if failed is None else failed.step
+        texts = [f"{error}", advice(error)]
+        if step is ConnectionStep.TLS and self._tls is not None:
+            texts.append(self._peer_text(self._tls))
+        return Finding(self.subject, step.value, Outcome.FAILED, "\n".join(filter(None, texts)), elapsed_ms)
+
+    def _tls_text(self, tls: TlsLayer) -> str:
+        version, cipher = tls.version_and_cipher()
+        return f"{version}, {cipher}\n{self._peer_text(tls)}"
+
+    def _peer_text(self, tls: TlsLayer) -> str:
+        from spark_kafka_sink.tools.connection_check.certificate import certificate_text
+
+        certificate = tls.peer_certificate()
+        now = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC)
+        return "" if certificate is None else certificate_text(certificate, now)
+
+    # Bytes
+
+    def _send(self, buffers: Sequence[Bytes]) -> None:
+        if buffers:
+            self._transport.send(self._number, buffers)
+
+    def _poll(self) -> None:
+        connection, now = self._connection, self._clock.now()
+        deadline = connection.next_deadline(math.inf)
+        if now >= deadline:
+            timeout_ms = self._config.socket_connection_setup_timeout_ms
+            late = f"no response within {timeout_ms} ms ({_SETUP})"
+            raise connection.closed_error(late) if connection.in_setup else connection.timeout_error(now)
+        if (step := connection.login_step) is not None:
+            step.wake_when_done(self._transport)
+        for event in self._transport.poll(deadline - now):
+            match event:
+                case Received(self._number, data):
+                    self._received(data)
+                case Closed(self._number, reason):
+                    self._number = -1
+                    raise connection.closed_error(reason)
+        if connection.login_step is not None and connection.login_step.done:
+            connection.login_step_done(self._clock.now())
+            self._send(connection.take_output())
+
+    def _received(self, data: bytes) -> None:
+        for sent, body in self._connection.receive(data, self._clock.now()):
+            self._body = sent.parse(body)
+        self._send(self._connection.take_output())
+
+
+def _no_completion(_response: Response) -> None:
+    """``BrokerConnection`` has one request in flight, and takes its body itself."""
+
+
+def _address_text(address: Address) -> str:
+    """The address as text; a link-local IPv6 address has its zone."""
+    host, _port, *rest = address[1]
+    zone = rest[1] if len(rest) > 1 else 0
+    return f"{host}%{zone}" if zone and "%" not in host else str(host)

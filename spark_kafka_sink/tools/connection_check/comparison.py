@@ -1,0 +1,95 @@
+"""Findings of Spark's workers, compared with those of the driver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from spark_kafka_sink.errors import ConnectionStep
+from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+
+_Key: TypeAlias = tuple[str, str, int]
+"""Subject, step, how many findings of both came before."""
+
+
+class Place(NamedTuple):
+    """An executor: its host, and the process there that starts its Python workers."""
+
+    host: str
+    process: int
+
+    def __str__(self) -> str:
+        return f"{self.host} (process {self.process})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A step that ended differently on a worker; ``here``: on the driver, None if the driver's check ended before."""
+
+    there: Finding
+    here: Finding | None
+
+
+def differences(here: Sequence[Finding], there: Sequence[Finding]) -> tuple[Difference, ...]:
+    """How the worker's findings differ from the driver's, ``here``, in the order of the worker's.
+
+    A step that one of them did not reach, because an earlier one failed, is not a difference; nor are times, the order
+    of addresses, and how a step failed that failed on both.
+    """
+    ours, theirs = _by_key(here), _by_key(there)
+    found = [
+        Difference(each, ours.get(key))
+        for key, each in theirs.items()
+        if (not _has_failed(here) or each.outcome is Outcome.FAILED if key not in ours else _differ(ours[key], each))
+    ]
+    if not _has_failed(there):
+        missing = (each for key, each in ours.items() if key not in theirs)
+        found += [
+            Difference(Finding(each.subject, each.step, Outcome.UNTESTED, "was not tried there"), each)
+            for each in missing
+        ]
+    return tuple(found)
+
+
+def by_differences(
+    here: Sequence[Finding], workers: Mapping[Place, Sequence[Finding]]
+) -> dict[tuple[Difference, ...], list[Place]]:
+    """The places that have the same differences from the driver, in their order."""
+    grouped: dict[tuple[Difference, ...], list[Place]] = {}
+    for place in sorted(workers):
+        grouped.setdefault(_without_times(differences(here, workers[place])), []).append(place)
+    return grouped
+
+
+def _by_key(findings: Iterable[Finding]) -> dict[_Key, Finding]:
+    seen: Counter[tuple[str, str]] = Counter()
+    by_key = {}
+    for each in findings:
+        by_key[each.subject, each.step, seen[each.subject, each.step]] = each
+        seen[each.subject, each.step] += 1
+    return by_key
+
+
+def _has_failed(findings: Sequence[Finding]) -> bool:
+    return any(each.outcome is Outcome.FAILED for each in findings)
+
+
+def _differ(ours: Finding, theirs: Finding) -> bool:
+    if ours.outcome is not theirs.outcome:
+        return True
+    if ours.outcome is not Outcome.OK or ours.step == ConnectionStep.TCP.value:  # to any of the addresses
+        return False
+    if ours.step == ConnectionStep.DNS.value:
+        return set(ours.text.split(", ")) != set(theirs.text.split(", "))
+    return ours.text != theirs.text
+
+
+def _without_times(some: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Equal for equal differences."""
+    return tuple(Difference(_untimed(each.there), each.here) for each in some)
+
+
+def _untimed(finding: Finding) -> Finding:
+    return Finding(finding.subject, finding.step, finding.outcome, finding.text)
