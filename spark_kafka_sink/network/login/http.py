@@ -34,6 +34,11 @@ class HttpFault(Enum):
     ENCODED = "encoded"
     NO_RESPONSE = "no response"
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would fail again."""
+        return self in (HttpFault.TLS, HttpFault.TOO_LARGE, HttpFault.ENCODED)
+
 
 class HttpExchangeError(Exception):
     """No usable response. ``reason``: the innermost one, without secrets; "" for timeouts."""

@@ -90,27 +90,20 @@ class TokenEndpoint:
 
     def _failed(self, error: HttpExchangeError) -> LoginError:
         connect, read = self._options.connect, self._options.read
-        match error.fault:
-            case HttpFault.TLS:
-                return LoginError(
-                    f"{self.name} does not go through with TLS: {error.reason}; its certificates are trusted by "
-                    f"{self._options.trust}, or by the system"
-                )
-            case HttpFault.TOO_LARGE:
-                return LoginError(f"{self.name} responded with more than {_MAX_BYTES} bytes")
-            case HttpFault.ENCODED:
-                return LoginError(f"{self.name} responded with a Content-Encoding, which was not asked for")
-            case HttpFault.CONNECT:
-                text = f"could not be connected to: {error.reason}"
-            case HttpFault.CONNECT_TIMEOUT:
-                text = f"could not be connected to within {connect.ms} ms ({connect.name})"
-            case HttpFault.READ_TIMEOUT:
-                text = f"did not respond within {read.ms} ms ({read.name})"
-            case HttpFault.BODY_TIMEOUT:
-                text = f"did not end its response within {self._options.total_ms} ms ({connect.name}, {read.name})"
-            case HttpFault.NO_RESPONSE:
-                text = f"did not respond: {error.reason}"
-        return RetriableLoginError(f"{self.name} {text}")
+        texts = {
+            HttpFault.TLS: f"does not go through with TLS: {error.reason}; its certificates are trusted by "
+            f"{self._options.trust}, or by the system",
+            HttpFault.TOO_LARGE: f"responded with more than {_MAX_BYTES} bytes",
+            HttpFault.ENCODED: "responded with a Content-Encoding, which was not asked for",
+            HttpFault.CONNECT: f"could not be connected to: {error.reason}",
+            HttpFault.CONNECT_TIMEOUT: f"could not be connected to within {connect.ms} ms ({connect.name})",
+            HttpFault.READ_TIMEOUT: f"did not respond within {read.ms} ms ({read.name})",
+            HttpFault.BODY_TIMEOUT: f"did not end its response within {self._options.total_ms} ms "
+            f"({connect.name}, {read.name})",
+            HttpFault.NO_RESPONSE: f"did not respond: {error.reason}",
+        }
+        kind = LoginError if error.fault.is_final else RetriableLoginError
+        return kind(f"{self.name} {texts[error.fault]}")
 
     def _tls_context(self) -> ssl.SSLContext | None:
         if urlsplit(self._options.url).scheme.lower() != "https":

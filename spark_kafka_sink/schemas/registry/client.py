@@ -325,28 +325,19 @@ def _name(url: RegistryUrl) -> str:
 
 
 def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
-    text = f"{_name(url)} cannot {call.what}: "
-    match error.fault:
-        case HttpFault.TLS:
-            return RegistryError(
-                f"{text}TLS fails: {error.reason}; its certificate is trusted by "
-                "schema.registry.ssl.truststore.location, or by the system."
-            )
-        case HttpFault.TOO_LARGE:
-            return RegistryError(f"{text}the response has more than {_MAX_BYTES} bytes.")
-        case HttpFault.ENCODED:
-            return RegistryError(f"{text}the response has a Content-Encoding, which was not asked for.")
-        case HttpFault.CONNECT:
-            text += f"connection failed: {error.reason}."
-        case HttpFault.CONNECT_TIMEOUT:
-            text += f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT})."
-        case HttpFault.READ_TIMEOUT:
-            text += f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT})."
-        case HttpFault.BODY_TIMEOUT:
-            text += f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT})."
-        case HttpFault.NO_RESPONSE:
-            text += f"no response: {error.reason}."
-    return _RetriableError(RegistryError(text))
+    texts = {
+        HttpFault.TLS: f"TLS fails: {error.reason}; its certificate is trusted by "
+        "schema.registry.ssl.truststore.location, or by the system.",
+        HttpFault.TOO_LARGE: f"the response has more than {_MAX_BYTES} bytes.",
+        HttpFault.ENCODED: "the response has a Content-Encoding, which was not asked for.",
+        HttpFault.CONNECT: f"connection failed: {error.reason}.",
+        HttpFault.CONNECT_TIMEOUT: f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT}).",
+        HttpFault.READ_TIMEOUT: f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT}).",
+        HttpFault.BODY_TIMEOUT: f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT}).",
+        HttpFault.NO_RESPONSE: f"no response: {error.reason}.",
+    }
+    failed = RegistryError(f"{_name(url)} cannot {call.what}: {texts[error.fault]}")
+    return failed if error.fault.is_final else _RetriableError(failed)
 
 
 def _given_up(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
